@@ -131,14 +131,14 @@ def create_app(
     bookmark_seconds: float = BOOKMARK_SECONDS,
     webhooks: Sequence[AdmissionPlugin] = (),
 ) -> web.Application:
-    """The API server over a store; garbage is collected while the application runs.
+    """Make the API server over a store; garbage is collected while the application runs.
 
     Args:
         store: Empty, or as another application left it.
-        kubelet: Holds the containers that logs and exec ask for.
-        faults: What goes wrong on purpose.
+        kubelet: Serves logs, exec and forwarded ports of containers.
+        faults: Where faults are let in.
         clock: Wall time, for objects; the machine's if not given.
-        tokens: Who may come: token → user. Without one of these, everything but health and version is answered with
+        tokens: Token → its user. Without one of these, everything but health and version is answered with
             401, also paths that are added to the application later.
         access_key: Tokens of EKS that are made with it are the administrator's.
         bookmark_seconds: How long a quiet watch stays silent.

@@ -83,7 +83,7 @@ def _edit_of(target: RequestTarget, content_type: str, change: Any) -> Callable[
     if content_type == _JSON_PATCH:
         return lambda body: json_patch(body, change)
     if not isinstance(change, dict):
-        raise bad_request("the patch is no object")
+        raise bad_request("the patch is not an object")
     if content_type == _MERGE:
         return lambda body: merge_patch(body, change)
     if content_type == _STRATEGIC and not target.resource.is_custom:

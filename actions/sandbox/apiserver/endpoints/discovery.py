@@ -28,7 +28,7 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 
 
 def is_aggregated(accept: str) -> bool:
-    """Whether the client asks for everything at once."""
+    """Return whether the client accepts all groups in one document."""
     first = accept.replace(" ", "").split(",")[0]
     return "as=APIGroupDiscoveryList" in first and "v=v2" in first
 
@@ -45,7 +45,7 @@ def group_list(registry: Registry) -> Object:
 
 
 def group_named(registry: Registry, name: str) -> Object | None:
-    """`GET /apis/GROUP`, or `None` if there is no such group."""
+    """Return `GET /apis/GROUP`, or `None` if there is no such group."""
     versions = registry.groups().get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
 
@@ -201,7 +201,7 @@ def _add_openapi(app: web.Application, registry: Registry) -> None:
     indexes: dict[int, Object] = {}
 
     async def index(_: web.Request) -> web.Response:
-        """The hashes cost the encoding of every document: once for each state of the registry."""
+        """Answer with the paths and hashes: these need every document encoded, once for each state of the registry."""
         if registry.revision not in indexes:
             indexes.clear()
             indexes[registry.revision] = openapi.index(registry)
@@ -223,7 +223,7 @@ _OLD_DOCUMENT = b"\x0a\x032.0"
 
 
 async def _old_document(_: web.Request) -> web.Response:
-    """For `kubectl`, which asks it about types that version 3 does not know, and says then that there is none."""
+    """Answer `kubectl`, which reads it for types that version 3 lacks, and then reports that there are none."""
     return web.Response(body=_OLD_DOCUMENT, headers={"Content-Type": _OLD_MEDIA_TYPE})
 
 

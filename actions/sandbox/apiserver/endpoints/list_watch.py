@@ -1,6 +1,6 @@
 """Lists of a collection, whole or page by page, and watches, the stream of its changes.
 
-A continued list goes on in the present: it keeps the resource version of its first page, from which a watch then
+A continued list is served from the present: it keeps the resource version of its first page, from which a watch then
 delivers whatever changed meanwhile.
 """
 
@@ -26,7 +26,7 @@ from actions.sandbox.apiserver.storage.store import FIRST_VERSION, Collection, E
 
 
 class _Continue(msgspec.Struct, frozen=True):
-    """Where a list goes on. `version` is that of its first page."""
+    """The place at which a list is continued, in its token. `version` is that of its first page."""
 
     version: int
     namespace: str
@@ -34,7 +34,7 @@ class _Continue(msgspec.Struct, frozen=True):
 
 
 def list_objects(store: Store, target: RequestTarget, query: Mapping[str, str]) -> tuple[list[Stored], Object]:
-    """The objects of a (page of a) list, with its `ListMeta`.
+    """Return the objects of a (page of a) list, with its `ListMeta`.
 
     Raises:
         StatusError: 400, 410 (the page token or exact version is too old), 504 (the version lies in the future).
@@ -72,7 +72,7 @@ def check_version(query: Mapping[str, str], current: int) -> None:
     if text in ("", "0"):
         return
     if not text.isdigit():
-        raise bad_request(f"Invalid value: {text!r}: resourceVersion is no number")
+        raise bad_request(f"Invalid value: {text!r}: resourceVersion is not a number")
     if int(text) > current:
         raise too_large_version(int(text), current)
     if query.get("resourceVersionMatch") == "Exact" and int(text) != current:
@@ -101,13 +101,13 @@ _END_OF_INITIAL_EVENTS = {"k8s.io/initial-events-end": "true"}
 
 
 class WatchStream:
-    """One watch: what it selects, and how far it has told.
+    """A watch: its selection, and the version up to which it has sent events.
 
     Args:
-        services: The server.
+        context: The server.
         target: What is watched.
         query: The request's parameters.
-        view: In which form objects go out.
+        view: The form in which objects are sent.
 
     Raises:
         StatusError: 400, 422, 504: the parameters cannot be served.
@@ -127,7 +127,7 @@ class WatchStream:
         self._position = context.store.version
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Newline-ended events until the time is up or the past is lost."""
+        """Yield newline-ended events until the time is up or the past is lost."""
         deadline = self._context.clock.monotonic() + float(self._query.get("timeoutSeconds") or _LONGEST_SECONDS)
         try:
             for slice_ in self._first():
@@ -141,12 +141,12 @@ class WatchStream:
             yield _line("ERROR", encode(fault.body()))
 
     def _is_served(self) -> bool:
-        """Whether the type is still there: the watches of a deleted CRD end."""
+        """Return whether the type still exists: the watches of a deleted CRD end."""
         resource = self._target.resource
         return self._context.registry.find(resource.group, resource.version, resource.plural) is not None
 
     def _first(self) -> Iterator[bytes]:
-        """The state that the watch starts with, if it asks for one: as it is now, in slices."""
+        """Yield the state that the watch starts with, if its parameters demand one: as it is now, in slices."""
         asked = self._query.get("resourceVersion", "")
         wants_state = self._query.get("sendInitialEvents")
         if wants_state != "true" and (asked not in ("", "0") or wants_state == "false"):
@@ -170,7 +170,7 @@ class WatchStream:
         return b"".join(self._line_of(event) for event in events)
 
     def _line_of(self, event: StoreEvent) -> bytes:
-        """What this watch sees of a change: an object that stops matching is deleted for it."""
+        """Return the line for one change: an object that stops matching is deleted for this watch."""
         is_match = event.change is not EventType.DELETED and self._is_selected(event.after)
         was_match = event.before is not None and self._is_selected(event.before)
         if is_match:
@@ -183,7 +183,7 @@ class WatchStream:
         return self._predicate is None or self._predicate(stored.outline)
 
     def _pass_quiet_time(self) -> bytes:
-        """Move on to the present, of which this collection has nothing to tell."""
+        """Advance to the present version, up to which this collection has no events."""
         self._position = self._context.store.version
         return self._bookmark({}) if self._has_bookmarks else b""
 

@@ -1,6 +1,6 @@
 """OpenAPI v3, as much as `kubectl apply`, `kubectl create` and `kubectl explain` read of it.
 
-`kubectl` looks whether `PATCH` of a kind takes `fieldValidation`; if so it leaves validation to the server.
+`kubectl` checks whether `PATCH` of a kind takes `fieldValidation`; if so it leaves validation to the server.
 """
 
 from __future__ import annotations

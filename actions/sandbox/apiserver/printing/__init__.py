@@ -1,1 +1,1 @@
-"""Objects in the form that a client asks for: JSON, metadata only, or a table."""
+"""Objects in the form that a client accepts: JSON, metadata only, or a table."""

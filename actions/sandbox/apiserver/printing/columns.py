@@ -30,7 +30,7 @@ _STEPS = (
 
 
 def human_duration(elapsed_seconds: float) -> str:
-    """At most two units: `59s`, `3m20s`, `5h`, `2d3h`."""
+    """Return a duration in at most two units: `59s`, `3m20s`, `5h`, `2d3h`."""
     seconds = int(elapsed_seconds)
     if seconds < -1:
         return "<invalid>"
@@ -87,7 +87,7 @@ def pod_restarts(body: Object, _: datetime) -> str:
 
 
 def _waiting_reason(container: Object) -> str:
-    """Why a container does not run, as `kubectl` puts it; empty if it does."""
+    """Return the reason why a container does not run, as `kubectl` puts it; empty if it runs."""
     state = container.get("state") or {}
     if reason := dig(state, "waiting", "reason"):
         return str(reason)
@@ -208,7 +208,7 @@ def access_modes(body: Object, _: datetime) -> str:
 
 
 def since(*path: str) -> Cell:
-    """How long ago the time at that path was; `<none>` if there is none."""
+    """Make a cell with the time since the moment at that path; `<none>` if there is none."""
 
     def cell(body: Object, now: datetime) -> str:
         at = dig(body, *path)
@@ -254,7 +254,7 @@ def event_object(body: Object, _: datetime) -> str:
 
 
 class PrinterColumn(msgspec.Struct, frozen=True):
-    """One column. A `priority` above 0 shows with `-o wide` only."""
+    """A column. A `priority` above 0 shows with `-o wide` only."""
 
     name: str
     cell: Cell

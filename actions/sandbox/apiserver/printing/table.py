@@ -1,7 +1,7 @@
 """Server-side tables: the output of `kubectl get`, with the columns that a CRD adds.
 
-The JSON paths of `additionalPrinterColumns` have fields, indexes, wildcards and equality filters; nothing else occurs
-there.
+The JSON paths of `additionalPrinterColumns` have fields, indexes, wildcards and equality filters; no other syntax
+occurs there.
 
 Source: k8s.io/apimachinery `metav1.Table`, k8s.io/client-go `util/jsonpath`.
 """
@@ -30,7 +30,7 @@ _STEP = re.compile(
 
 @lru_cache(maxsize=512)
 def _parsed(path: str) -> tuple[tuple[str, str, str], ...]:
-    """Steps as (kind, argument, value); empty if the path is not understood."""
+    """Return the steps of a path as (kind, argument, value); empty if the path is not understood."""
     steps, place = [], 0
     while place < len(path):
         match = _STEP.match(path, place)
@@ -98,13 +98,13 @@ def _shown(values: list[Any], kind: str) -> Any:
 def table_of(
     resource: ServedResource, bodies: Iterable[Object], *, now: datetime, include: str, metadata: Object
 ) -> Object:
-    """A table of objects.
+    """Return a table of objects.
 
     Args:
         resource: Their type.
         bodies: The objects, one row each.
         now: Wall time, for ages.
-        include: What of each object goes with its row: `None`, `Metadata` or `Object`.
+        include: The part of each object that is sent with its row: `None`, `Metadata` or `Object`.
         metadata: `ListMeta` of the whole.
     """
     columns = columns_of(resource)

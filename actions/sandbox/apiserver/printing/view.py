@@ -37,7 +37,7 @@ def as_new_event(event: Object) -> Object:
 
 
 class ResponseForm(Enum):
-    """What an `Accept` header asks for."""
+    """The form that an `Accept` header demands."""
 
     OBJECT = "Object"
     TABLE = "Table"
@@ -62,7 +62,7 @@ def form_of(accept: str) -> ResponseForm:
 
 
 class View(msgspec.Struct, frozen=True):
-    """How one request sees objects of one type. `include` is the table's `includeObject`."""
+    """The form in which one request gets objects of one type. `include` is the table's `includeObject`."""
 
     resource: ServedResource
     form: ResponseForm
@@ -80,7 +80,7 @@ class View(msgspec.Struct, frozen=True):
                 return self._raw(stored)
 
     def bookmark(self, stored: Stored) -> bytes:
-        """A bookmark, which has nothing but a type and a resource version."""
+        """Return a bookmark, which has only a type and a resource version."""
         if self.form is ResponseForm.TABLE:
             return encode(self._table([], {"resourceVersion": str(stored.version)}) | {"rows": [_bookmark_row(stored)]})
         return encode(partial_of(stored.body)) if self.form is ResponseForm.METADATA else stored.raw
@@ -106,11 +106,11 @@ class View(msgspec.Struct, frozen=True):
         return stored.raw if stored.api_version == self.resource.api_version else encode(self._body(stored))
 
     def _shown(self, stored: Stored) -> Object:
-        """What a row is made of: columns read the stored form."""
+        """Return the form that a table reads: columns are defined for the stored one."""
         return self._body(stored) if self.include == "Object" else stored.body
 
     def _body(self, stored: Stored) -> Object:
-        """The object in the version that was asked for: most versions differ in nothing but their name."""
+        """Return the object in the requested version: most versions differ only in their name."""
         if stored.api_version == self.resource.api_version:
             return stored.body
         if self.resource.group == "events.k8s.io":

@@ -1,4 +1,4 @@
-"""A container's streams over a websocket: `…/pods/NAME/exec` runs a program, `…/attach` listens to the one that runs.
+"""A container's streams over a websocket: `…/pods/NAME/exec` runs a program, `…/attach` joins the one that runs.
 
 Source: k8s.io/apimachinery `remotecommand` (v4 and v5 of `channel.k8s.io`), k8s.io/kubelet for the final status.
 """
@@ -57,7 +57,7 @@ class SocketStreams:
                 self._take(message.data.encode())
 
     def _take(self, frame: bytes) -> None:
-        """Sizes of the client's terminal are not for programs that only print."""
+        """Pass on input, and its end. Sizes of the client's terminal are dropped: the programs only print."""
         if not frame:
             return
         channel, data = frame[0], frame[1:]
@@ -68,7 +68,7 @@ class SocketStreams:
 
 
 async def serve_exec(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-    """Upgrade, run, tell the exit code on the error channel, close.
+    """Upgrade, run, send the exit code on the error channel, close.
 
     Raises:
         StatusError: 400, 404 before the upgrade.
@@ -129,7 +129,7 @@ async def _print(chunks: AsyncIterator[bytes], streams: SocketStreams) -> None:
 async def _run_while_connected(
     context: ServerContext, streams: SocketStreams, place: tuple[str, str, str], argv: Sequence[str], *, tty: bool
 ) -> Object | None:
-    """The final status, or `None` if the client went away first."""
+    """Return the final status, or `None` if the client went away first."""
     program = asyncio.ensure_future(context.kubelet.exec(*place, argv, tty=tty, streams=streams))
     pump = asyncio.ensure_future(streams.pump())
     try:

@@ -21,7 +21,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 def container_of(pod: Stored, asked: str) -> str:
-    """Which container of a pod is meant.
+    """Return the name of the container that a request means.
 
     Raises:
         StatusError: 400, there is none of that name, or several and none was named.
@@ -58,7 +58,7 @@ async def serve_log(context: ServerContext, request: web.Request, target: Reques
 
 
 def open_log(context: ServerContext, pod: Stored, container: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-    """The log that a query asks for.
+    """Open the log that a query selects.
 
     Raises:
         StatusError: 400, there is none, or the query cannot be read.
@@ -85,7 +85,7 @@ def open_log(context: ServerContext, pod: Stored, container: str, query: Mapping
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    """The log of a pod that no node has: empty, as the real server answers."""
+    """Yield the log of a pod without a node: empty, as the real server answers."""
     nothing: tuple[bytes, ...] = ()
     for chunk in nothing:
         yield chunk
@@ -122,7 +122,7 @@ def _since_ns(query: Mapping[str, str], clock: Clock) -> int | None:
     try:
         whole = parse_rfc3339(text).replace(microsecond=0)
     except ValueError as error:
-        raise bad_request(f"sinceTime: Invalid value: {text!r}: is no RFC 3339 time") from error
+        raise bad_request(f"sinceTime: Invalid value: {text!r}: is not an RFC 3339 time") from error
     fraction = text.partition(".")[2]
     digits = fraction[: next((i for i, c in enumerate(fraction) if not c.isdigit()), len(fraction))]
     return int(whole.timestamp()) * 1_000_000_000 + int(f"{digits[:9]:0<9}")

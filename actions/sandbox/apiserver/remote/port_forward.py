@@ -48,22 +48,22 @@ _REST = (
 DICTIONARY = b"".join(
     struct.pack(">I", len(word)) + word.replace("_", " ").encode() for word in _WORDS.split()
 ) + _REST  # fmt: skip
-"""What header blocks are compressed with."""
+"""The dictionary with which header blocks are compressed."""
 
 Send = Callable[[bytes], Awaitable[None]]
 
 
 class BrokenSpdy(Exception):
-    """The peer does not speak SPDY/3.1."""
+    """The peer does not follow SPDY/3.1."""
 
 
 class SpdyStream:
-    """One stream that the client has opened.
+    """A stream that the client has opened.
 
     Args:
-        connection: Whose it is.
+        connection: The one that it is part of.
         number: Of the stream.
-        headers: With which it was opened.
+        headers: Those with which it was opened.
     """
 
     def __init__(self, connection: SpdyConnection, number: int, headers: Mapping[str, str]) -> None:
@@ -74,7 +74,7 @@ class SpdyStream:
         self._is_ended = False
 
     async def read(self) -> bytes:
-        """The next bytes; `b""` once the client has closed its end."""
+        """Return the next bytes; `b""` once the client has closed its end."""
         if self._is_ended:
             return b""
         data = await self._input.get()
@@ -99,11 +99,11 @@ class SpdyStream:
 
 
 class SpdyConnection:
-    """The server's side of one connection.
+    """The server's side of a SPDY connection.
 
     Args:
-        send: Takes bytes for the client.
-        opened: Told of each stream that the client opens, after it has been accepted.
+        send: Sends bytes to the client.
+        opened: Called with each stream that the client opens, after it has been accepted.
     """
 
     def __init__(self, send: Send, opened: Callable[[SpdyStream], None]) -> None:
@@ -134,7 +134,7 @@ class SpdyConnection:
                 raise BrokenSpdy(str(error)) from error
 
     def end(self) -> None:
-        """The client is gone: every stream ends."""
+        """End every stream, as the client is gone."""
         for stream in self._streams.values():
             stream.feed(b"", is_end=True)
 
@@ -193,7 +193,7 @@ _SILENCE_SECONDS = 30.0
 
 
 class _Channel:
-    """One port of a websocket that speaks in channels."""
+    """A forwarded port on a websocket whose frames begin with a channel number."""
 
     def __init__(self, socket: web.WebSocketResponse, index: int) -> None:
         self._socket = socket
@@ -202,7 +202,7 @@ class _Channel:
         self._is_ended = False
 
     async def begin(self, port: int) -> None:
-        """Both channels begin with the port's number."""
+        """Begin both channels with the port's number."""
         for channel in (2 * self._index, 2 * self._index + 1):
             await self._socket.send_bytes(bytes([channel]) + struct.pack("<H", port))
 
@@ -229,7 +229,7 @@ class _Forwarding:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def connect(self, port: int, stream: PortStream) -> str:
-        """Connect a port until either side closes. Returns what went wrong, or nothing."""
+        """Connect a port until either side closes. Return the error, or an empty text."""
         place = (self._target.namespace, self._target.name)
         try:
             await self._context.kubelet.forward(*place, port, stream)
@@ -309,7 +309,7 @@ async def _serve_tunnel(socket: web.WebSocketResponse, forwarding: _Forwarding) 
         await data.close()
 
     def opened(stream: SpdyStream) -> None:
-        """A connection is an error stream, then a data stream, with one request id."""
+        """Keep an error stream; with the data stream of the same request id, which follows, connect the port."""
         kind, request_id = stream.headers.get("streamtype", ""), stream.headers.get("requestid", "")
         if kind == "error":
             errors[request_id] = stream

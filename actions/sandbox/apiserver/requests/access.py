@@ -31,14 +31,14 @@ _SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews"
 
 
 class User(msgspec.Struct, frozen=True):
-    """Somebody who asks."""
+    """The user of a request: an account, or the one that it impersonates."""
 
     name: str
     groups: tuple[str, ...] = (_AUTHENTICATED,)
 
     @property
     def is_administrator(self) -> bool:
-        """Whether nothing is forbidden to them."""
+        """Return whether every request is allowed to them."""
         return _MASTERS in self.groups
 
 
@@ -47,7 +47,7 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class AccessControl:
-    """Knows users by their tokens and their rights by the roles in the store.
+    """The users by their tokens, and their rights by the roles in the store.
 
     Args:
         store: With the roles and bindings.
@@ -61,7 +61,7 @@ class AccessControl:
         self._access_key = access_key
 
     def identify(self, request: web.Request) -> User:
-        """Who asks.
+        """Return the user of a request.
 
         Raises:
             StatusError: 401, there is no token, or it is none of ours; 403, they may not impersonate.
@@ -99,13 +99,13 @@ class AccessControl:
             raise rbac_forbidden(info, user.name)
 
     def allows(self, user: User, info: RequestInfo) -> bool:
-        """Whether some rule gives a right."""
+        """Return whether some rule grants the request."""
         if user.is_administrator or (info.resource in _SELF_REVIEWS and info.verb == "create"):
             return True
         return any(_covers(rule, info) for rule in self.rules(user, info.namespace))
 
     def rules(self, user: User, namespace: str) -> Iterator[Object]:
-        """The rules that count for somebody in a namespace; only those for the whole cluster if it is empty."""
+        """Yield the rules that bind a user in a namespace; only those for the whole cluster if it is empty."""
         for binding in self._bodies("clusterrolebindings"):
             if _is_bound(binding, user):
                 yield from self._rules_of(binding["roleRef"], "")
@@ -124,7 +124,7 @@ class AccessControl:
 
 
 def rbac_forbidden(info: RequestInfo, user: str) -> StatusError:
-    """403, as RBAC says it."""
+    """Return the 403 of RBAC, in its words."""
     what = f"{info.resource}.{info.group}" if info.group else info.resource
     named = f'{what} "{info.name}"' if info.name else what
     where = f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"
@@ -137,7 +137,7 @@ def rbac_forbidden(info: RequestInfo, user: str) -> StatusError:
 
 
 def rbac_verb(info: RequestInfo) -> str:
-    """The verb by which RBAC knows a request: reading a log is `get`, starting a program `create`."""
+    """Return the verb of a request in RBAC: reading a log is `get`, starting a program `create`."""
     if info.verb == "log":
         return "get"
     return "create" if info.verb in _WRITING else info.verb

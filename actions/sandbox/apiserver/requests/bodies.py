@@ -184,7 +184,7 @@ def json_response(body: Object, *, code: int = 200) -> web.Response:
 
 
 def error_response(error: StatusError) -> web.Response:
-    """The response that a refusal becomes."""
+    """Return the response for a refusal."""
     response = json_response(error.body(), code=error.code)
     if error.retry_after_seconds:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
@@ -205,25 +205,25 @@ def parse_body(data: bytes, content_type: str) -> Any:
         return decode(data)
     except msgspec.DecodeError as error:
         if "yaml" not in content_type:
-            raise bad_request(f"the request's body is no JSON: {error}") from error
+            raise bad_request(f"the request's body is not JSON: {error}") from error
     try:
         return load_document(data, file="body").value
     except InputError as error:
-        raise bad_request(f"the request's body is no YAML: {error.message}") from error
+        raise bad_request(f"the request's body is not YAML: {error.message}") from error
 
 
 async def read_object(request: web.Request) -> Object:
-    """The body of a request, which has to be a map.
+    """Return the body of a request, which has to be a map.
 
     Raises:
         StatusError: 400 or 415.
     """
     body = parse_body(await request.read(), request.content_type)
     if not isinstance(body, dict):
-        raise bad_request("the request's body is no object")
+        raise bad_request("the request's body is not an object")
     return body
 
 
 async def read_optional_object(request: web.Request) -> Object:
-    """The body of a request that may come without one."""
+    """Return the body of a request that may come without one."""
     return await read_object(request) if await request.read() else {}

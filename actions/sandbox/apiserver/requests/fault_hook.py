@@ -10,14 +10,14 @@ from aiohttp.typedefs import Handler
 
 
 class FaultHook(Protocol):
-    """Stands around every request, and in every stream."""
+    """Wraps every request, and every stream."""
 
     async def wrap_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request: as `handler` does, in its place, or spoilt."""
         ...
 
     def wrap_stream(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """What reaches the client of the chunks of a stream, a watch or a log.
+        """Yield the chunks of a stream (a watch or a log) that are to reach the client.
 
         Raises:
             ConnectionResetError: The connection has been cut; nothing more can be sent.
@@ -34,4 +34,4 @@ class _NoFaults:
 
 
 NO_FAULTS: FaultHook = _NoFaults()
-"""Nothing goes wrong."""
+"""The hook that changes nothing."""

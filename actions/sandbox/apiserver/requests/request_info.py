@@ -19,12 +19,12 @@ CONTROLLER_AGENT = "eksml-sandbox"
 """The user agent of the sandbox's own controllers."""
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _IN_NAMESPACES = frozenset({"status", "finalize"})
-"""What may follow a namespace's name without being a resource in it."""
+"""The path segments after a namespace's name that are its subresources, not resources in it."""
 _VERB_LIKE = frozenset({"log", "exec", "attach", "portforward", "eviction", "binding", "scale"})
 
 
 class RequestInfo(NamedTuple):
-    """One request. `verb` is a subresource's name where that says more; all but `path` is empty outside the API."""
+    """A request. `verb` is a subresource's name where that is more exact; all but `path` is empty outside the API."""
 
     path: str
     verb: str = ""

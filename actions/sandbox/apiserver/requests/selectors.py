@@ -44,14 +44,14 @@ def _label_term(term: str) -> Callable[[dict[str, str]], bool]:
     if match := _EXIST_TERM.match(term):
         key, is_absent = match["key"], bool(match["no"])
         return lambda labels: (key not in labels) is is_absent
-    raise bad_request(f"unable to parse requirement: {term!r} is no label selector")
+    raise bad_request(f"unable to parse requirement: {term!r} is not a label selector")
 
 
 def label_predicate(text: str) -> Predicate:
     """Compile `a=b,c!=d,e in (f,g),h,!i`.
 
     Raises:
-        StatusError: 400, the text is no selector.
+        StatusError: 400, the text is not a selector.
     """
     terms = [_label_term(term) for term in _split_terms(text)]
     return lambda item: all(term(dig(item, "metadata", "labels") or {}) for term in terms)
@@ -79,10 +79,10 @@ def _field_terms(text: str) -> list[tuple[str, str, bool]]:
 
 
 def field_names(text: str) -> list[str]:
-    """The fields that a field selector looks at.
+    """Return the field paths that a field selector compares.
 
     Raises:
-        StatusError: 400, the text is no selector.
+        StatusError: 400, the text is not a selector.
     """
     return [path for path, _, _ in _field_terms(text)]
 
@@ -91,17 +91,17 @@ def field_predicate(text: str) -> Predicate:
     """Compile `metadata.name=a,status.phase!=Running`.
 
     Raises:
-        StatusError: 400, the text is no selector.
+        StatusError: 400, the text is not a selector.
     """
     tests = _field_terms(text)
     return lambda item: all((field_value(item, path) == value) is wanted for path, value, wanted in tests)
 
 
 def predicate_of(label_selector: str, field_selector: str) -> Predicate | None:
-    """Both selectors as one test, or `None` if neither asks for anything.
+    """Return both selectors as one test, or `None` if both are empty.
 
     Raises:
-        StatusError: 400, one of them is none.
+        StatusError: 400, one of them is not a selector.
     """
     tests: list[Predicate] = []
     if label_selector:

@@ -1,4 +1,4 @@
-"""Refusals, as `metav1.Status` says them."""
+"""Refusals as `metav1.Status`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actions.sandbox.apiserver.storage.resources import ServedResource
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One field that is wrong. `reason` is a `metav1.CauseType`, e.g. `FieldValueInvalid`."""
+    """A field that is wrong. `reason` is a `metav1.CauseType`, e.g. `FieldValueInvalid`."""
 
     field: str
     message: str
@@ -26,8 +26,8 @@ class StatusError(Exception):
         reason: `metav1.StatusReason`, e.g. `NotFound`.
         message: For people.
         details: `StatusDetails` beyond the causes: group, kind (really the plural), name.
-        causes: What exactly is wrong.
-        retry_after_seconds: When to come back; 0 for no advice.
+        causes: The fields that are wrong.
+        retry_after_seconds: Advice to the client; 0 for none.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StatusError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if details or self.reason == "NotFound":  # clients look at the name in it, to tell a path from an object
+        if details or self.reason == "NotFound":  # by the name in it clients tell a path from an object
             status["details"] = details
         return status
 
@@ -87,36 +87,36 @@ def _details(resource: ServedResource, name: str, *, kind: str = "") -> dict[str
 
 
 def not_found(resource: ServedResource, name: str) -> StatusError:
-    """404: there is no such object."""
+    """Return a 404: there is no such object."""
     message = f'{resource.qualified_plural} "{name}" not found'
     return StatusError(404, "NotFound", message, details=_details(resource, name))
 
 
 def path_not_found() -> StatusError:
-    """404: nothing is served here."""
+    """Return a 404: nothing is served at this path."""
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(resource: ServedResource, name: str) -> StatusError:
-    """409 on create."""
+    """Return the 409 for the creation of an object that exists."""
     message = f'{resource.qualified_plural} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
 def conflict(resource: ServedResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
-    """409 on a write that lost a race, or whose fields belong to somebody else."""
+    """Return a 409 for a write that lost a race, or whose fields another manager owns."""
     message = f'Operation cannot be fulfilled on {resource.qualified_plural} "{name}": {why}'
     return StatusError(409, "Conflict", message, details=_details(resource, name), causes=causes)
 
 
 def stale_version(resource: ServedResource, name: str) -> StatusError:
-    """409: the resource version sent is not the stored one."""
+    """Return the 409 for a resource version that is not the stored one."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
 def invalid(resource: ServedResource, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422: fields are wrong, each named."""
+    """Return the 422 for wrong fields, each named."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
     reasons = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -130,12 +130,12 @@ def invalid(resource: ServedResource, name: str, causes: Sequence[Cause]) -> Sta
 
 
 def bad_request(message: str) -> StatusError:
-    """400."""
+    """Return a 400."""
     return StatusError(400, "BadRequest", message)
 
 
 def type_mismatch(resource: ServedResource, namespace: str, name: str, mistakes: Sequence[str]) -> StatusError:
-    """500, as API servers answer an apply whose fields are unknown or of another type."""
+    """Return the 500 of API servers for an apply whose fields are unknown or of another type."""
     group_version = resource.api_version if "/" in resource.api_version else f"/{resource.api_version}"
     where = f"{namespace}/{name}; {group_version}, Kind={resource.kind}"
     said = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
@@ -143,30 +143,30 @@ def type_mismatch(resource: ServedResource, namespace: str, name: str, mistakes:
 
 
 def forbidden(resource: ServedResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
-    """403."""
+    """Return a 403."""
     message = f'{resource.qualified_plural} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, details=_details(resource, name), causes=causes)
 
 
 def expired(message: str) -> StatusError:
-    """410: the past asked for is no longer kept."""
+    """Return a 410: the requested version is no longer kept."""
     return StatusError(410, "Expired", message)
 
 
 def too_large_version(asked: int, current: int) -> StatusError:
-    """504: the future asked for has not happened."""
+    """Return a 504: the requested version has not been reached."""
     cause = Cause(field="", message="Too large resource version", reason="ResourceVersionTooLarge")
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     return StatusError(504, "Timeout", message, causes=[cause], retry_after_seconds=1)
 
 
 def method_not_allowed() -> StatusError:
-    """405."""
+    """Return a 405."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message)
 
 
 def unsupported_media_type(content_type: str, accepted: Sequence[str]) -> StatusError:
-    """415."""
+    """Return a 415."""
     message = f"the body of the request was in an unknown format ({content_type}) - accepted: {', '.join(accepted)}"
     return StatusError(415, "UnsupportedMediaType", message)

@@ -1,6 +1,6 @@
 """The resource types that the server serves: those built into Kubernetes 1.34, and those that CRDs add while it runs.
 
-Source: `kubectl api-resources` of a 1.34 API server; types of groups that nothing here uses are left out.
+Source: `kubectl api-resources` of a 1.34 API server; types of groups that nothing in the sandbox uses are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OBJECT_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", 
 
 
 class GroupResource(NamedTuple):
-    """What the store files objects under: all versions of a type share it."""
+    """The key under which the store files objects: all versions of a type share it."""
 
     group: str
     plural: str
@@ -23,7 +23,7 @@ class GroupResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """One served version of one type.
+    """A served version of a type.
 
     `schema` is the `openAPIV3Schema` of a custom resource, empty for built-in types. `columns` are the CRD's
     `additionalPrinterColumns`. `subresources` are names without the parent, e.g. `status`. `home` is the group under
@@ -255,7 +255,7 @@ CRD_KEY = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 def key_of_definition(crd: Object) -> GroupResource:
-    """Where the instances of a CRD are filed."""
+    """Return the key under which the instances of a CRD are filed."""
     return GroupResource(crd["spec"]["group"], crd["spec"]["names"]["plural"])
 
 
@@ -283,7 +283,7 @@ def types_of(crd: Object) -> Iterator[ServedResource]:
 
 
 def register_definition(registry: Registry, crd: Object) -> None:
-    """Serve exactly what the CRD asks for."""
+    """Serve the versions that the CRD declares, and no others of its type."""
     registry.drop(key_of_definition(crd))
     for resource in types_of(crd):
         registry.add(resource)

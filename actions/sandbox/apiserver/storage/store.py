@@ -16,7 +16,7 @@ FIRST_VERSION = 1_000
 
 
 class EventType(StrEnum):
-    """What happened to an object, in the words of the watch protocol."""
+    """The type of a change, in the words of the watch protocol."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -25,7 +25,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """One version of one object: a write makes a new one. `raw` is `body` as JSON."""
+    """A version of an object: a write makes a new one. `raw` is `body` as JSON."""
 
     key: GroupResource
     namespace: str
@@ -40,7 +40,7 @@ class Stored:
 
     @property
     def outline(self) -> Object:
-        """At least as much of the body as selectors look at."""
+        """Return at least the part of the body that selectors read."""
         return self.body
 
     @property
@@ -54,7 +54,7 @@ class Stored:
 
 @dataclass(slots=True, eq=False)
 class StoreEvent:
-    """One change. `before` is the version it replaced, `None` for an addition."""
+    """A change. `before` is the version it replaced, `None` for an addition."""
 
     version: int
     change: EventType
@@ -76,7 +76,7 @@ class Collection:
     _changed: asyncio.Event | None = None
 
     def ordered(self, namespace: str = "", *, after: tuple[str, str] = ("", "")) -> list[Stored]:
-        """Objects by namespace and name; of one namespace only if one is given, and only those behind `after`."""
+        """Return objects by namespace and name: of one namespace if one is given, and only those behind `after`."""
         if self._order is None:
             self._order = sorted(self.objects)
         order = self._order
@@ -85,7 +85,7 @@ class Collection:
         return [self.objects[key] for key in order[start:end]]
 
     def since(self, version: int) -> list[StoreEvent]:
-        """Changes after `version`, oldest first. Only meaningful for `version >= floor`."""
+        """Return the changes after `version`, oldest first. Only meaningful for `version >= floor`."""
         position = bisect_right(self.events, version, key=lambda event: event.version)
         return self.events[position:]
 
@@ -129,7 +129,7 @@ class Store:
         self._listeners: list[Callable[[StoreEvent], None]] = []
 
     def listen(self, listener: Callable[[StoreEvent], None]) -> None:
-        """Tell `listener` of every change, at once; it must not write to the store itself."""
+        """Call `listener` with every change, at once; it must not write to the store itself."""
         self._listeners.append(listener)
 
     def collection(self, key: GroupResource) -> Collection:
@@ -149,7 +149,7 @@ class Store:
         return self._by_uid.get(uid)
 
     def dependents(self, uid: str) -> list[Stored]:
-        """Objects that name `uid` as an owner, oldest first."""
+        """Return the objects that name `uid` as an owner, oldest first."""
         return [self._by_uid[child] for child in self._dependents.get(uid, ())]
 
     def put(self, key: GroupResource, namespace: str, name: str, body: Object) -> Stored:
@@ -165,7 +165,7 @@ class Store:
         return stored
 
     def load(self, objects: Iterable[Stored]) -> None:
-        """Take in many new objects at once. They are not told to anybody: watches from before are too old."""
+        """Take in many new objects at once. No listener is called: watches from before are too old."""
         for stored in objects:
             self._remember(stored)
             collection = self.collection(stored.key)

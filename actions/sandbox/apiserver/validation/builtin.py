@@ -1,4 +1,4 @@
-"""What the API server refuses in built-in objects, and in the metadata of all.
+"""The validation of built-in objects, and of the metadata of all.
 
 Source: k8s.io/kubernetes `pkg/apis/*/validation`; the messages are the server's.
 """
@@ -46,7 +46,7 @@ def _bad(field: str, value: object, why: str) -> Cause:
 
 
 def metadata_causes(resource: ServedResource, body: Object) -> Iterator[Cause]:
-    """What is wrong with the metadata of any object."""
+    """Yield the errors in the metadata of any object."""
     metadata = body["metadata"]
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -77,7 +77,7 @@ def _label_causes(labels: Any, field: str) -> Iterator[Cause]:
 
 
 def pod_spec_causes(spec: Any, path: str) -> Iterator[Cause]:
-    """What is wrong with the spec of a pod or of a template."""
+    """Yield the errors in the spec of a pod or of a template."""
     containers = dig(spec, "containers")
     if not isinstance(containers, list) or not containers:
         yield _required(f"{path}.containers")
@@ -205,13 +205,13 @@ _IMMUTABLE: dict[GroupResource, tuple[str, ...]] = {
 
 
 def object_causes(key: GroupResource, body: Object) -> list[Cause]:
-    """What is wrong with a built-in object beyond its metadata."""
+    """Return the errors in a built-in object beyond its metadata."""
     rule = _RULES.get(key)
     return list(rule(body)) if rule else []
 
 
 def immutable_causes(key: GroupResource, before: Object, after: Object) -> list[Cause]:
-    """Which fields an update changes that nobody may change."""
+    """Return the changes of immutable fields in an update."""
     if key == ("", "pods"):
         return _pod_change_causes(before, after)
     old, new = before.get("spec") or {}, after.get("spec") or {}

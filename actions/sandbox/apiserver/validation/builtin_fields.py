@@ -51,7 +51,7 @@ def root_of(kind: str) -> str:
 
 
 def fields_of(type_name: str) -> dict[str, str]:
-    """The fields of a type with their type codes; none for what is no type with fields."""
+    """Return the fields of a type with their type codes; none for a name that is not a type with fields."""
     return _table().types.get(type_name, {})
 
 

@@ -1,4 +1,4 @@
-"""Custom resources against their `openAPIV3Schema`: defaults, unknown fields, wrong values.
+"""The check of custom resources against their `openAPIV3Schema`: defaults, unknown fields, wrong values.
 
 Source: kubernetes.io "Structural schemas"; messages as apiserver 1.34 writes them.
 """
@@ -77,7 +77,7 @@ def _is_type_meta(name: str) -> bool:
 
 
 def violations(value: Any, schema: Object, path: str = "") -> Iterator[Cause]:
-    """Every place where `value` is not what the schema asks for."""
+    """Yield every place where `value` does not conform to the schema."""
     if value is None:
         if not schema.get("nullable") and schema.get("type"):
             yield _wrong_type(path, "null", schema["type"])
@@ -130,7 +130,7 @@ def _scalar_violations(value: Any, schema: Object, path: str) -> Iterator[Cause]
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Patterns that cannot be read let everything pass."""
+    """Return whether the pattern is found in the value; one that cannot be compiled lets everything pass."""
     try:
         return compile_pattern(pattern).search(value)
     except PatternError:

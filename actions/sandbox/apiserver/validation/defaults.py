@@ -1,4 +1,4 @@
-"""What the API server fills into built-in objects that leave it out.
+"""The defaults that the API server fills into built-in objects.
 
 Source: k8s.io/kubernetes `pkg/apis/*/v1/defaults.go`, admission plugins ExtendedResourceToleration and
 DefaultTolerationSeconds; checked against the objects recorded from a real 1.34 server.
@@ -18,14 +18,14 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 
 
 def default_pod_template(template: Object) -> None:
-    """Defaults of a pod template's spec."""
+    """Fill in the defaults of a pod template's spec."""
     template.setdefault("metadata", {})
     if isinstance(template.get("spec"), dict):
         default_pod_spec(template["spec"])
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Defaults of a pod's spec."""
+    """Fill in the defaults of a pod's spec."""
     for name, value in (
         ("restartPolicy", "Always"),
         ("dnsPolicy", "ClusterFirst"),
@@ -68,7 +68,7 @@ _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "fail
 
 
 def _default_resources(resources: Object) -> None:
-    """Quantities become text in their canonical form; what is limited is requested."""
+    """Write quantities as text in their canonical form; request what is limited."""
     for part in ("limits", "requests"):
         if isinstance(resources.get(part), dict):
             resources[part] = {name: canonical(str(amount)) for name, amount in resources[part].items()}
@@ -99,7 +99,7 @@ def _default_pod(body: Object) -> None:
 
 
 def _tolerate(spec: Object) -> None:
-    """Let pods onto nodes that are tainted for the accelerators they ask for, and survive short outages."""
+    """Let pods onto nodes that are tainted for the accelerators they request, and survive short outages."""
     tolerations = spec.setdefault("tolerations", [])
     asked = {
         name
@@ -220,7 +220,7 @@ def _default_service(body: Object) -> None:
         port.setdefault("targetPort", port.get("port"))
     uid = str(body["metadata"].get("uid", ""))
     if "clusterIP" not in spec and spec["type"] != "ExternalName" and uid:
-        number = int(uid[:4], 16)  # as good as allocated: nothing routes here
+        number = int(uid[:4], 16)  # not allocated, which makes no difference: nothing is routed
         spec["clusterIP"] = f"10.100.{number >> 8}.{number & 255}"
     if spec["type"] in ("NodePort", "LoadBalancer"):
         spec.setdefault("externalTrafficPolicy", "Cluster")

@@ -26,7 +26,7 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 class Operation(StrEnum):
-    """What is done to an object."""
+    """The operation on an object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -34,7 +34,7 @@ class Operation(StrEnum):
 
 
 class AdmissionReview(msgspec.Struct, frozen=True):
-    """One request on its way."""
+    """A write request before it is stored."""
 
     operation: Operation
     key: GroupResource
@@ -73,7 +73,7 @@ class DefaultStorageClass:
 
 
 BUILT_IN: tuple[AdmissionPlugin, ...] = (DefaultStorageClass(),)
-"""The server's own."""
+"""The server's own plugins."""
 
 
 _GROUP = "scheduling.volcano.sh"

@@ -1,4 +1,4 @@
-"""Server-side apply: merging what one manager wants into what all of them have.
+"""Server-side apply: the merge of one manager's fields into those of all.
 
 Source: kubernetes.io "Server-Side Apply"; sigs.k8s.io/structured-merge-diff `merge.Updater`.
 """
@@ -38,14 +38,14 @@ def apply_object(
     force: bool,
     now: str,
 ) -> Object:
-    """The object after `manager` applied `wanted` to `live`.
+    """Return the object after `manager` applied `wanted` to `live`.
 
     Args:
         live: The stored object; an empty one (metadata with the name only) when it is being created. Not changed.
-        wanted: What the manager applies. Fields it applied before and that are missing here are removed, unless
-            somebody else owns them too.
-        shape: How the lists of this type merge.
-        manager: Who applies.
+        wanted: The applied object. Fields that the manager applied before and that are missing here are removed, unless
+            another manager owns them too.
+        merge_schema: How the lists and maps of this type merge.
+        manager: The one that applies.
         resource: The type, for messages.
         force: Take fields from other managers instead of failing.
         now: RFC 3339.
@@ -84,7 +84,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def _applied_by_client(live: Object, merge_schema: MergeSchema, contested: list[tuple[FieldOwner, set[Path]]]) -> bool:
-    """Whether all of it is what `kubectl` itself applied before, by the client's way: then it may change it."""
+    """Return whether `kubectl` itself applied all of it before, on the client: then it may change it."""
     text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
     if not text:
         return False
@@ -123,7 +123,7 @@ def _conflict_fault(resource: ServedResource, name: str, contested: list[tuple[F
 
 
 def _owner(owner: FieldOwner) -> str:
-    """Who holds a field. One who did not apply also says through which subresource, and with which version."""
+    """Return the owner of a field as text. One that did not apply is named with its subresource and version too."""
     manager = owner.manager
     who = f'"{manager.name}"' + (f' with subresource "{manager.subresource}"' if manager.subresource else "")
     return f"{who} using {manager.api_version}" if manager.operation == "Update" else who

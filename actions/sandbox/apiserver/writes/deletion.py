@@ -1,4 +1,4 @@
-"""Deleting objects: at once, gracefully, or when their finalizers let go."""
+"""Deleting objects: at once, gracefully, or when their finalizers are removed."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Deleter:
 
 
 def _grace_seconds(stored: Stored, options: DeleteOptions) -> int:
-    """How long the containers of a pod may take to end; 0 for anything that has no running ones."""
+    """Return the seconds that the containers of a pod have to end; 0 for an object without running ones."""
     if stored.key != PODS:
         return 0
     if not dig(stored.body, "spec", "nodeName") or dig(stored.body, "status", "phase") in ("Succeeded", "Failed"):

@@ -20,7 +20,7 @@ from actions.sandbox.apiserver.writes.options import DeleteOptions
 
 
 def remaining_conditions(remaining: Sequence[Stored], home: Object) -> list[Object]:
-    """The conditions.
+    """Return the conditions of a terminating namespace, from its remaining objects.
 
     Args:
         remaining: The namespace's contents, one at least.
@@ -79,7 +79,7 @@ _NAMESPACES = GroupResource("", "namespaces")
 
 
 class GarbageCollector:
-    """Follows the store and removes what is left without a reason to exist."""
+    """Follows the store and removes dependents, contents and instances whose owner, namespace or type is gone."""
 
     def __init__(self, store: Store, registry: Registry, deleter: Deleter) -> None:
         self._store = store
@@ -99,7 +99,7 @@ class GarbageCollector:
             return
         current = self._store.by_uid(event.after.uid)
         if current is None or current.version != event.after.version:
-            return  # a later event of the same object will be considered
+            return  # a later event of the same object will be handled
         if current.body["metadata"].get("deletionTimestamp"):
             self._advance(current)
         elif event.change is EventType.ADDED and current.owner_uids:
@@ -182,7 +182,7 @@ class GarbageCollector:
         self._update_conditions(home.name)
 
     def _update_conditions(self, name: str) -> None:
-        """Conditions of a namespace that is not empty yet."""
+        """Set the conditions of a namespace that is not empty yet."""
         home = self._store.get(_NAMESPACES, "", name)
         remaining = [stored for key in self._store.known_keys() for stored in self._store.collection(key).ordered(name)]
         if home is None or not remaining:

@@ -120,7 +120,7 @@ UPDATE = "Update"
 
 
 class Manager(msgspec.Struct, frozen=True):
-    """One writer: the same name applying and updating, or writing status, counts as different ones."""
+    """A writer: the same name applying and updating, or writing status, counts as different ones."""
 
     name: str
     operation: str

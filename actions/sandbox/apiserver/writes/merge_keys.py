@@ -1,7 +1,7 @@
-"""How the lists of an object merge: as a whole, as sets, or item by item under a key.
+"""The merge rules of an object's lists: as a whole, as sets, or item by item under a key.
 
-Built-in types are told by field names, which mean the same wherever they occur in the types served here; custom
-resources tell by `x-kubernetes-list-type` and its kin in their schema.
+Rules of built-in types go by field names, which mean the same wherever they occur in the types served here; those of
+custom resources are in their schema, as `x-kubernetes-list-type` and its kin.
 
 Source: the `patchMergeKey` and `listMapKey` markers of k8s.io/api 1.34.
 """
@@ -15,7 +15,7 @@ from actions.sandbox.apiserver.storage.resources import ServedResource
 
 
 class ListMergeRule(NamedTuple):
-    """Neither keys nor a set: the list is atomic."""
+    """The merge rule of a list. With neither keys nor a set, the list is atomic."""
 
     keys: tuple[str, ...] = ()
     is_set: bool = False
@@ -26,7 +26,7 @@ SET = ListMergeRule(is_set=True)
 
 
 class MergeSchema(Protocol):
-    """What is known about one place in an object."""
+    """A place in an object, with its merge rule."""
 
     def child(self, name: str) -> MergeSchema:
         """The place one field further."""
@@ -37,11 +37,11 @@ class MergeSchema(Protocol):
         ...
 
     def list_rule(self) -> ListMergeRule:
-        """How this merges, if it is a list."""
+        """Return how this merges, if it is a list."""
         ...
 
     def is_atomic_map(self) -> bool:
-        """Whether this map is owned as a whole."""
+        """Return whether this map is owned as a whole."""
         ...
 
     def default_of(self, key: str) -> object:
@@ -76,7 +76,7 @@ _ATOMIC_MAP_FIELDS = frozenset({"nodeSelector", "valueFrom", "secretKeyRef", "co
 
 
 class BuiltinMergeSchema:
-    """A place in a built-in type, known by the names on the way to it.
+    """A place in a built-in type, known by the field names on the way to it.
 
     Args:
         name: The field's own name.

@@ -1,4 +1,4 @@
-"""What a write request asks for beside its body."""
+"""The options of a write request beside its body."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actions.sandbox.apiserver.storage.codec import Object, dig
 class WriteOptions(msgspec.Struct, frozen=True):
     """Query parameters of a write.
 
-    `manager` is who writes, `strictness` what happens to unknown fields: Strict, Warn or Ignore. `force` takes fields
+    `manager` is the writer, `strictness` the treatment of unknown fields: Strict, Warn or Ignore. `force` takes fields
     from other appliers. `warnings` collects what goes into `Warning` headers.
     """
 

@@ -32,7 +32,7 @@ def _refuse(why: str) -> StatusError:
 
 def _steps(pointer: str) -> list[str]:
     if pointer and not pointer.startswith("/"):
-        raise _refuse(f"{pointer!r} is no JSON pointer")
+        raise _refuse(f"{pointer!r} is not a JSON pointer")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
@@ -172,7 +172,7 @@ def _merge_list(target: list[Any], change: list[Any], merge_schema: MergeSchema)
 
 
 def _key_of(item: object, rule: ListMergeRule) -> object:
-    """The first key alone tells items apart, as `patchMergeKey` has one."""
+    """Return the key of a list item: the first one alone, as `patchMergeKey` has one."""
     return item.get(rule.keys[0]) if isinstance(item, dict) else item
 
 

@@ -1,4 +1,4 @@
-"""What a writer does not decide: an object's type and place, and the parts that its path does not reach."""
+"""The parts of an object that a writer does not decide: its type and place, and those that its path does not reach."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SERVER_OWNED = ("uid", "creationTimestamp", "generation", "deletionTimestamp", 
 
 
 def check_type(resource: ServedResource, body: Any) -> None:
-    """Refuse a body that says it is something else than the path; a body that does not say gets told.
+    """Refuse a body of another type than the path's; fill in the type of one that names none.
 
     Raises:
         StatusError: 400.
     """
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
-        raise bad_request("the request's body is no object")
+        raise bad_request("the request's body is not an object")
     found = (body.setdefault("apiVersion", resource.api_version), body.setdefault("kind", resource.kind))
     if found != (resource.api_version, resource.kind):
         raise bad_request(
@@ -33,7 +33,7 @@ def check_namespace(resource: ServedResource, namespace: str, metadata: Object) 
     """Put an object into the namespace of its path.
 
     Raises:
-        StatusError: 400, it says that it belongs to another one.
+        StatusError: 400, it names another one.
     """
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -46,7 +46,7 @@ def check_namespace(resource: ServedResource, namespace: str, metadata: Object) 
 
 
 def writable_part(resource: ServedResource, wanted: Object, subresource: str) -> Object:
-    """What an applier may own through this path: status through its subresource only, and nothing else there."""
+    """Return the part that an applier may own through this path: status only through its subresource."""
     if subresource == "status":
         return {name: wanted[name] for name in ("apiVersion", "kind", "metadata", "status") if name in wanted}
     return {name: value for name, value in wanted.items() if name != "status" or not resource.has_status}
@@ -76,7 +76,7 @@ def with_protected_parts(resource: ServedResource, before: Object, after: Object
 
 
 def keep_terminating(before: Object, after: Object) -> None:
-    """An object that is being deleted may lose finalizers, but gain none."""
+    """Keep an object that is being deleted from gaining finalizers; it may lose them."""
     if not before["metadata"].get("deletionTimestamp"):
         return
     allowed = before["metadata"].get("finalizers") or []
@@ -88,7 +88,7 @@ def keep_terminating(before: Object, after: Object) -> None:
 
 
 def is_released(body: Object) -> bool:
-    """Whether nothing holds a terminating object back: no finalizer, no kubelet with containers to end."""
+    """Return whether a terminating object can go: no finalizer, no kubelet with containers to end."""
     if body["metadata"].get("finalizers"):
         return False
     if body["kind"] == "Namespace" and body["apiVersion"] == "v1":
@@ -97,7 +97,7 @@ def is_released(body: Object) -> bool:
 
 
 def has_generation(resource: ServedResource) -> bool:
-    """Whether changes of the spec are counted."""
+    """Return whether changes of the spec are counted."""
     return resource.is_custom or resource.group in _COUNTED_GROUPS or resource.key == ("", "pods")
 
 
@@ -108,7 +108,7 @@ def counted_part(body: Object, resource: ServedResource) -> Object:
 
 
 def is_same(before: Object, after: Object) -> bool:
-    """Whether nothing changed but the times of ownership."""
+    """Return whether only the times of ownership differ."""
     return _comparable(before) == _comparable(after)
 
 

@@ -128,7 +128,7 @@ class Writer:
     def apply(
         self, resource: ServedResource, namespace: str, name: str, wanted: Object, options: WriteOptions
     ) -> tuple[Stored, bool]:
-        """Server-side apply; the second value tells whether the object was created.
+        """Apply on the server's side; the second value is true if the object was created.
 
         Raises:
             StatusError: as `create` and `replace`; 409 with causes where others own fields.
@@ -223,7 +223,7 @@ class Writer:
         return self._put(resource, before.namespace, before.name, body, options)
 
     def _check_typed(self, resource: ServedResource, namespace: str, name: str, wanted: Object) -> None:
-        """What is applied must be of its kind in every field, however strict the client is."""
+        """Refuse an applied object with a field that its kind does not have, whatever validation the client chose."""
         wrong = None if resource.is_custom else wrong_type(resource, wanted)
         if wrong is not None:
             mistakes = [f".{wrong.path}: expected {wrong.expected}, got {wrong.found}"]
@@ -285,5 +285,5 @@ class Writer:
 
 
 def _unknown_in(resource: ServedResource, body: Object) -> list[str]:
-    """Paths of fields that the kind does not have; they are taken out."""
+    """Remove the fields that the kind does not have, and return their paths."""
     return prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)
