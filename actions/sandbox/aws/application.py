@@ -105,7 +105,7 @@ def _signed_with(key: AccessKey) -> Middleware:
 
 
 def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """What answers at the root: the query protocols, and JSON protocols spoken at the same path."""
+    """Make the handler of the root path: the query protocols, and the JSON protocols that share it."""
     rules = ec2.SecurityGroups()
     json_calls: dict[str, JsonCall] = {
         QUOTA_TARGET: service_quota,

@@ -1,6 +1,6 @@
 """EC2 answers: rules of security groups, which exist under any id, and capacity reservations.
 
-A reservation exists under every id of the right form; its first digit says for which instance type it is.
+A reservation exists under every id of the right form; its first digit selects the instance type.
 
 Source: botocore's service model `ec2` (2016-11-15); compared by calling it with boto3.
 """
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 VERSION = "2016-11-15"
-"""Of the API; a query with another version is for another service."""
+"""The version of the API; a query with another version is for another service."""
 
 _NAMESPACE = f"http://ec2.amazonaws.com/doc/{VERSION}/"
 _GROUP = re.compile(r"^sg-[0-9a-f]{8,17}$")
@@ -38,7 +38,7 @@ class SecurityGroupRule(msgspec.Struct, frozen=True):
 
 
 class Ec2Error(Exception):
-    """The call is answered with an error: a code of EC2 and a sentence."""
+    """An error answer to the call: a code of EC2 and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class SecurityGroups:
         return iter(list(self._rules.values()))
 
     def answer(self, form: Form, request_id: str) -> tuple[int, str]:
-        """Status and body for a query. Every action that is not served is refused by name."""
+        """Return status and body for a query. Every action that is not served is refused by name."""
         action = form.get("Action", "")
         calls: dict[str, Callable[[Form], str]] = {
             "DescribeSecurityGroupRules": self._describe,

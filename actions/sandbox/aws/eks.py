@@ -26,7 +26,7 @@ def list_clusters(options: SandboxOptions) -> dict[str, Any]:
 
 
 def is_known(name: str) -> bool:
-    """Whether the account has a cluster of that name: its one cluster goes by any that a rehearsal gives it."""
+    """Return whether the cluster exists: the account's one cluster has any name that does not begin with `missing`."""
     return not name.startswith("missing")
 
 
@@ -37,10 +37,10 @@ def describe_cluster(
 
     Args:
         options: Region and account.
-        name: By which it was asked for.
+        name: The one in the request.
         endpoint: Of the API server, with its scheme.
         created_at: Seconds since the epoch.
-        authority: Who signed the endpoint's certificate, in PEM.
+        authority: The certificate authority of the endpoint, in PEM.
     """
     region, account = options.region, options.account
     return {
@@ -87,7 +87,7 @@ _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class _EksError(Exception):
-    """What EKS answers with an error, whose code and status it is."""
+    """An error of EKS, with its code and HTTP status."""
 
     def __init__(self, code: str, status: int, message: str) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ class _EksError(Exception):
 def add_node_groups(app: web.Application, groups: NodeGroups, options: SandboxOptions, clock: Clock) -> None:
     """Serve CreateNodegroup, ListNodegroups, DescribeNodegroup and DeleteNodegroup.
 
-    Groups may be asked for under any cluster's name: the Terraform of a rehearsal makes none, and all that it names
+    Groups can be made under any cluster's name: the Terraform of a rehearsal makes no cluster, and all that it names
     stand for the one cluster of the sandbox.
     """
     types = InstanceTable.load()
@@ -160,7 +160,7 @@ def _found(request: web.Request, groups: NodeGroups) -> NodeGroup:
 
 
 def _group_of(cluster: str, body: dict[str, Any], types: InstanceTable, *, created_at: float) -> NodeGroup:
-    """The group that a body asks for, defaults filled in."""
+    """Return the group that a body describes, defaults filled in."""
     for name in _NEEDED:
         if not body.get(name):
             raise _invalid(f"{name} cannot be empty.")

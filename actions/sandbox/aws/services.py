@@ -161,7 +161,7 @@ _NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 
 def caller_identity(account: str, request_id: str) -> str:
-    """`GetCallerIdentity`: everybody is the sandbox's operator."""
+    """Answer `GetCallerIdentity`: every caller is the sandbox's operator."""
     return (
         f'<GetCallerIdentityResponse xmlns="{_NAMESPACE}"><GetCallerIdentityResult>'
         f"<Arn>arn:aws:sts::{account}:assumed-role/eksml-sandbox/operator</Arn>"

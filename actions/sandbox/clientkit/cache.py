@@ -94,7 +94,7 @@ class Cache:
             self.upsert(document)
 
     def health(self, health: SourceHealth) -> None:
-        """Note that a first complete list is here, or that there is no such kind yet."""
+        """Note that a first complete list is here, or that the kind is not served yet."""
         if health.state in (Health.LIVE, Health.MISSING):
             self.is_synced.set()
 
@@ -112,7 +112,7 @@ _LONGEST_WAIT_SECONDS = 1.0
 
 
 class Caches:
-    """One cache a kind; asked for by kind."""
+    """The caches of one process, by kind."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._caches = {kind: Cache(kind) for kind in kinds}
@@ -127,7 +127,7 @@ class Caches:
 
 @asynccontextmanager
 async def watching(session: KubeSession, kinds: Sequence[Kind], clock: Clock) -> AsyncIterator[Caches]:
-    """Caches of `kinds`, complete when the context is entered.
+    """Keep caches of `kinds`, complete when the context is entered.
 
     A custom kind is watched from the moment at which its CRD is established; until then it counts as complete and
     empty.

@@ -1,4 +1,4 @@
-"""What an actor may do to the API, in the few forms that controllers use."""
+"""The client of controllers and kubelet: the few forms in which they read and write the API."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _REMEMBERED_EVENTS = 4096
 
 
 class ApiClient:
-    """Writes of one actor, through one session.
+    """A client of the API on one session, which also writes events.
 
     Args:
-        session: Where to.
+        session: The API server's.
         clock: For the times in events.
     """
 
@@ -77,7 +77,7 @@ class ApiClient:
         grace_seconds: int | None = None,
         propagation: str = "Background",
     ) -> bool:
-        """Ask for deletion; of dependents too, by default afterwards. Returns whether there was such an object."""
+        """Request deletion; of dependents too, by default afterwards. Return whether there was such an object."""
         options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -103,7 +103,7 @@ class ApiClient:
 
     async def record_event(self, about: Document, kind: Kind, reason: str, message: str, *, source: str,
                      is_warning: bool = False) -> None:  # fmt: skip
-        """Tell what happened to an object, or count it once more."""
+        """Record an event about an object, or count it once more."""
         signature = (uid_of(about), reason, message)
         known = self._events.get(signature)
         now = self.timestamp()

@@ -12,7 +12,7 @@ def condition_of(document: Document, name: str) -> Document | None:
 
 
 def is_true(document: Document, name: str) -> bool:
-    """Whether the object has that condition with status True."""
+    """Return whether the object has that condition with status True."""
     found = condition_of(document, name)
     return found is not None and found["status"] == "True"
 

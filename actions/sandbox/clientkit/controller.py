@@ -13,14 +13,14 @@ from actions.sandbox.clientkit.cache import Cache
 from actions.sandbox.clientkit.kinds import Document, Kind, owner_of
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
-"""What reading an object that is not formed as its kind should be ends in."""
+"""The errors that reading an object raises if it is not formed as its kind should be."""
 _log = logging.getLogger(__name__)
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 5.0
 
 
 class Controller(ABC):
-    """Brings the world nearer to what objects ask for, key by key.
+    """A controller: brings about what objects specify, key by key.
 
     Subclasses call `wake` from cache listeners; `reconcile` must be safe to call at any time, twice or for nothing.
     """
@@ -33,7 +33,7 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Do what is due for `key`. Returns in how many seconds to look again, `None` to wait for a change."""
+        """Do what is due for `key`. Return the seconds until the next call, `None` to wait for a change."""
 
     def wake(self, key: str) -> None:
         """Have `key` reconciled soon."""

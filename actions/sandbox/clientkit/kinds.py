@@ -1,4 +1,4 @@
-"""Where the kinds that actors work with live in the API."""
+"""The addresses in the API of the kinds that controllers and kubelet work with."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ EFA = "vpc.amazonaws.com/efa"
 HOLLOW = "eksml.dev/crowd"
 """The label of nodes and pods that are only there to be many."""
 NOT_HOLLOW = f"!{HOLLOW}"
-"""What actors look after."""
+"""Selects the objects that controllers act on."""
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind of object, addressed without discovery."""
+    """A kind of object, addressed without discovery."""
 
     api_version: str
     kind: str
     plural: str
     is_namespaced: bool = True
     is_custom: bool = False
-    """Whether a CRD brings it: its absence is no error."""
+    """A CRD defines it, so its absence is not an error."""
 
     def path(self, key: str = "", *, namespace: str = "") -> str:
         """The path of an object (`namespace/name` or `name`), or of the list if `key` is empty."""
@@ -83,10 +83,10 @@ _BY_KIND = {kind.kind: kind for kind in list(globals().values()) if isinstance(k
 
 
 def kind_named(name: str) -> Kind:
-    """The kind of that name.
+    """Return the kind of that name.
 
     Raises:
-        KeyError: No actor works with it.
+        KeyError: No controller works with it.
     """
     return _BY_KIND[name]
 
@@ -108,7 +108,7 @@ def labels_of(document: Document) -> dict[str, str]:
 
 
 def is_deleting(document: Document) -> bool:
-    """Whether somebody has asked for its deletion."""
+    """Return whether its deletion has been requested."""
     return bool(document["metadata"].get("deletionTimestamp"))
 
 
@@ -119,7 +119,7 @@ def owner_of(document: Document) -> Document | None:
 
 
 def owner_reference(owner: Document) -> Document:
-    """What an object made by a controller carries to say whose it is."""
+    """Return the owner reference that a controller sets in the objects it makes for `owner`."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -131,7 +131,7 @@ def owner_reference(owner: Document) -> Document:
 
 
 def is_met(term: Document, labels: dict[str, str]) -> bool:
-    """Whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """Return whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     value, wanted = labels.get(term["key"]), term.get("values") or []
     match term["operator"]:
         case "In":

@@ -32,7 +32,7 @@ _EVERYWHERE = [{"operator": "Exists"}]
 
 
 def addon_documents(types: InstanceTable) -> list[Document]:
-    """All of them; `types` tells on which the Neuron plugin runs."""
+    """Return the objects of all add-ons; the Neuron plugin runs on the Neuron instances of `types`."""
     return [
         _deployment("kube-system", "coredns", {"k8s-app": "kube-dns"}, ["coredns"], cpu="100m", memory="70Mi"),
         _deployment(
@@ -116,7 +116,7 @@ def _daemon_set(
     selector: dict[str, str] | None = None,
     types: list[str] | None = None,
 ) -> Document:
-    """One that runs on every node, or only on those with the labels of `selector`, or of certain instance types."""
+    """Return a DaemonSet for every node, or for those with the labels of `selector`, or of certain instance types."""
     spec: Document = {
         "containers": _containers(name, containers, cpu=cpu, memory="40Mi"),
         "tolerations": _EVERYWHERE,
@@ -245,7 +245,7 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karp
 async def bootstrap_cluster(
     client: ApiClient, types: InstanceTable, options: SandboxOptions, groups: NodeGroups
 ) -> None:
-    """Make what is missing of the initial cluster, and say which nodes the core group has; what is there stays.
+    """Make what is missing of the initial cluster, and declare the nodes of the core group; existing objects stay.
 
     Raises:
         UnreachableError: The API does not answer.

@@ -1,4 +1,4 @@
-"""All actors, started together and ended together."""
+"""All controllers, started together and ended together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WATCHED = (*ADDON_KINDS, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
 
 
 class NodeAgent(Protocol):
-    """What runs the pods: the sandbox's kubelet, or whatever a real control plane brings."""
+    """The part that runs the pods: the sandbox's kubelet, or whatever a real control plane brings."""
 
     def serving(self, session: KubeSession) -> AbstractAsyncContextManager[None]:
         """Run pods until the context is left."""

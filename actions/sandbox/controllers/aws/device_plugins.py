@@ -18,10 +18,10 @@ _EFA_CHART = "aws-efa-k8s-device-plugin"
 
 
 class DevicePlugin(msgspec.Struct, frozen=True):
-    """A device plugin: how its pods are known, and what they tell of."""
+    """A device plugin: the labels of its pods, and the resources that it advertises."""
 
     is_plugin: Callable[[dict[str, str]], bool]
-    """Whether a pod with these labels is one of its."""
+    """Tests a pod's labels: true for a pod of this plugin."""
     resources: tuple[str, ...]
 
 
@@ -55,7 +55,7 @@ class DevicePluginController(Controller):
             self.wake(pod["spec"]["nodeName"])
 
     async def reconcile(self, key: str) -> float | None:
-        """Tell of a node's devices."""
+        """Write a node's devices into its status."""
         node = self._caches[NODES].get(key)
         kind = self._types.find(labels_of(node).get(INSTANCE_TYPE, "")) if node is not None else None
         if node is None or kind is None:
@@ -69,7 +69,7 @@ class DevicePluginController(Controller):
         return None
 
     def _advertised(self, name: str, node: Document, kind: InstanceType) -> dict[str, str]:
-        """Each device resource of the node, with the amount that its plugin tells of; "0" while none does."""
+        """Return each device resource of the node, with the amount that its plugin advertises; "0" while none does."""
         ready = [
             labels_of(pod)
             for pod in self._caches[PODS].objects.values()

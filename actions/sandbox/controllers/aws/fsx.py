@@ -45,7 +45,7 @@ class FsxProvisioner(Controller):
             self.wake_each(self._caches[kind])
 
     async def reconcile(self, key: str) -> float | None:
-        """Provision for a claim (`namespace/name`), or delete what a volume (`name`) stands for."""
+        """Provision for a claim (`namespace/name`), or delete the file system of a volume (`name`)."""
         if not self._driver.is_ready:
             return None
         claim = self._caches[CLAIMS].get(key)

@@ -31,7 +31,7 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 KUBELET_VERSION = "v1.32.3-eks-473151a"
 _MIB = 1 << 20
 _CPU_SHARES = ((1, 0.06), (2, 0.01), (4, 0.005))
-"""Up to so many cores, the share of each further core that is kept back."""
+"""Up to so many cores, the share of each further core that is reserved."""
 _CPU_SHARE_BEYOND = 0.0025
 _HYPERVISOR_SHARE = 0.03
 _KERNEL_MIB = 350
@@ -47,10 +47,10 @@ _HAS_EFA = "eksml.dev/efa-interfaces"
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """One instance."""
+    """An instance that is, or becomes, a node."""
 
     name: str
-    """Of the node: its private DNS name."""
+    """The node's name: its private DNS name."""
     instance_id: str
     address: str
     type: InstanceType
@@ -59,13 +59,13 @@ class Machine(msgspec.Struct, frozen=True):
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value, effect."""
     has_efa: bool = False
-    """Whether it was launched with its EFA interfaces, from an image that reserves huge pages for them."""
+    """Launched with its EFA interfaces, from an image that reserves huge pages for them."""
     is_managed: bool = False
-    """Whether it belongs to a managed node group, which limits its pods."""
+    """Part of a managed node group, which limits its pods."""
 
 
 def devices_of(kind: InstanceType, *, has_efa: bool) -> dict[str, str]:
-    """The resources that device plugins would tell of, with their amounts."""
+    """Return the resources that device plugins would advertise, with their amounts."""
     amounts = {
         GPU: kind.gpus,
         NEURON: kind.neuron_devices,
@@ -78,7 +78,7 @@ def devices_of(kind: InstanceType, *, has_efa: bool) -> dict[str, str]:
 def capacity_of(
     kind: InstanceType, *, has_devices: bool, has_efa: bool = False, is_managed: bool = False
 ) -> dict[str, str]:
-    """What the machine has; devices only once a device plugin has told of them."""
+    """Return the machine's capacity; devices only once a device plugin has advertised them."""
     capacity = {
         "cpu": str(kind.vcpu),
         "memory": f"{_memory_mib(kind) * 1024}Ki",
@@ -93,7 +93,7 @@ def capacity_of(
 def allocatable_of(
     kind: InstanceType, *, has_devices: bool, has_efa: bool = False, is_managed: bool = False
 ) -> dict[str, str]:
-    """What pods may have of it."""
+    """Return the part of the capacity that pods can request."""
     reserved_mib = 255 + 11 * _most_pods(kind, is_managed=is_managed) + _EVICTION_MIB
     reserved_mib += _huge_pages_mib(kind, has_efa=has_efa)
     changed = {
@@ -140,12 +140,12 @@ def node_document(machine: Machine, region: str) -> Document:
 
 
 def has_efa(node: Document) -> bool:
-    """Whether a node's instance was launched with its EFA interfaces."""
+    """Return whether a node's instance was launched with its EFA interfaces."""
     return _HAS_EFA in (node["metadata"].get("annotations") or {})
 
 
 def node_status(machine: Machine, *, is_ready: bool, now: str) -> Document:
-    """The status that goes with it."""
+    """Return the status of the machine's node."""
     reasons = {
         "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -239,7 +239,7 @@ async def mark_ready(client: ApiClient, machine: Machine, node: Document) -> Non
 
 
 async def drain_node(client: ApiClient, caches: Caches, node: str, *, source: str) -> bool:
-    """Ask all pods of a node but daemons to leave. Returns whether some are still there."""
+    """Evict all pods of a node but daemons. Return whether some are still there."""
     pods = [
         pod
         for pod in caches[PODS].objects.values()

@@ -35,7 +35,7 @@ _LAUNCH_FAILED = "AsgInstanceLaunchFailures"
 
 
 class NodeGroupController(Controller):
-    """Plays EKS, the autoscaling group and the kubelets of new nodes for every node group."""
+    """Acts as EKS, the autoscaling group and the kubelets of new nodes for every node group."""
 
     def __init__(
         self, client: ApiClient, caches: Caches, groups: NodeGroups, types: InstanceTable, options: SandboxOptions
@@ -64,7 +64,7 @@ class NodeGroupController(Controller):
                 self.wake(group.key)
 
     async def reconcile(self, key: str) -> float | None:
-        """The next step of the group's life."""
+        """Take the next step of the group's life."""
         group = self._groups.get(key)
         if group is None:
             self._since = {step: since for step, since in self._since.items() if step[0] != key}
@@ -104,7 +104,7 @@ class NodeGroupController(Controller):
         return None
 
     def _obstacle(self, group: NodeGroup) -> Issue | None:
-        """Why EC2 does not launch its instances."""
+        """Return the reason why EC2 does not launch the group's instances."""
         market = {"SPOT": "Spot", "CAPACITY_BLOCK": "Capacity Block"}.get(group.capacity_type, "On-Demand")
         reservation = group.tags.get(_RESERVATION_TAG, "")
         if reservation and not _RESERVATION.fullmatch(reservation):

@@ -34,14 +34,14 @@ Obstacle = tuple[str, str, bool]
 
 
 class ClaimController(Controller):
-    """Binds claims to volumes: the one named, or the smallest that fits. To provision one is left to drivers."""
+    """Binds claims to volumes: the one named, or the smallest that fits. Provisioning is left to drivers."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
         self._obstacles: dict[str, Obstacle] = {}
-        """Claim's uid → what it was last told."""
+        """Claim's uid → the obstacle that was last reported to it."""
         caches[CLAIMS].listen(lambda claim: self.wake(key_of(claim)))
         caches[VOLUMES].listen(self._on_supply)
         caches[STORAGE_CLASSES].listen(self._on_supply)
@@ -78,7 +78,7 @@ class ClaimController(Controller):
         return None
 
     async def _wait(self, claim: Document, *, is_new: bool) -> None:
-        """Say what an unbound claim waits for, and have its driver make a volume if it has one."""
+        """Report what an unbound claim waits for, and have its driver make a volume if it has one."""
         if is_new:
             await self._client.patch_status(CLAIMS, claim, {"phase": "Pending"})
         provisioner, obstacle = self._obstacle(claim)
@@ -91,7 +91,7 @@ class ClaimController(Controller):
             await self._client.record_event(claim, CLAIMS, reason, message, source=_SOURCE, is_warning=is_warning)
 
     def _obstacle(self, claim: Document) -> tuple[str, Obstacle | None]:
-        """The driver that is to make a volume, if any, and what there is to say of a claim without one."""
+        """Return the driver that is to make a volume, if any, and the obstacle of a claim without one."""
         named = claim["spec"].get("volumeName")
         if named:
             volume = self._caches[VOLUMES].get(named)
@@ -168,7 +168,7 @@ class ClaimController(Controller):
 
 
 class VolumeController(Controller):
-    """Makes new volumes Available, and lets one go that is deleted and no longer claimed."""
+    """Makes new volumes Available, and releases one that is deleted and no longer claimed."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class VolumeController(Controller):
 
 
 def _mismatch(claim: Document, volume: Document) -> Obstacle | None:
-    """Why a claim cannot have the volume that it names."""
+    """Return the reason why a claim cannot have the volume that it names."""
     name = volume["metadata"]["name"]
     if not _is_free_for(claim, volume):
         return "FailedBinding", f'volume "{name}" already bound to a different claim.', True

@@ -32,7 +32,7 @@ class DaemonSetController(Controller):
         caches[NODES].listen(lambda _: self.wake_each(caches[DAEMON_SETS]))
 
     async def reconcile(self, key: str) -> float | None:
-        """One pod a node, none where it does not belong, then report."""
+        """Keep a pod on each node that fits, none elsewhere, and write the status."""
         daemon_set = self._caches[DAEMON_SETS].get(key)
         if daemon_set is None or is_deleting(daemon_set):
             return None
@@ -66,7 +66,7 @@ class DaemonSetController(Controller):
 
 
 def _fits(daemon_set: Document, node: Document) -> bool:
-    """Whether a node is to have a pod: ready, selected, its taints tolerated."""
+    """Return whether a node is to have a pod: ready, selected, its taints tolerated."""
     if is_deleting(node) or not is_ready(node):
         return False
     pod = {"spec": daemon_set["spec"]["template"]["spec"] | {"tolerations": _tolerations(daemon_set)}}

@@ -29,7 +29,7 @@ _SHARE = "25%"
 
 
 class ReplicaSetSize(msgspec.Struct, frozen=True):
-    """One ReplicaSet: how many pods it asks for, has, and has ready."""
+    """The size of a ReplicaSet: pods wanted, there, and ready."""
 
     wanted: int
     there: int = 0
@@ -37,7 +37,7 @@ class ReplicaSetSize(msgspec.Struct, frozen=True):
 
 
 def next_sizes(deployment: Document, new: ReplicaSetSize, old: list[ReplicaSetSize]) -> tuple[int, list[int]]:
-    """How many pods the new ReplicaSet and the old ones are to ask for next.
+    """Return the numbers of pods for the new ReplicaSet and for the old ones, after the next step.
 
     Source: k8s.io/kubernetes `pkg/controller/deployment/rolling.go`, `recreate.go`.
     """
@@ -63,7 +63,7 @@ def next_sizes(deployment: Document, new: ReplicaSetSize, old: list[ReplicaSetSi
 
 
 def limits_of(settings: Document, replicas: int) -> tuple[int, int]:
-    """How many pods there may be too many, and how many may be missing, during an update."""
+    """Return how many pods may be too many, and how many may be missing, during an update."""
     surge = _share(settings.get("maxSurge", _SHARE), replicas, is_up=True)
     missing = _share(settings.get("maxUnavailable", _SHARE), replicas, is_up=False)
     return surge, missing if surge or missing else 1
@@ -77,7 +77,7 @@ def _share(value: int | str, replicas: int, *, is_up: bool) -> int:
 
 
 class DeploymentController(Controller):
-    """Makes a ReplicaSet of each template and shifts pods to the newest as the strategy says."""
+    """Makes a ReplicaSet of each template and shifts pods to the newest by the deployment's strategy."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ def _replica_set(deployment: Document, name: str) -> Document:
 
 
 class ReplicaSetController(Controller):
-    """Keeps as many pods as each ReplicaSet asks for."""
+    """Keeps the number of pods that each ReplicaSet specifies."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
@@ -261,6 +261,6 @@ class ReplicaSetController(Controller):
 
 
 def _has(document: Document, status: Document) -> bool:
-    """Whether the object's status says this already; `None` means absent."""
+    """Return whether the object has this status already; `None` means absent."""
     old = document.get("status") or {}
     return all(old.get(name) == value for name, value in status.items())

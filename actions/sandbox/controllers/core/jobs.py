@@ -18,7 +18,7 @@ _SOURCE = "job-controller"
 _RETRY_SECONDS = 1.0
 _LONGEST_RETRY_SECONDS = 30.0
 _LONGEST_BEGINNING = 57
-"""Of a job's name in the names of its pods: with a dash and five letters they are still labels."""
+"""The most characters of a job's name in the names of its pods: with a dash and five letters they are still labels."""
 _BACKOFF = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
 _DEADLINE = ("DeadlineExceeded", "Job was active longer than specified deadline")
 _REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
@@ -29,7 +29,7 @@ FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
 class _PodCounts(msgspec.Struct, frozen=True):
-    """How many pods of a job have ended, those included that its status does not count yet."""
+    """The numbers of a job's pods that have ended, those included that its status does not count yet."""
 
     succeeded: int
     failed: int
@@ -100,7 +100,7 @@ class JobController(Controller):
         return _PodCounts(succeeded, int(status.get("failed") or 0) + len(failures), tuple(fresh))
 
     async def _settle(self, tally: _PodCounts) -> None:
-        """Let go of the pods whose end the job's status now holds."""
+        """Remove the finalizer of the pods whose end the job's status now holds."""
         self._counted |= {uid_of(pod) for pod in tally.uncounted}
         await self._release(tally.uncounted)
 
@@ -133,7 +133,7 @@ class JobController(Controller):
         return None
 
     async def _fill(self, job: Document, active: list[Document], tally: _PodCounts) -> float | None:
-        """Make the pods that are missing. Returns when to look again."""
+        """Make the pods that are missing. Return the seconds until the next pass."""
         wanted = min(int(job["spec"].get("parallelism", 1)), _completions(job) - tally.succeeded)
         missing = wanted - len(active)
         deadline = job["spec"].get("activeDeadlineSeconds")
@@ -253,7 +253,7 @@ class JobController(Controller):
 
 
 def _completions(job: Document) -> int:
-    """How many pods must succeed; without `completions`, one that does is enough."""
+    """Return how many pods must succeed; without `completions`, one that does is enough."""
     return int(job["spec"].get("completions") or 1)
 
 
@@ -268,7 +268,7 @@ def _is_held(pod: Document) -> bool:
 
 
 def _has_ended(pod: Document) -> bool:
-    """Whether a pod counts as ended; one that somebody deletes has failed, even if it never says so."""
+    """Return whether a pod counts as ended; one that is being deleted has failed, even if its phase is another."""
     return phase_of(pod) in ("Succeeded", "Failed") or is_deleting(pod)
 
 

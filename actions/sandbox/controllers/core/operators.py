@@ -9,10 +9,10 @@ from actions.sandbox.clientkit.kinds import DEPLOYMENTS, Document, key_of
 
 
 class Operator:
-    """One operator, by the key of its Deployment.
+    """An operator, by the key of its Deployment.
 
     Args:
-        caches: Of Deployments.
+        caches: That of Deployments among them.
         deployment: `namespace/name`.
         is_needed: Off where the operator itself is under test, so that it counts as ready.
     """
@@ -24,7 +24,7 @@ class Operator:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it runs."""
+        """True while the operator's Deployment has a ready pod, or the operator is not needed."""
         if not self._is_needed:
             return True
         deployment = self._caches[DEPLOYMENTS].get(self._deployment)

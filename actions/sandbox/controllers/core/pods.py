@@ -16,7 +16,7 @@ from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import NODES, PODS, Document, Kind, key_of, owner_reference, uid_of
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""The letters that Kubernetes makes name suffixes of: no vowels, nothing to mistake."""
+"""The letters of Kubernetes' name suffixes: no vowels, no letter that is easily taken for another."""
 
 
 class PodControl:
@@ -48,7 +48,7 @@ class PodControl:
         return True
 
     async def delete(self, owner: Document, pod: Document, *, reason: str = "SuccessfulDelete") -> None:
-        """Ask for a pod's deletion."""
+        """Delete a pod, and record the event."""
         if await self._client.delete(PODS, key_of(pod), uid=uid_of(pod)):
             message = f"Deleted pod: {pod['metadata']['name']}"
             await self._client.record_event(owner, self._kind, reason, message, source=self._source)
@@ -90,7 +90,7 @@ def phase_of(pod: Document) -> str:
 
 
 def is_pod_ready(pod: Document) -> bool:
-    """Whether the pod's Ready condition is True."""
+    """Return whether the pod's Ready condition is True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
@@ -108,7 +108,7 @@ class PodGarbageCollector(Controller):
         self.wake(node["metadata"]["name"])
 
     async def reconcile(self, key: str) -> float | None:
-        """Look after the pods of a node that may be gone."""
+        """Delete the pods of a node that is gone."""
         if self._caches[NODES].get(key) is not None:
             return None
         for pod in list(self._caches[PODS].objects.values()):

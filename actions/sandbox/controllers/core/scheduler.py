@@ -20,7 +20,7 @@ _BLOCKING = ("NoSchedule", "NoExecute")
 
 
 class NodeSpace(msgspec.Struct):
-    """What a node offers, and what pods that are there have been promised of it."""
+    """A node's allocatable resources, and the part of them that pods have been promised."""
 
     name: str
     labels: Mapping[str, str]
@@ -29,7 +29,7 @@ class NodeSpace(msgspec.Struct):
     promised: Amounts = msgspec.field(default_factory=dict)
 
     def free(self, resource: str) -> float:
-        """What is left of a resource."""
+        """Return the part of a resource that is not promised."""
         return self.offered.get(resource, 0.0) - self.promised.get(resource, 0.0)
 
     def promise(self, amounts: Amounts) -> None:
@@ -71,7 +71,7 @@ def _requests(container: Document) -> Amounts:
 
 
 def reasons_against(pod: Document, node: NodeSpace) -> list[str]:
-    """Why the pod cannot go to the node, in the scheduler's words; empty if it can."""
+    """Return why the pod cannot go to the node, in the scheduler's words; empty if it can."""
     if not selects(pod, node.labels):
         return ["node(s) didn't match Pod's node affinity/selector"]
     taint = next((taint for taint in node.taints if not tolerates(pod, taint)), None)
@@ -84,7 +84,7 @@ def reasons_against(pod: Document, node: NodeSpace) -> list[str]:
 
 
 def selects(pod: Document, labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels satisfies the pod's node selector and required node affinity."""
+    """Return whether a node with these labels satisfies the pod's node selector and required node affinity."""
     if any(labels.get(name) != value for name, value in (pod["spec"].get("nodeSelector") or {}).items()):
         return False
     terms = required_terms(pod)
@@ -107,7 +107,7 @@ def _by_host_name(field_term: Document) -> Document:
 
 
 def tolerates(pod: Document, taint: Document) -> bool:
-    """Whether a taint does not keep the pod away."""
+    """Return whether a taint does not keep the pod away."""
     if taint.get("effect") not in _BLOCKING:
         return True
     return any(_covers(toleration, taint) for toleration in pod["spec"].get("tolerations") or ())
@@ -124,7 +124,7 @@ def _covers(toleration: Document, taint: Document) -> bool:
 
 
 def unschedulable_message(reasons: Iterable[list[str]]) -> str:
-    """The scheduler's sentence about all nodes, from each node's reasons."""
+    """Return the scheduler's sentence about all nodes, from each node's reasons."""
     all_reasons = list(reasons)
     counts: dict[str, int] = {}
     for reason in (one for node_reasons in all_reasons for one in node_reasons):
@@ -144,14 +144,14 @@ _ALL = "all"
 
 
 class Scheduler(Controller):
-    """Looks at all waiting pods whenever a pod, node or claim changes; oldest first, onto the emptiest node."""
+    """Places all waiting pods whenever a pod, node or claim changes; oldest first, onto the emptiest node."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
         self._messages: dict[str, str] = {}
-        """Pod's uid → what it was last told."""
+        """Pod's uid → the message that was last reported to it."""
         for kind in (PODS, NODES, CLAIMS):
             caches[kind].listen(self._on_change)
 
@@ -186,7 +186,7 @@ class Scheduler(Controller):
 
 
 def claim_problem(pod: Document, caches: Caches) -> str:
-    """Why a pod's claims keep it from every node, in the scheduler's words; empty if they do not."""
+    """Return why a pod's claims keep it from every node, in the scheduler's words; empty if they do not."""
     for volume in pod["spec"].get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if not name:
@@ -200,7 +200,7 @@ def claim_problem(pod: Document, caches: Caches) -> str:
 
 
 async def assign(client: ApiClient, caches: Caches, pod: Document, node: str, *, source: str) -> None:
-    """Bind a pod to a node, and say so; the cache knows it at once."""
+    """Bind a pod to a node, and record the event; the cache has it at once."""
     await client.bind(pod, node)
     bound = await client.read(PODS, key_of(pod))
     if bound is not None:
@@ -209,7 +209,7 @@ async def assign(client: ApiClient, caches: Caches, pod: Document, node: str, *,
 
 
 async def mark_unschedulable(client: ApiClient, pod: Document, reason: str, message: str, *, source: str) -> None:
-    """Tell a pod why it has no node."""
+    """Write into a pod's condition why it has no node."""
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -223,12 +223,12 @@ async def mark_unschedulable(client: ApiClient, pod: Document, reason: str, mess
 
 
 def is_waiting(pod: Document) -> bool:
-    """Whether a pod waits for a node from this scheduler."""
+    """Return whether a pod waits for a node from this scheduler."""
     return needs_node(pod) and pod["spec"].get("schedulerName", _SOURCE) == _SOURCE
 
 
 def needs_node(pod: Document) -> bool:
-    """Whether a pod has no node, and may be given one."""
+    """Return whether a pod has no node, and may be given one."""
     spec = pod["spec"]
     return not spec.get("nodeName") and not is_deleting(pod) and not spec.get("schedulingGates")
 
@@ -244,7 +244,7 @@ def spaces_of(nodes: list[Document], pods: list[Document]) -> list[NodeSpace]:
 
 
 def is_ready(node: Document) -> bool:
-    """Whether the node's Ready condition is True."""
+    """Return whether the node's Ready condition is True."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 

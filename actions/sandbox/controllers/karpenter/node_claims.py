@@ -32,7 +32,7 @@ _STEPS = ("Launched", "Registered", "Initialized", "Ready")
 
 
 class NodeClaimController(Controller):
-    """Plays EC2 and the new node's kubelet for each NodeClaim."""
+    """Acts as EC2 and the new node's kubelet for each NodeClaim."""
 
     def __init__(self, client: ApiClient, caches: Caches, types: InstanceTable, options: SandboxOptions) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class NodeClaimController(Controller):
                 self.wake(key_of(claim))
 
     async def reconcile(self, key: str) -> float | None:
-        """The next step of the claim's life."""
+        """Take the next step of the claim's life."""
         claim = self._caches[NODE_CLAIMS].get(key)
         if claim is None:
             self._since = {step: since for step, since in self._since.items() if step[0] != key}
@@ -125,7 +125,7 @@ class NodeClaimController(Controller):
         return None
 
     async def _terminate(self, claim: Document) -> float | None:
-        """Drain the node, end the instance, let node and claim go."""
+        """Drain the node, end the instance, remove node and claim."""
         name = (claim.get("status") or {}).get("nodeName", "")
         node = self._caches[NODES].get(name)
         if node is not None:
@@ -173,7 +173,7 @@ class NodeClaimController(Controller):
         wanted = labels_of(claim).get(INSTANCE_TYPE, "")
         kind = self._types.find(wanted)
         if kind is None:
-            raise MissingError(f"NodeClaim {key_of(claim)} asks for the instance type '{wanted}', which is not known.")
+            raise MissingError(f"NodeClaim {key_of(claim)} names the instance type '{wanted}', which is not known.")
         return Machine(
             name=name,
             instance_id=f"i-0{number:08x}{number ^ 0x5F3759DF:08x}",

@@ -1,4 +1,4 @@
-"""Which instances a NodePool would start for pods that fit nowhere: Karpenter's decision, without its doing.
+"""The instances that a NodePool would start for pods that fit nowhere: Karpenter's decision, without its effect.
 
 Only what the blueprints use of it: requirements, labels, taints and weight of pools; the smallest type that fits.
 """
@@ -28,9 +28,9 @@ class Offer(msgspec.Struct, frozen=True):
     pool: Document
     type: InstanceType
     labels: dict[str, str]
-    """Of the node it would become, as far as they are known before it starts."""
+    """Labels of the node that it would become, as far as they are known before it starts."""
     has_efa: bool = False
-    """Whether it would have its EFA interfaces: Karpenter attaches them for pods that ask for them."""
+    """With its EFA interfaces, which Karpenter attaches for pods that request them."""
 
     def space(self, name: str) -> NodeSpace:
         """The empty node it would become."""
@@ -101,7 +101,7 @@ def _capacity_type(pod: Document, requirements: list[Document]) -> str | None:
     for candidate in ("spot", "on-demand"):
         if selected in (None, candidate) and all(is_met(one, {CAPACITY_TYPE: candidate}) for one in wanted):
             if candidate == "spot" and not wanted and selected is None:
-                continue  # a pool that says nothing means on demand
+                continue  # a pool without the requirement means on demand
             return candidate
     return None
 
@@ -131,12 +131,12 @@ def instance_labels(kind: InstanceType) -> dict[str, str]:
 
 
 def capacity_amounts(kind: InstanceType) -> Counter[str]:
-    """What an instance counts for in its pool's limits, in whole cores, bytes and pieces."""
+    """Return what an instance counts for in its pool's limits, in whole cores, bytes and pieces."""
     capacity = capacity_of(kind, has_devices=True)
     counted = ((name, int(parse_quantity(str(amount)))) for name, amount in capacity.items())
     return Counter({name: amount for name, amount in counted if amount}) + Counter(nodes=1)
 
 
 def exceeds(limits: Document, used: Counter[str]) -> bool:
-    """Whether a pool would have more than its limits (`cpu`, `memory`, `nvidia.com/gpu`, `nodes`) allow."""
+    """Return whether a pool would have more than its limits (`cpu`, `memory`, `nvidia.com/gpu`, `nodes`) allow."""
     return any(used[name] > parse_quantity(str(limit)) for name, limit in limits.items())

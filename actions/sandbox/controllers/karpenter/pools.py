@@ -45,7 +45,7 @@ _CLASS_CONDITIONS = ("AMIsReady", "SubnetsReady", "SecurityGroupsReady", "Instan
 
 
 class PoolController(Controller):
-    """Reports EC2NodeClasses and NodePools as ready, and what a pool has started."""
+    """Reports EC2NodeClasses and NodePools as ready, and the resources that a pool has started."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Provisioner(Controller):
         self.wake(_ALL)
 
     async def reconcile(self, key: str) -> float | None:
-        """One round over all waiting pods."""
+        """Find instances for all waiting pods, in one round."""
         pods = [pod for pod in self._caches[PODS].objects.values() if needs_node(pod) and _is_unschedulable(pod)]
         pods = [pod for pod in pods if (owner_of(pod) or {}).get("kind") != "DaemonSet"]
         if not pods:
@@ -145,7 +145,7 @@ class Provisioner(Controller):
         return None
 
     def _used_of(self, pool: Document) -> Counter[str]:
-        """What the instances of a pool have, those on their way included."""
+        """Return the capacity of a pool's instances, starting ones included."""
         kinds = {kind.name: kind for kind in self._types}
         used: Counter[str] = Counter()
         for claim in self._caches[NODE_CLAIMS].labelled(**{NODE_POOL: pool["metadata"]["name"]}):
@@ -159,7 +159,7 @@ class Provisioner(Controller):
             await self._client.record_event(pod, PODS, "FailedScheduling", message, source=SOURCE, is_warning=True)
 
     def _spaces(self) -> list[NodeSpace]:
-        """Nodes that are there, and those that claims are on the way to become."""
+        """Return the nodes that exist, and those that claims are going to become."""
         spaces = spaces_of(list(self._caches[NODES].objects.values()), list(self._caches[PODS].objects.values()))
         coming = []
         for claim in self._caches[NODE_CLAIMS].objects.values():
@@ -224,7 +224,7 @@ class EmptinessController(Controller):
                 self.wake(key_of(claim))
 
     async def reconcile(self, key: str) -> float | None:
-        """Look whether the claim's node is empty, and for how long."""
+        """Note since when the claim's node is empty, and delete the claim after a while."""
         claim = self._caches[NODE_CLAIMS].get(key)
         if claim is None or is_deleting(claim) or not self._may_go(claim) or self._is_used(claim):
             self._empty_since.pop(key, None)

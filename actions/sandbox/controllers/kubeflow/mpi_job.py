@@ -45,7 +45,7 @@ from actions.sandbox.controllers.kubeflow.mpi_objects import (
 from actions.sandbox.controllers.kubeflow.status import MPIJobStatus, begin_mpi_job_status, conclude_mpi_job
 
 MADE = (SERVICES, CONFIG_MAPS, SECRETS, JOBS)
-"""What it makes beside pods."""
+"""The kinds of object that the operator makes beside pods."""
 _SOURCE = "mpi-job-controller"
 _OPERATOR = "mpi-operator/mpi-operator"
 _OWN = "kubeflow.org/mpi-operator"
@@ -72,7 +72,7 @@ class MPIJobController(Controller):
         caches[PODS].listen(self._on_pod)
 
     def _on_pod(self, pod: Document) -> None:
-        """A launcher's pod is its Job's, and that is the MPIJob's."""
+        """Wake the MPIJob of a pod; a launcher's pod belongs to its Job, and that to the MPIJob."""
         owner = owner_of(pod)
         if owner is None or owner["kind"] != JOBS.kind:
             return
@@ -82,7 +82,7 @@ class MPIJobController(Controller):
             self.wake(f"{pod['metadata']['namespace']}/{grandparent['name']}")
 
     async def reconcile(self, key: str) -> float | None:
-        """One pass over a job, in the operator's order: network, host files, key, workers, launcher, status."""
+        """Bring a job forward in the operator's order: network, host files, key, workers, launcher, status."""
         job = self._caches[MPI_JOBS].get(key)
         if job is None or is_deleting(job) or not self._operator.is_ready:
             return None
@@ -133,7 +133,7 @@ class MPIJobController(Controller):
         return is_at_startup or all(is_pod_ready(pod) for pod in workers)
 
     async def _ensure(self, job: Document, kind: Kind, wanted: Document) -> Document | None:
-        """The object as it is there, or made; `None`, and told, if somebody else's has the name."""
+        """Return the object, made if missing; `None`, with an event, if the name is that of a foreign one."""
         found = self._caches[kind].get(key_of(wanted))
         if found is None:
             found = await self._client.create(kind, wanted)
@@ -161,7 +161,7 @@ class MPIJobController(Controller):
         return sorted(found, key=_index_of)
 
     async def _scale(self, job: Document) -> list[Document]:
-        """The workers that the job is to have, those made that are missing; those that are too many go."""
+        """Return the workers that the job is to have; make missing ones and delete surplus ones."""
         there = {_index_of(pod): pod for pod in self._workers(job)}
         for index, pod in sorted(there.items(), reverse=True):
             if index >= workers_of(job) and not is_deleting(pod):
@@ -197,7 +197,7 @@ class MPIJobController(Controller):
 
 
 def _problem_of(job: Document) -> str:
-    """What the operator finds wrong with a job, empty if nothing."""
+    """Return the operator's objection to a job, empty if it has none."""
     path = "spec.mpiReplicaSpecs"
     specs = job["spec"].get("mpiReplicaSpecs") or {}
     if not specs.get(LAUNCHER):

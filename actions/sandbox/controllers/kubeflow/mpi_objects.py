@@ -1,4 +1,4 @@
-"""What the MPI operator makes for an MPIJob: service, host files, SSH key, workers, launcher.
+"""The objects that the MPI operator makes for an MPIJob: service, host files, SSH key, workers, launcher.
 
 Source: recordings of mpi-operator 0.6.0 (names, labels, environment, volumes).
 """
@@ -32,7 +32,7 @@ def replica_spec(job: Document, role: str) -> Document | None:
 
 
 def workers_of(job: Document) -> int:
-    """How many workers the job is to have."""
+    """Return the number of workers that the job specifies."""
     return int((replica_spec(job, WORKER) or {}).get("replicas") or 0)
 
 
@@ -43,7 +43,7 @@ def run_policy(job: Document) -> Document:
 
 
 def is_suspended(job: Document) -> bool:
-    """Whether the job is to rest."""
+    """Return whether the job is suspended by its specification."""
     return bool(run_policy(job).get("suspend"))
 
 
@@ -59,7 +59,7 @@ def service(job: Document) -> Document:
 
 
 def host_files(job: Document, running: list[Document]) -> Document:
-    """The ConfigMap with all hosts, and a script that tells the ones whose pods run."""
+    """Return the ConfigMap with all hosts, and a script that prints those whose pods run."""
     launcher = [object_name(job, "launcher")] if job["spec"].get("runLauncherAsWorker") else []
     every = [*launcher, *(object_name(job, f"worker-{index}") for index in range(workers_of(job)))]
     slots = _slots(job)
@@ -75,7 +75,7 @@ def host_files(job: Document, running: list[Document]) -> Document:
 
 
 def ssh_secret(job: Document) -> Document:
-    """The Secret with the pods' SSH key; the keys open nothing, since nobody here speaks SSH."""
+    """Return the Secret with the pods' SSH key; no SSH server exists that would take it."""
     text = base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
     keys = {
         "ssh-privatekey": f"-----BEGIN EC PRIVATE KEY-----\n{text}\n-----END EC PRIVATE KEY-----\n",
@@ -89,7 +89,7 @@ def ssh_secret(job: Document) -> Document:
 
 
 def worker_pod(job: Document, index: int) -> Document:
-    """One worker."""
+    """Return the pod of a worker."""
     spec = replica_spec(job, WORKER) or {}
     name = object_name(job, f"worker-{index}")
     pod = pod_of(spec["template"], name)

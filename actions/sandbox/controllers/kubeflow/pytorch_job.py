@@ -70,7 +70,7 @@ class PyTorchJobController(Controller):
         self._operator.on_change(lambda: self.wake_each(caches[PYTORCH_JOBS]))
 
     async def reconcile(self, key: str) -> float | None:
-        """One pass over a job, in the operator's order: clean up, suspend, limits, pods, status, services."""
+        """Bring a job forward in the operator's order: clean up, suspend, limits, pods, status, services."""
         job = self._caches[PYTORCH_JOBS].get(key)
         if job is None or is_deleting(job) or not self._operator.is_ready or not _is_valid(job):
             return None
@@ -119,7 +119,7 @@ class PyTorchJobController(Controller):
         await self._write(job, status, counts)
 
     async def _judge(self, job: Document, role: str, pod: Document) -> bool:
-        """Tell of a pod's end, delete it if it is to be made anew. Returns whether its failure is the job's end."""
+        """Record a pod's end, delete it if it is to be made anew. Return whether its failure is the job's end."""
         await self._record_unschedulable(job, pod)
         code = _exit_code(pod)
         if code is not None:
@@ -190,7 +190,7 @@ class PyTorchJobController(Controller):
         await self._record_all(job, status)
 
     async def _clean_up(self, job: Document, pods: list[Document], services: list[Document]) -> float | None:
-        """After the end: recount, remove pods as the policy says, then the job when its time to live is over."""
+        """Recount an ended job, remove its pods by its policy, then the job when its time to live is over."""
         await self._recount(job)
         policy = _run_policy(job).get("cleanPodPolicy") or "None"
         for pod in pods:
@@ -209,7 +209,7 @@ class PyTorchJobController(Controller):
         return None
 
     async def _recount(self, job: Document) -> None:
-        """A job that has succeeded counts its active pods as succeeded."""
+        """Count the active pods of a job that has succeeded as succeeded."""
         statuses = (job.get("status") or {}).get("replicaStatuses") or {}
         if not any(one["type"] == "Succeeded" for one in job["status"]["conditions"]):
             return
@@ -240,7 +240,7 @@ class PyTorchJobController(Controller):
         await self._record_all(job, status)
 
     def _limit(self, job: Document, pods: list[Document]) -> str:
-        """Why the job must end now, empty if it may go on."""
+        """Return why the job must end now, empty if it may continue."""
         name = job["metadata"]["name"]
         backoff = _run_policy(job).get("backoffLimit")
         is_spent = backoff is not None and _restarts(pods) >= max(1, int(backoff))
@@ -297,14 +297,14 @@ def _run_policy(job: Document) -> Document:
 
 
 def _is_valid(job: Document) -> bool:
-    """Whether there is something to run; without its webhook the operator ignores any other job."""
+    """Return whether there is something to run; without its webhook the operator ignores any other job."""
     roles = job["spec"].get("pytorchReplicaSpecs") or {}
     containers = [one["template"]["spec"]["containers"] for one in roles.values()]
     return bool(roles) and all(any(one["name"] == CONTAINER for one in group) for group in containers)
 
 
 def _exit_code(pod: Document) -> int | None:
-    """With which code the training container has ended, `None` while it has not."""
+    """Return the code with which the training container has ended, `None` while it has not."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (status.get("state") or {}).get("terminated")
         if status["name"] == CONTAINER and ended:
@@ -313,14 +313,14 @@ def _exit_code(pod: Document) -> int | None:
 
 
 def _has_new_failure(job: Document, pods: list[Document]) -> bool:
-    """Whether more pods have failed than the job's status counts."""
+    """Return whether more pods have failed than the job's status counts."""
     counted = ((job.get("status") or {}).get("replicaStatuses") or {}).values()
     failed = sum(phase_of(pod) == "Failed" for pod in pods)
     return failed > sum(int(amounts.get("failed", 0)) for amounts in counted)
 
 
 def _restarts(pods: list[Document]) -> int:
-    """Restarts in place of the pods whose policy restarts."""
+    """Return the number of restarts in place, of the pods whose policy restarts."""
     total = 0
     for pod in pods:
         if pod["spec"].get("restartPolicy") in ("OnFailure", "Always") and phase_of(pod) == "Running":

@@ -1,4 +1,4 @@
-"""What the training operator makes for a PyTorchJob: pods, services, autoscaler.
+"""The objects that the training operator makes for a PyTorchJob: pods, services, autoscaler.
 
 Source: recordings of training-operator 1.8.1 (names, labels, environment, order).
 """
@@ -33,7 +33,7 @@ def replica_spec(job: Document, role: str) -> Document:
 
 
 def replicas_of(job: Document, role: str) -> int:
-    """How many pods a role is to have."""
+    """Return the number of pods that a role specifies."""
     return int(replica_spec(job, role).get("replicas", 1))
 
 
@@ -43,12 +43,12 @@ def restart_policy(job: Document, role: str) -> str:
 
 
 def is_elastic(job: Document) -> bool:
-    """Whether the job has an elastic policy."""
+    """Return whether the job has an elastic policy."""
     return bool(job["spec"].get("elasticPolicy"))
 
 
 def object_name(job: Document, role: str, index: int) -> str:
-    """Of a pod and of its service."""
+    """Return the name of a pod and of its service."""
     return f"{job['metadata']['name']}-{role.lower()}-{index}"
 
 

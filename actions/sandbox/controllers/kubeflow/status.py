@@ -1,4 +1,4 @@
-"""The status of MPIJobs and PyTorchJobs, as their operators conclude it from pods, with the events of its changes.
+"""The status of MPIJobs and PyTorchJobs, as their operators derive it from pods, with the events of its changes.
 
 Source: recordings of mpi-operator 0.6.0 and training-operator 1.8.1 (conditions, reasons, messages, replica statuses).
 """
@@ -23,7 +23,7 @@ from actions.sandbox.controllers.kubeflow.pytorch_objects import (
 
 
 class StatusEvent(msgspec.Struct, frozen=True):
-    """One event about the job."""
+    """An event about the job."""
 
     reason: str
     message: str
@@ -31,7 +31,7 @@ class StatusEvent(msgspec.Struct, frozen=True):
 
 
 class JobStatus(msgspec.Struct):
-    """What all operators' statuses have; each operator says what a condition does to the others."""
+    """The part that all operators' statuses share; each operator decides how a condition changes the others."""
 
     job: Document
     now: str
@@ -64,7 +64,7 @@ class MPIJobStatus(JobStatus):
     completed_at: str | None = None
 
     def set(self, name: str, reason: str, message: str, *, status: bool = True) -> bool:
-        """Set a condition; one that changes goes to the end. Returns whether it did."""
+        """Set a condition; one that changes is put last. Return whether it changed."""
         if not self.put(name, reason, message, status=status):
             return False
         ended = ("Running", "Failed") if name in _ENDS else ()
@@ -73,7 +73,7 @@ class MPIJobStatus(JobStatus):
         return True
 
     def has(self, name: str) -> bool:
-        """Whether there is such a condition, True or False."""
+        """Return whether there is such a condition, True or False."""
         return any(one["type"] == name for one in self.conditions)
 
     def change(self) -> Document:
@@ -88,7 +88,7 @@ class MPIJobStatus(JobStatus):
         }
 
     def is_as_stored(self) -> bool:
-        """Whether the job has this status already."""
+        """Return whether the job has this status already."""
         old = self.job.get("status") or {}
         shown = {role: {name: one for name, one in sums.items() if one} for role, sums in self.replicas.items()}
         return (
@@ -145,7 +145,7 @@ def conclude_mpi_job(
 
 
 def _set_suspended(status: MPIJobStatus) -> None:
-    """Suspended or resumed."""
+    """Set the condition of a job that is suspended or resumed."""
     if is_suspended(status.job):
         if status.set("Suspended", "MPIJobSuspended", "MPIJob suspended"):
             status.add_event("MPIJobSuspended", "MPIJob suspended")
@@ -208,7 +208,7 @@ class PyTorchJobStatus(JobStatus):
         self.put(name, reason, message, status=status)
 
     def has(self, name: str) -> bool:
-        """Whether the condition is True."""
+        """Return whether the condition is True."""
         return any(one["type"] == name and one["status"] == "True" for one in self.conditions)
 
 
@@ -219,12 +219,12 @@ def begin_pytorch_job_status(job: Document, now: str) -> PyTorchJobStatus:
 
 
 def is_finished(job: Document) -> bool:
-    """Whether the job has succeeded or failed."""
+    """Return whether the job has succeeded or failed."""
     return is_true(job, "Succeeded") or is_true(job, "Failed")
 
 
 def count(job: Document, pods_by_role: dict[str, list[Document]]) -> Counts:
-    """What the pods of each role do. A pod that somebody deletes counts as failed."""
+    """Count the pods of each role by state. A pod that is being deleted counts as failed."""
     counts: Counts = {}
     for role in roles_of(job):
         amounts = {"active": 0, "succeeded": 0, "failed": 0}

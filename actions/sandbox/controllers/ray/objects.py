@@ -27,7 +27,7 @@ _LONGEST = 50
 
 
 def shortened(name: str) -> str:
-    """At most the last fifty characters, and no digit or sign in front: what suffixes can be added to."""
+    """Return at most the last fifty characters, without a digit or sign in front, so that suffixes can be added."""
     name = name[-_LONGEST:]
     return name if name[:1].isalpha() else "r" + name[1:]
 
@@ -69,7 +69,7 @@ def pod_group_name(cluster: Document) -> str:
 
 
 def is_gang(cluster: Document) -> bool:
-    """Whether Volcano is to schedule the cluster's pods."""
+    """Return whether Volcano is to schedule the cluster's pods."""
     return (cluster["metadata"].get("labels") or {}).get(SCHEDULER) == "volcano"
 
 
@@ -79,24 +79,24 @@ def groups_of(cluster: Document) -> list[Document]:
 
 
 def is_autoscaled(cluster: Document) -> bool:
-    """Whether Ray's own autoscaler decides on the number of workers."""
+    """Return whether Ray's own autoscaler decides on the number of workers."""
     return bool(cluster["spec"].get("enableInTreeAutoscaling"))
 
 
 def replicas_of(group: Document) -> int:
-    """How many replicas a group is to have: within its bounds, whatever `replicas` says."""
+    """Return the number of replicas that a group is to have: `replicas`, kept within its bounds."""
     least, most = int(group.get("minReplicas") or 0), int(group.get("maxReplicas", 2**31 - 1))
     wanted = group.get("replicas")
     return least if wanted is None else max(least, min(most, int(wanted)))
 
 
 def pods_of(group: Document) -> int:
-    """How many pods a group is to have."""
+    """Return the number of pods that a group is to have."""
     return replicas_of(group) * int(group.get("numOfHosts") or 1)
 
 
 def desired_pods(cluster: Document) -> int:
-    """How many worker pods there are to be."""
+    """Return the number of worker pods that the cluster is to have."""
     return sum(map(pods_of, groups_of(cluster)))
 
 
@@ -111,12 +111,12 @@ def most_replicas(cluster: Document) -> int:
 
 
 def desired_resources(cluster: Document) -> dict[str, str]:
-    """What head and workers request together, by name of the resource."""
+    """Return the requests of head and workers together, by name of the resource."""
     return _resources(cluster, [pods_of(group) for group in groups_of(cluster)])
 
 
 def least_resources(cluster: Document) -> dict[str, str]:
-    """What the head and the fewest workers request together."""
+    """Return the requests of the head and the fewest workers together."""
     return _resources(cluster, [int(group.get("minReplicas") or 0) for group in groups_of(cluster)])
 
 
@@ -128,7 +128,7 @@ def _resources(cluster: Document, counts: list[int]) -> dict[str, str]:
 
 
 def _pod_requests(template: Document) -> list[Mapping[str, str]]:
-    """Requests of each container, limits where nothing is requested; init containers do not count."""
+    """Return the requests of each container, limits where nothing is requested; init containers do not count."""
     found: list[Mapping[str, str]] = []
     for container in template["spec"]["containers"]:
         resources = container.get("resources") or {}
@@ -172,7 +172,7 @@ def autoscaler_account(cluster: Document) -> Document:
 
 
 def autoscaler_role(cluster: Document) -> Document:
-    """What the autoscaler may do."""
+    """Return the Role with the autoscaler's rights."""
     return {
         "metadata": _labelled(cluster, shortened(cluster["metadata"]["name"])),
         "rules": [

@@ -133,7 +133,7 @@ def _finish(cluster: Document, pod: Document, node_type: str, parameters: dict[s
 
 
 def start_command(node_type: str, parameters: dict[str, str], limits: dict[str, str]) -> str:
-    """The line that starts Ray in a container. The order of its flags is of no account: the real one's is random."""
+    """Return the line that starts Ray in a container. The real one has its flags in random order."""
     flags = {
         "metrics-export-port": str(METRICS_PORT),
         "dashboard-agent-listen-port": _AGENT_PORT,

@@ -1,4 +1,4 @@
-"""KubeRay's RayCluster controller, as version 1.1.1 behaves, and the status that it concludes.
+"""KubeRay's RayCluster controller, as version 1.1.1 behaves, and the status that it derives.
 
 Source: recordings of KubeRay 1.1.1, started with `--enable-batch-scheduler`. It acts only while its Deployment has a
 ready pod and the PodGroup CRD is there: without that CRD the real one reconciles no RayCluster at all. Once ready, a
@@ -57,7 +57,7 @@ from actions.sandbox.controllers.ray.objects import (
 from actions.sandbox.controllers.ray.pods import head_pod, worker_pod
 
 EMPTY: Document = {"desiredCPU": "0", "desiredGPU": "0", "desiredMemory": "0", "desiredTPU": "0", "head": {}}
-"""What is written where nothing is known."""
+"""The resources in a status while they are not known."""
 _SILENT = ("lastUpdateTime", "observedGeneration", "desiredCPU", "desiredMemory", "desiredGPU", "desiredTPU")
 """Fields whose change alone is not worth an update."""
 
@@ -86,7 +86,7 @@ def ray_cluster_status(cluster: Document, pods: Sequence[Document], service: Doc
 
 
 def is_news(cluster: Document, status: Document) -> bool:
-    """Whether a status says more than what the cluster has."""
+    """Return whether a status differs from the cluster's in more than its time."""
     return _comparable(cluster.get("status") or {}) != _comparable(status)
 
 
@@ -161,7 +161,7 @@ class RayClusterController(Controller):
         caches[DEFINITIONS].listen(lambda _: self.wake_each(caches[RAY_CLUSTERS]))
 
     async def reconcile(self, key: str) -> float | None:
-        """One pass, in the operator's order: rights, Service, PodGroup, head, workers, status."""
+        """Bring a cluster forward in the operator's order: rights, Service, PodGroup, head, workers, status."""
         cluster = self._caches[RAY_CLUSTERS].get(key)
         if cluster is None or is_deleting(cluster) or not self._operator.is_ready or not self._knows_gangs():
             return None
@@ -278,7 +278,7 @@ class RayClusterController(Controller):
             )
 
     async def _fail(self, cluster: Document, reason: str) -> None:
-        """First the state, then the reason, as two updates; then the event."""
+        """Write first the state, then the reason, as two updates; then the event."""
         for change in ({"state": "failed"}, {"state": "failed", "reason": reason}):
             known = self._caches[RAY_CLUSTERS].get(key_of(cluster)) or cluster
             status = known.get("status") or {}
@@ -312,7 +312,7 @@ class RayClusterController(Controller):
 
 
 def _ended_for_good(pod: Document, role: str) -> str:
-    """Why nothing will start a pod again that has ended; empty if it has not, or is started again."""
+    """Return why an ended pod will not be started again; empty if it has not ended, or is started again."""
     policy, phase, name = pod["spec"].get("restartPolicy", "Always"), phase_of(pod), pod["metadata"]["name"]
     if policy == "Always" or is_deleting(pod):
         return ""
@@ -331,7 +331,7 @@ def _ended_for_good(pod: Document, role: str) -> str:
 
 
 def _ending(pod: Document) -> str:
-    """How the Ray container ended, in the way in which Go prints it."""
+    """Return the end of the Ray container in Go's notation."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
     ended = (statuses[0].get("state") or {}).get("terminated")
     if not ended:

@@ -1,7 +1,7 @@
 """KubeRay's RayJob controller, as version 1.1.1 behaves.
 
-Source: recordings of KubeRay 1.1.1. It acts only while its Deployment has a ready pod. What the operator finds wrong
-with a RayJob it tells its own log only: the object stays as it is.
+Source: recordings of KubeRay 1.1.1. It acts only while its Deployment has a ready pod. The operator writes its
+objections to a RayJob to its own log only: the object stays as it is.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class RayJobController(Controller):
         self._operator.on_change(lambda: self.wake_each(caches[RAY_JOBS]))
 
     async def reconcile(self, key: str) -> float | None:
-        """One pass over a RayJob: what its deployment status asks for."""
+        """Bring a RayJob forward by the action that belongs to its deployment status."""
         job = self._caches[RAY_JOBS].get(key)
         if job is None or not self._operator.is_ready:
             return None
@@ -160,7 +160,7 @@ class RayJobController(Controller):
             await self._record(job, "Created", f"Created Kubernetes Job {made['metadata']['name']}")
 
     async def _follow(self, job: Document, status: Document) -> bool:
-        """Take over what the dashboard says; end when it and the submitter have."""
+        """Take over the state from the dashboard; end when it and the submitter have ended."""
         if self._must_suspend(job, status) or self._is_late(job, status):
             return True
         submission = self._caches[JOBS].get(key_of(job))
@@ -191,7 +191,7 @@ class RayJobController(Controller):
         return True
 
     def _is_given_up(self, submission: Document, status: Document) -> bool:
-        """Whether the submitter has failed for good: either the job had, or it was never submitted."""
+        """Return whether the submitter has failed for good: either the job had, or it was never submitted."""
         if not is_true(submission, "Failed"):
             return False
         failed = condition_of(submission, "Failed") or {}
@@ -214,7 +214,7 @@ class RayJobController(Controller):
         return True
 
     async def _delete_cluster(self, job: Document) -> bool:
-        """Ask for the deletion of the job's own cluster. Returns whether it was gone before."""
+        """Delete the job's own cluster. Return whether it was gone before."""
         name = job["status"].get("rayClusterName")
         known = self._caches[RAY_CLUSTERS].get(f"{job['metadata']['namespace']}/{name}")
         if known is None:
@@ -224,7 +224,7 @@ class RayJobController(Controller):
         return False
 
     async def _delete_submitter(self, job: Document) -> bool:
-        """Ask for the deletion of the submitter. Returns whether it was gone before."""
+        """Delete the submitter. Return whether it was gone before."""
         known = self._caches[JOBS].get(key_of(job))
         if known is not None and not is_deleting(known):
             await self._client.delete(JOBS, key_of(known), uid=uid_of(known))
@@ -237,7 +237,7 @@ class RayJobController(Controller):
         return True
 
     async def _shut_down(self, job: Document) -> float | None:
-        """After the end: delete the RayJob's own cluster, if asked to, when its time is over."""
+        """Delete an ended RayJob's own cluster, if the job specifies it, when its time is over."""
         spec, status = job["spec"], job["status"]
         if not spec.get("shutdownAfterJobFinishes") or spec.get("clusterSelector"):
             return None

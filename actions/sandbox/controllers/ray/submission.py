@@ -1,7 +1,7 @@
 """The submission of a RayJob: by a Job that runs `ray job submit`, or by a request to the head's dashboard.
 
-KubeRay asks the dashboard for the state of a job, and to start or stop one. The real operator reaches it by the head's
-Service; a client of the API reaches the same port of the head's pod.
+KubeRay requests the state of a job from the dashboard, and starts or stops one there. The real operator reaches it by
+the head's Service; a client of the API reaches the same port of the head's pod.
 
 Source: recordings of KubeRay 1.1.1.
 """
@@ -39,7 +39,7 @@ _RESOURCES = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m
 
 
 def why_invalid(job: Document) -> str:
-    """Why the operator does not touch a RayJob, empty if it does. It says so in its own log only."""
+    """Return why the operator ignores a RayJob, empty if it does not. The reason is in its own log only."""
     spec = job["spec"]
     if spec.get("suspend") and not spec.get("shutdownAfterJobFinishes"):
         return "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended"
@@ -53,12 +53,12 @@ def why_invalid(job: Document) -> str:
 
 
 def is_by_request(job: Document) -> bool:
-    """Whether the operator submits it by a request of its own, without a submitter."""
+    """Return whether the operator submits it by a request of its own, without a submitter."""
     return bool(job["spec"].get("submissionMode") == "HTTPMode")
 
 
 def identity(job: Document) -> Document:
-    """The id of a new submission and the cluster that it goes to, as the status shows them."""
+    """Return the id of a new submission and the cluster that it goes to, as the status shows them."""
     name, selector = job["metadata"]["name"], job["spec"].get("clusterSelector") or {}
     return {
         "jobId": job["spec"].get("jobId") or f"{name}-{suffix()}",
@@ -174,35 +174,35 @@ _TERMINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
 class UnknownJob(Exception):
-    """The dashboard answers, and knows no job of that id."""
+    """The dashboard answers, and has no job of that id."""
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """A job as the dashboard tells of it."""
+    """The dashboard's information about a job."""
 
     status: str
     message: str
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it will not change any more."""
+        """True if the job has ended."""
         return is_terminal(self.status)
 
 
 def is_terminal(status: str) -> bool:
-    """Whether a job in this state is over."""
+    """Return whether a job in this state has ended."""
     return status in _TERMINAL
 
 
 class DashboardAddress(msgspec.Struct, frozen=True):
-    """Whose dashboard."""
+    """The address of a cluster's dashboard."""
 
     namespace: str
     cluster: str
 
 
 class Dashboard(Protocol):
-    """The three requests. Each raises a `ConsoleError` if nobody answers."""
+    """The three requests. Each raises a `ConsoleError` if there is no answer."""
 
     async def job(self, address: DashboardAddress, job_id: str) -> JobInfo:
         """The job of that id; raises `UnknownJob` if there is none."""
@@ -213,7 +213,7 @@ class Dashboard(Protocol):
         ...
 
     async def stop(self, address: DashboardAddress, job_id: str) -> None:
-        """Ask a job to end."""
+        """Stop a job."""
         ...
 
 
@@ -269,7 +269,7 @@ async def _exchange(port: int, method: str, path: str, body: bytes) -> bytes:
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> bytes:
-    """A whole answer, by the length that it tells: not every kubelet passes on that the other side has closed."""
+    """Read a whole answer by its content length: not every kubelet passes on that the other side has closed."""
     head = b""
     try:
         head = await reader.readuntil(b"\r\n\r\n")

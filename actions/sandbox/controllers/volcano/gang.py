@@ -1,4 +1,4 @@
-"""One attempt to place a gang, and the status of PodGroups and Queues that follows from it.
+"""An attempt to place a gang, and the status of PodGroups and Queues that follows from it.
 
 Source: recordings of Volcano 1.8.2 with the actions and plugins of its release; the names of phases and counters are
 those of its API.
@@ -31,11 +31,11 @@ from actions.sandbox.model.quantities import sum_quantities
 _FIRST_RESOURCES = ("cpu", "memory")
 _PENDING = "Pending"
 _ALLOCATED = frozenset({"Bound", "Running", "Succeeded"})
-"""What a task counts as ready in."""
+"""The states in which a task counts as ready."""
 
 
 def task_status(pod: Document) -> str:
-    """What Volcano calls the state of a pod."""
+    """Return Volcano's name for the state of a pod."""
     phase = phase_of(pod)
     if phase in ("Succeeded", "Failed"):
         return phase
@@ -58,7 +58,7 @@ class Gang(msgspec.Struct):
 
     @property
     def least(self) -> int:
-        """How many pods must be ready together."""
+        """The number of pods that must be ready together."""
         return int(self.group["spec"].get("minMember") or 0)
 
     @property
@@ -68,17 +68,17 @@ class Gang(msgspec.Struct):
 
     @property
     def statuses(self) -> Counter[str]:
-        """How many pods are in which state, before the attempt."""
+        """The number of pods by state, before the attempt."""
         return Counter(map(task_status, self.pods))
 
     @property
     def allocated(self) -> int:
-        """How many have a node, or have succeeded."""
+        """The number of pods that have a node, or have succeeded."""
         return sum(count for status, count in self.statuses.items() if status in _ALLOCATED)
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough pods have a node, with those that the attempt has placed."""
+        """True if enough pods have a node, with those that the attempt has placed."""
         return self.allocated + len(self.placed) >= self.least
 
     def place(self, spaces: Iterable[NodeSpace], problem_of: Callable[[Document], str], *, first: int = 0) -> None:
@@ -103,11 +103,11 @@ class Gang(msgspec.Struct):
             self.placed[uid_of(pod)] = chosen.name
 
     def shortage_message(self) -> str:
-        """Why it is not ready, as its condition says it; the number of pods that are missing comes first."""
+        """Return the message of its condition while it is not ready; the number of missing pods comes first."""
         return f"{self.least - self.allocated - len(self.placed)}{self._of_all()}"
 
     def waiting_message(self) -> str:
-        """Why it is not ready, as its event says it; the number of pods that wait comes first."""
+        """Return the message of its event while it is not ready; the number of waiting pods comes first."""
         return f"{len(self.pending)}{self._of_all()}"
 
     def _of_all(self) -> str:
@@ -121,7 +121,7 @@ class Gang(msgspec.Struct):
 
 
 def reason_against(pod: Document, node: NodeSpace) -> str:
-    """Why a pod cannot go to a node: the first resource that is short, then selectors, then taints. Empty if it can."""
+    """Return why a pod cannot go to a node: the first resource short, then selectors, then taints. Empty if it can."""
     wanted = requests_of(pod)
     for resource in (*_FIRST_RESOURCES, *sorted(wanted.keys() - {*_FIRST_RESOURCES, PODS_RESOURCE})):
         if wanted.get(resource, 0.0) > node.free(resource) + 1e-9:
@@ -142,7 +142,7 @@ def _node_reasons(reasons: list[str]) -> str:
 
 
 def least_resources(group: Document) -> Amounts:
-    """What a PodGroup says it needs at least."""
+    """Return the least resources of a PodGroup."""
     return {name: parse_quantity(str(amount)) for name, amount in (group["spec"].get("minResources") or {}).items()}
 
 
@@ -153,22 +153,22 @@ _READY = "tasks in gang are ready to be scheduled"
 
 
 def phase_of_group(group: Document) -> str:
-    """A PodGroup's phase; one that nobody has looked at is Pending."""
+    """Return a PodGroup's phase; one without a status is Pending."""
     return str((group.get("status") or {}).get("phase") or PENDING)
 
 
 def queue_of_group(group: Document) -> str:
-    """The Queue in which a PodGroup stands."""
+    """Return the Queue of a PodGroup."""
     return str(group["spec"].get("queue") or "default")
 
 
 def group_status(gang: Gang, phase: str, now: str) -> Document:
-    """The status of a PodGroup after a cycle: what changes from the one it has, `None` for what goes.
+    """Return the changes to a PodGroup's status after a cycle, `None` for what is removed.
 
     Args:
         gang: After the attempt, its pods as they are now.
-        phase: In which the attempt has left it: Pending or Inqueue, or an earlier one.
-        now: As Kubernetes writes times.
+        phase: The one after the attempt: Pending or Inqueue, or an earlier one.
+        now: RFC 3339.
     """
     old = gang.group.get("status") or {}
     counts = gang.statuses
@@ -191,7 +191,7 @@ def _phase(gang: Gang, phase: str) -> str:
 
 
 def _conditions(gang: Gang, conditions: list[Document], now: str) -> list[Document]:
-    """Only the condition of this cycle's outcome changes: what another cycle left behind stays beside it."""
+    """Return the conditions with only that of this cycle's outcome changed: those of earlier cycles stay beside it."""
     if gang.is_ready:
         new = {"type": "Scheduled", "reason": _READY}
     else:
@@ -201,13 +201,13 @@ def _conditions(gang: Gang, conditions: list[Document], now: str) -> list[Docume
 
 
 def counters(groups: Iterable[Document]) -> Document:
-    """How many PodGroups are in which phase, for the status of their Queue; `None` for none."""
+    """Return the numbers of PodGroups by phase, for the status of their Queue; `None` for zero."""
     phases = [phase_of_group(group) for group in groups]
     return {phase.lower(): phases.count(phase) or None for phase in _COUNTERS}
 
 
 def allocated_of(pods: Iterable[Document]) -> Document:
-    """What pods with a node have been given together, for the status of their Queue."""
+    """Return the requests of pods with a node together, for the status of their Queue."""
     amounts: list[dict[str, str]] = [{"cpu": "0", "memory": "0Mi"}]
     count = 0
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Volcano's controllers, as far as they look after Queues: state, counters, commands.
+"""Volcano's controllers, as far as they concern Queues: state, counters, commands.
 
 Source: recordings of Volcano 1.8.2. They act only while the Deployment volcano-controllers has a ready pod.
 """
@@ -41,7 +41,7 @@ class VolcanoQueueController(Controller):
         self.wake(_target(command))
 
     async def reconcile(self, key: str) -> float | None:
-        """Obey what was commanded, and bring the status up to date."""
+        """Carry out the commands, and bring the status up to date."""
         queue = self._caches[QUEUES].get(key)
         if queue is None or is_deleting(queue) or not self._operator.is_ready:
             return None
@@ -59,7 +59,7 @@ class VolcanoQueueController(Controller):
         return None
 
     async def _commanded(self, key: str, state: str, *, has_groups: bool) -> str:
-        """The state after all commands for the Queue; they are gone then."""
+        """Return the state after all commands for the Queue, which are deleted."""
         commands = [one for one in self._caches[COMMANDS].objects.values() if _target(one) == key]
         for command in commands:
             if not await self._client.delete(COMMANDS, key_of(command)):

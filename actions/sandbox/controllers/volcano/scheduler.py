@@ -40,18 +40,18 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 _SOURCE = "volcano"
 _PERIOD_SECONDS = 1.0
 _OVERCOMMIT = 1.2
-"""So many times what the cluster has may be admitted."""
+"""Gangs are admitted up to so many times what the cluster has."""
 _ALL = "all"
 _DEFAULT_QUEUE = {"metadata": {"name": "default"}, "spec": {"weight": 1, "reclaimable": True, "guarantee": {}}}
 
 
 class VolcanoScheduler(Controller):
-    """Looks at all PodGroups together, at most once a period.
+    """Schedules all PodGroups together, at most once a period.
 
     Args:
         client: The API.
-        caches: Of PodGroups, Queues, pods, nodes, claims and Deployments.
-        needs_operator: Whether it waits for the Deployment; off where Volcano itself is under test.
+        caches: Those of PodGroups, Queues, pods, nodes, claims and Deployments.
+        needs_operator: Wait for the Deployment; off where Volcano itself is under test.
     """
 
     def __init__(self, client: ApiClient, caches: Caches, *, needs_operator: bool = True) -> None:
@@ -63,7 +63,7 @@ class VolcanoScheduler(Controller):
         self._grown: dict[str, tuple[int, float]] = {}
         """PodGroup's uid → how many pods it has, and since when (monotonic)."""
         self._reported: dict[str, tuple[str, str]] = {}
-        """Pod's uid → reason and message that it was last told."""
+        """Pod's uid → reason and message that were last reported to it."""
         self._attempts: dict[str, int] = {}
         """PodGroup's uid → how often its pods have been tried: each time another one comes first."""
         caches[QUEUES].listen(self._on_queue)
@@ -74,7 +74,7 @@ class VolcanoScheduler(Controller):
         self.wake(_ALL)
 
     def _on_queue(self, queue: Document) -> None:
-        """A new Queue may be what PodGroups have waited for: those are looked at without another period's delay."""
+        """Wake for a new Queue, which PodGroups may wait for: without another period's delay."""
         if (queue.get("status") or {}).get("state"):
             self._wake_soon()
         else:
@@ -90,7 +90,7 @@ class VolcanoScheduler(Controller):
             self._wake_in(_ALL, _PERIOD_SECONDS)
 
     async def reconcile(self, key: str) -> float | None:
-        """One cycle: admit, place, report."""
+        """Run one cycle: admit, place, report."""
         self._is_due = False
         if not self._operator.is_ready or not self._caches[QUEUES].is_synced.is_set():
             return None
@@ -135,7 +135,7 @@ class VolcanoScheduler(Controller):
         ]
 
     def _is_growing(self, gang: Gang) -> bool:
-        """Whether its pods are just being made, and are not enough yet: what could be said of it would not last."""
+        """Return whether its pods are just being made and are not enough yet: a report about it would not last."""
         now, uid = self._client.clock.monotonic(), uid_of(gang.group)
         count, since = self._grown.get(uid, (0, now))
         if count != len(gang.pods):
@@ -157,7 +157,7 @@ class VolcanoScheduler(Controller):
             await self._report(gang, phase)
 
     async def _is_up_to_date(self, group: Document) -> bool:
-        """Whether a PodGroup asks for what the cache says: its change may come later than that of its pods."""
+        """Return whether the cache has the PodGroup's current spec: its change may come later than that of its pods."""
         current = await self._client.read(POD_GROUPS, key_of(group))
         if current is None or current["spec"] == group["spec"]:
             return current is not None
@@ -165,7 +165,7 @@ class VolcanoScheduler(Controller):
         return False
 
     def _refusal(self, gang: Gang, gangs: list[Gang], spaces: list[NodeSpace]) -> str:
-        """Why a gang is not even admitted; empty if it is."""
+        """Return why a gang is not even admitted; empty if it is."""
         wanted = least_resources(gang.group)
         if not wanted:
             return ""
@@ -187,7 +187,7 @@ class VolcanoScheduler(Controller):
         return ""
 
     def _given(self, gang: Gang, gangs: list[Gang]) -> Amounts:
-        """What pods in the gang's Queue have been given."""
+        """Return the amounts that pods in the gang's Queue have been given."""
         queue = queue_of_group(gang.group)
         given = allocated_of(pod for one in gangs if queue_of_group(one.group) == queue for pod in _with_nodes(one))
         return {name: parse_quantity(str(amount)) for name, amount in given.items()}
@@ -213,7 +213,7 @@ class VolcanoScheduler(Controller):
         gang.placed = {}
 
     async def _report(self, gang: Gang, phase: str) -> None:
-        """Write the PodGroup's status, and tell waiting pods and the PodGroup what is missing."""
+        """Write the PodGroup's status, and report to waiting pods and the PodGroup what is missing."""
         if not gang.is_ready:
             reported = gang.waiting_message()
             await self._client.record_event(
@@ -242,7 +242,7 @@ class VolcanoScheduler(Controller):
             await mark_unschedulable(self._client, pod, *reported, source=_SOURCE)
 
     async def _report_queue(self, queue: Document, gangs: list[Gang]) -> None:
-        """Say what the Queue's pods have been given; that it is open is for the controllers to say."""
+        """Write the amounts that the Queue's pods have been given; its state is left to the controllers."""
         old = queue.get("status") or {}
         name = queue["metadata"]["name"]
         if "allocated" not in old and name != "default":
@@ -269,7 +269,7 @@ def _sum(amounts: Iterable[Amounts]) -> Amounts:
 
 
 def _limits(queue: Document, total: Amounts) -> Amounts:
-    """What a Queue may have of each resource: its capability, and never more than there is."""
+    """Return the most that a Queue may have of each resource: its capability, and never more than there is."""
     capability = (queue.get("spec") or {}).get("capability") or {}
     limits = {name: parse_quantity(str(amount)) for name, amount in capability.items()}
     return {name: min(total.get(name, limit), limit) for name, limit in (total | limits).items()}
