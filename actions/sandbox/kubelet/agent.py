@@ -35,7 +35,7 @@ _KILLED = 137
 
 
 class Kubelet:
-    """Runs what is bound to nodes while `serving`; answers for logs and exec at any time (a `KubeletApi`).
+    """Runs the pods bound to nodes while `serving`; serves logs and exec at any time (a `KubeletApi`).
 
     Args:
         options: Delays and speed.
@@ -109,7 +109,7 @@ class Kubelet:
         raise ContainerNotRunning(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
 
     def _on_pod(self, pod: Document, client: ApiClient, *, is_gone: bool) -> None:
-        """Start, stop or forget a pod, as its newest version asks."""
+        """Start, stop or forget a pod, according to its newest version."""
         uid = uid_of(pod)
         if is_gone:
             self._forget(uid)
@@ -131,7 +131,7 @@ class Kubelet:
         task.add_done_callback(self._endings.discard)
 
     async def _stop(self, pod: Document, client: ApiClient) -> None:
-        """End the containers, then let the API forget the pod, as a kubelet does when the grace period is over."""
+        """End the containers, then remove the pod from the API, as a kubelet does when the grace period is over."""
         uid = uid_of(pod)
         task, run = self._tasks.get(uid), self._runs.get(uid)
         if task is not None and not task.done():
@@ -159,7 +159,7 @@ class Kubelet:
 
 
 async def _guarded(run: PodRun) -> None:
-    """A pod's life; where the API cannot be reached for good, the pod is left as it was last reported."""
+    """Run a pod; where the API cannot be reached for good, the pod is left as it was last reported."""
     try:
         await run.run()
     except* ConsoleError:
@@ -171,7 +171,7 @@ def _is_over(pod: Document) -> bool:
 
 
 async def _while_it_runs(container: ContainerRun, command: Coroutine[None, None, int]) -> int:
-    """The exit code of a command in a container; it is killed when the container's own process ends."""
+    """Return the exit code of a command in a container; it is killed when the container's own process ends."""
     context, task = container.context, asyncio.create_task(command)
     try:
         while not task.done():

@@ -14,7 +14,7 @@ from actions.sandbox.programs.program import GpuLoad, Load, ProcessContext
 
 
 class ContainerRun(msgspec.Struct):
-    """What its pod's task changes as the container lives, and what logs and exec look at."""
+    """The state of a container, which its pod's task changes and which logs and exec read."""
 
     spec: ContainerConfig
     is_init: bool = False
@@ -22,25 +22,25 @@ class ContainerRun(msgspec.Struct):
     last_state: Document = msgspec.field(default_factory=dict)
     restarts: int = 0
     id: str = ""
-    """Of its newest instance, as its runtime calls it; empty before there is one."""
+    """The runtime's id of its newest instance; empty before there is one."""
     variables: dict[str, str] = msgspec.field(default_factory=dict)
-    """What Secrets and ConfigMaps held when it was made."""
+    """The values of Secrets and ConfigMaps at the time when it was made."""
     log: LogFile | None = None
     previous_log: LogFile | None = None
     load: Load = msgspec.field(default_factory=GpuLoad)
     gpus: tuple[int, ...] = ()
     neurons: tuple[int, ...] = ()
     context: ProcessContext | None = None
-    """What commands see while it runs, `None` otherwise."""
+    """The process context of commands while it runs, `None` otherwise."""
 
     @property
     def is_running(self) -> bool:
-        """Whether its process runs."""
+        """True while its process runs."""
         return "running" in self.state
 
     @property
     def exit_code(self) -> int | None:
-        """With which code it ended for the last time, `None` if it has not."""
+        """The code with which it last ended, `None` if it has not."""
         ended = self.state.get("terminated")
         return int(ended["exitCode"]) if ended else None
 
@@ -49,7 +49,7 @@ class ContainerRun(msgspec.Struct):
         self.load = load
 
     def begin(self, log: LogFile, now: str, *, instance: str) -> None:
-        """Its process starts, with an empty log; the one before is kept as the previous."""
+        """Begin an instance with an empty log; the log before is kept as the previous."""
         if self.log is not None:
             self.previous_log = self.log
         self.log = log
@@ -57,7 +57,7 @@ class ContainerRun(msgspec.Struct):
         self.state = {"running": {"startedAt": now}}
 
     def end(self, exit_code: int, now: str) -> None:
-        """Its process has ended."""
+        """Note that its process has ended."""
         started = (self.state.get("running") or {}).get("startedAt", now)
         reason = "Completed" if exit_code == 0 else "Error"
         self.context = None
@@ -67,12 +67,12 @@ class ContainerRun(msgspec.Struct):
             self.log.close()
 
     def await_restart(self, *, reason: str, message: str) -> None:
-        """It waits to be started again."""
+        """Set the state of a container that waits to be started again."""
         self.last_state, self.state = self.state, {"waiting": {"reason": reason, "message": message}}
         self.restarts += 1
 
     def status(self) -> Document:
-        """Its entry in the pod's status."""
+        """Return its entry in the pod's status."""
         return {
             "name": self.spec.name,
             "image": self.spec.image,
@@ -87,7 +87,7 @@ class ContainerRun(msgspec.Struct):
 
 
 def _image_id(image: str) -> str:
-    """The image by its digest, as containerd knows it; the digest is made up, and the same for the same image."""
+    """Return the image by its digest, as containerd does; the digest is made up, and the same for the same image."""
     repository, _, digest = image.partition("@")
     if digest:
         return image

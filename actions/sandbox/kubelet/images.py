@@ -1,4 +1,4 @@
-"""Which program a container runs: chosen by its command and its image, as an image's entry point would."""
+"""The choice of a container's program by its command and its image, as an image's entry point would."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _IMAGES: tuple[tuple[Callable[[ContainerView], bool], Callable[[ContainerView], 
     (mpirun.is_mpirun, mpirun.launch),
     (mpirun.is_sshd, mpirun.sshd),
 )
-"""Whether a container wants a program, and that program; the first that is wanted runs."""
+"""The test of a container, and the program for it; the first that matches is run."""
 
 
 def program_of(context: ProcessContext) -> Program:
@@ -79,7 +79,7 @@ def _missing(name: str) -> Program:
 
 
 def _wait_for_name() -> Program:
-    """The loop by which operators' init containers wait for a Service; names always resolve here."""
+    """Run the loop by which operators' init containers wait for a Service; names always resolve here."""
     yield ProgramStep(1.0, "Name:   resolved by the sandbox\n")
     return 0
 

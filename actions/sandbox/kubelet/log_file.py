@@ -25,11 +25,11 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class LogFile:
-    """Appended to by one process, read by any number of followers. Times in it rise strictly.
+    """The log of a process, appended to by it, read by any number of followers. Times in it rise strictly.
 
     Args:
         now_ns: Nanoseconds since the epoch.
-        on_entry: Told of each entry, for one who keeps the log somewhere else as well.
+        on_entry: Called with each entry, to keep the log in another place as well.
     """
 
     def __init__(self, now_ns: Callable[[], int], on_entry: Callable[[LogEntry], None] | None = None) -> None:
@@ -44,7 +44,7 @@ class LogFile:
         self._changed = asyncio.Event()
 
     def write(self, data: bytes) -> None:
-        """Append what the process wrote. An entry ends at a newline, or where the runtime's buffer is full."""
+        """Append the output of the process. An entry ends at a newline, or where the runtime's buffer is full."""
         self._pending += data
         while True:
             end = self._pending.find(b"\n", 0, _ENTRY_BYTES)
@@ -56,7 +56,7 @@ class LogFile:
         self._wake()
 
     def close(self) -> None:
-        """The process has ended: what is left becomes the last line, followers come to their end."""
+        """Close the log: what is left becomes the last line, followers come to their end."""
         if self._pending:
             self._append(bytes(self._pending) + b"\n", ends_line=True)
             self._pending.clear()
@@ -64,7 +64,7 @@ class LogFile:
         self._wake()
 
     async def read(self, request: PodLogOptions) -> AsyncIterator[bytes]:
-        """The wanted part in chunks; with `follow`, until the log is closed."""
+        """Yield the selected part in chunks; with `follow`, until the log is closed."""
         position = self._first_wanted(request)
         left = request.limit_bytes
         while True:

@@ -47,7 +47,7 @@ class VolumeStore:
         return self._persistent.setdefault(bound_to, MemoryVolume())
 
     def forget(self, name: str) -> None:
-        """A persistent volume has been deleted, and what was on it with it."""
+        """Forget a deleted persistent volume, and the files on it."""
         self._persistent.pop(name, None)
 
 
@@ -75,24 +75,24 @@ class NodeResources:
         self._addresses = 0
 
     def runtime(self, speed: float, clock: Clock) -> ProgramRuntime:
-        """What the programs of the cluster share, at a speed."""
+        """Return the part that the programs of the cluster share, at a speed."""
         return ProgramRuntime(speed, clock, self.rendezvous_table, self.ssh_servers)
 
     async def observe_node(self, node: str, client: ApiClient) -> None:
-        """Learn what kind of machine a node is, if that is not known yet."""
+        """Note the instance type of a node, if that is not known yet."""
         if node not in self._types and (found := await client.read(NODES, node)) is not None:
             self._types[node] = labels_of(found).get("node.kubernetes.io/instance-type", "")
 
     def instance_type(self, node: str) -> str:
-        """The instance type of a node that was met; empty if nobody knows."""
+        """Return the instance type of a known node; empty for another."""
         return self._types.get(node, "")
 
     def has_image(self, node: str, image: str) -> bool:
-        """Whether an image has been pulled to a node."""
+        """Return whether an image has been pulled to a node."""
         return (node, image) in self._images
 
     def keep_image(self, node: str, image: str) -> None:
-        """An image has been pulled to a node."""
+        """Note that an image has been pulled to a node."""
         self._images.add((node, image))
 
     def take_devices(self, node: str, count: int, owner: str) -> tuple[int, ...]:
@@ -109,6 +109,6 @@ class NodeResources:
         self._devices[node] = {index: holder for index, holder in taken.items() if holder != owner}
 
     def address(self) -> str:
-        """A pod address that nobody has had yet."""
+        """Return a pod address that has not been given before."""
         self._addresses += 1
         return f"10.0.{32 + self._addresses // 250 % 200}.{1 + self._addresses % 250}"

@@ -29,12 +29,12 @@ _KILLED = 143
 
 
 class PodRun:
-    """One pod from its binding to its end. `run` is called once, as a task; cancelling it kills the containers.
+    """A pod from its binding to its end. `run` is called once, as a task; cancelling it kills the containers.
 
     Args:
         pod: The pod as it was when bound.
-        client: Where its status goes.
-        node_resources: What its node has.
+        client: Writes its status.
+        node_resources: Those of its node and the others.
         options: Delays and speed.
         clock: Wall time.
     """
@@ -62,7 +62,7 @@ class PodRun:
         return next((one for one in (*self.containers, *self.init_containers) if one.spec.name == name), None)
 
     async def run(self) -> None:
-        """Live until all containers have ended for good."""
+        """Run all containers until they have ended for good."""
         if not self.init_containers:
             self._set_waiting(self.containers, "ContainerCreating")
         await self._report()
@@ -120,7 +120,7 @@ class PodRun:
         await self._report()
 
     async def _run_container(self, container: ContainerRun) -> None:
-        """Pull, run, and run again as the restart policy says, until the container has ended for good."""
+        """Pull, run, and run again by the restart policy, until the container has ended for good."""
         await self._pull(container)
         while True:
             await self._configure(container)
@@ -146,7 +146,7 @@ class PodRun:
         await self._event("Pulled", f'Successfully pulled image "{image}"')
 
     async def _retry_pull(self, container: ContainerRun) -> None:
-        """Pull again and again an image that is not there, ever more seldom."""
+        """Pull a missing image again and again, at growing intervals."""
         image, seconds = container.spec.image, self._options.restart_backoff_seconds
         while problem := pull_error_of(image):
             container.state = {"waiting": {"reason": "ErrImagePull", "message": problem}}
@@ -253,7 +253,7 @@ class PodRun:
                 self._document, PODS, reason, message, source=_SOURCE, is_warning=is_warning
             )
         except ConsoleError:
-            return  # an event that is lost is lost, for a real kubelet too
+            return  # a real kubelet does not send a lost event again either
 
     def _instance(self, container: ContainerRun) -> str:
         name = f"{self.spec.uid}/{container.spec.name}/{container.restarts}"

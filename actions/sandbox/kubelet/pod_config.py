@@ -24,7 +24,7 @@ from actions.sandbox.clientkit.kinds import (
 
 
 class EnvVarSource(msgspec.Struct, frozen=True):
-    """One entry of `env` with `valueFrom`, or of `envFrom`.
+    """An entry of `env` with `valueFrom`, or of `envFrom`.
 
     `key` is empty for all keys of the object, each after `name` as a prefix.
     """
@@ -37,7 +37,7 @@ class EnvVarSource(msgspec.Struct, frozen=True):
 
 
 def references_of(container: Document) -> tuple[EnvVarSource, ...]:
-    """What a container's manifest refers to, in the order in which it counts."""
+    """Return the Secrets and ConfigMaps that a container's variables come from; later ones override earlier ones."""
     found = []
     for entry in container.get("envFrom") or ():
         for field, kind in (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS)):
@@ -58,7 +58,7 @@ def _reference(name: str, kind: Kind, source: Document, *, key: str) -> EnvVarSo
 async def resolve_variables(
     references: tuple[EnvVarSource, ...], namespace: str, client: ApiClient
 ) -> dict[str, str] | str:
-    """The variables, or in a kubelet's words why the container cannot be made yet."""
+    """Return the variables, or in a kubelet's words why the container cannot be made yet."""
     variables: dict[str, str] = {}
     for reference in references:
         values = await _values(reference, namespace, client)
@@ -92,7 +92,7 @@ _CORES_OF_A_DEVICE = 2
 
 
 class ContainerConfig(msgspec.Struct, frozen=True):
-    """One container of a manifest."""
+    """A container of a manifest."""
 
     name: str
     image: str
@@ -102,7 +102,7 @@ class ContainerConfig(msgspec.Struct, frozen=True):
     """Variables that other objects hold."""
     gpus: int
     neurons: int
-    """Neuron devices; cores are asked for in whole devices."""
+    """Neuron devices; cores can be requested in whole devices only."""
     efa_interfaces: int
     capabilities: tuple[str, ...]
     mounts: Mapping[str, str]
@@ -114,7 +114,7 @@ class ContainerConfig(msgspec.Struct, frozen=True):
 
 
 class PodConfig(msgspec.Struct, frozen=True):
-    """One pod that is bound to a node."""
+    """A pod that is bound to a node."""
 
     key: str
     uid: str
@@ -123,16 +123,16 @@ class PodConfig(msgspec.Struct, frozen=True):
     init_containers: tuple[ContainerConfig, ...]
     containers: tuple[ContainerConfig, ...]
     volumes: Mapping[str, Document]
-    """Name → the volume as the manifest says it."""
+    """Name → the volume of the manifest."""
 
     @property
     def namespace(self) -> str:
-        """Of the pod."""
+        """The pod's namespace."""
         return self.key.partition("/")[0]
 
     @property
     def name(self) -> str:
-        """Of the pod."""
+        """The pod's name."""
         return self.key.partition("/")[2]
 
 
@@ -176,7 +176,7 @@ def _count(amounts: Document, resource: str) -> int:
 
 
 def _environment(pod: Document, container: Document) -> dict[str, str]:
-    """Variables whose values the pod itself knows."""
+    """Return the variables whose values the manifest itself holds."""
     found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
     found["KUBERNETES_SERVICE_HOST"] = "172.20.0.1"
     for variable in container.get("env") or ():

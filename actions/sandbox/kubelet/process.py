@@ -24,11 +24,11 @@ from actions.sandbox.programs.program import (
 )
 
 _OF_A_LOGIN = ("PATH", "HOME")
-"""What a process has that comes by ssh: nothing of the container's own environment."""
+"""The variables of the container that a process started over ssh gets."""
 
 SetLoad = Callable[[Load], None]
 Start = Callable[[ProcessContext, int, SetLoad], Coroutine[Any, Any, int]]
-"""Runs a process to its end: what it sees, its position among the launcher's processes, who is told of its load."""
+"""Runs a process to its end: its context, its position among the launcher's processes, a setter for its load."""
 
 
 class _SshServer(msgspec.Struct, eq=False):
@@ -38,22 +38,22 @@ class _SshServer(msgspec.Struct, eq=False):
 
 
 class SshServers:
-    """All open doors of a cluster, by namespace and pod."""
+    """The ssh servers of a cluster, by namespace and pod."""
 
     def __init__(self) -> None:
         self._servers: dict[str, _SshServer] = {}
 
     def open(self, context: ProcessContext, set_load: SetLoad) -> None:
-        """A container lets launchers in from now on.
+        """Let launchers into a container.
 
         Args:
-            context: What its processes see.
-            set_load: Told of the load of whatever runs there.
+            context: That of the processes there.
+            set_load: Called with the load of whatever runs there.
         """
         self._servers[_key(context.container.namespace, context.container.pod)] = _SshServer(context, set_load)
 
     def close(self, context: ProcessContext) -> None:
-        """The container has ended, and all that launchers had started there."""
+        """Refuse launchers from now on, and end all that they have started there."""
         key = _key(context.container.namespace, context.container.pod)
         server = self._servers.get(key)
         if server is None or server.context is not context:
@@ -66,17 +66,17 @@ class SshServers:
         """Run processes until all have ended with 0.
 
         Args:
-            namespace: Of the launcher; a host's own name may say another one.
+            namespace: The launcher's; a host's name may contain another one.
             processes: At least one.
             start: Runs one of them.
 
         Raises:
             RemoteFailed: A host cannot be reached, was lost, or its process ended with another code. The rest is ended.
         """
-        doors = [self._server(namespace, position, process.host) for position, process in enumerate(processes)]
+        servers = [self._server(namespace, position, process.host) for position, process in enumerate(processes)]
         running = {
             _enter(server, position, process, start): position
-            for position, (process, server) in enumerate(zip(processes, doors, strict=True))
+            for position, (process, server) in enumerate(zip(processes, servers, strict=True))
         }
         try:
             await self._first_failure(running, processes)
@@ -123,11 +123,11 @@ def _key(namespace: str, pod: str) -> str:
 _SHORTEST_SLEEP_SECONDS = 0.02
 
 Write = Callable[[ProgramStep], Awaitable[None] | None]
-"""Takes what a step writes."""
+"""Takes the output of a step."""
 
 
 class ProgramRuntime(msgspec.Struct, frozen=True):
-    """What the programs of a cluster share."""
+    """The part that the programs of a cluster share."""
 
     speed: float
     """Seconds of a program in one second of the clock."""
@@ -144,17 +144,17 @@ async def run_program(
 
     Args:
         program: The program.
-        context: What it sees; others may start processes there while the program lets them in.
-        runtime: What it shares with others.
-        member: Its name in meetings; unique among all running programs.
-        write: Where its output goes.
-        set_load: Told of each change of the accelerators' load.
+        context: Its own; launchers may start processes in it while the program accepts ssh.
+        runtime: Shared with the other programs.
+        member: Its name in a rendezvous; unique among all running programs.
+        write: Takes its output.
+        set_load: Called with each change of the accelerators' load.
     """
     return await _ProgramRun(context, runtime, member, write, set_load).run(program)
 
 
 class _ProgramRun:
-    """One program on its way; `run` is called once."""
+    """A running program; `run` is called once."""
 
     def __init__(
         self, context: ProcessContext, runtime: ProgramRuntime, member: str, write: Write, set_load: SetLoad
@@ -185,7 +185,7 @@ class _ProgramRun:
         return step
 
     async def _take(self, step: ProgramStep) -> Exception | None:
-        """Wait and do what a step says. Returns what the program must be told of."""
+        """Wait, then carry out a step. Return the failure to raise in the program, or `None`."""
         await self._wait(step.after_seconds)
         if step.load is not None:
             self._set_load(step.load)
@@ -232,7 +232,7 @@ class _ProgramRun:
 
 
 def _next(program: Program) -> ProgramStep | int:
-    """The next step, or the exit code. A program that stumbles over its arguments has crashed, as a real one would."""
+    """Return the next step, or the exit code. A program that fails on its arguments has crashed, as in reality."""
     try:
         return next(program)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""From a pod's manifest to what its programs see, and whether they are started again."""
+"""The surroundings of a container's programs, from the pod's manifest; and the rule by which they are started again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def process_context(
     clock: Clock,
     seed: int,
 ) -> ProcessContext:
-    """The inside of a container that is about to start; takes its accelerators when it has none yet.
+    """Return the context of a container that is about to start; takes its accelerators when it has none yet.
 
     Args:
         container: Which one.
@@ -66,7 +66,7 @@ def process_context(
 
 
 def restarts_after(pod: PodConfig, container: ContainerRun, code: int) -> bool:
-    """Whether the pod's restart policy has a container started again that ended with `code`."""
+    """Return whether the pod's restart policy restarts a container that ended with `code`."""
     match pod.restart_policy:
         case "Always":
             return code != 0 or not container.is_init

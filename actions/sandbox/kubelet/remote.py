@@ -26,12 +26,12 @@ _PIECE = 4096
 
 
 class RemoteCommand:
-    """One session. Time passes as on the wall: somebody is looking.
+    """A session of exec. Its time is wall time, whatever the sandbox's speed.
 
     Args:
         context: The container's process context; the session gets its own folder and variables.
         streams: The client's end.
-        tty: Whether the client's terminal is attached: then input is echoed and lines end in CR LF.
+        tty: The client's terminal is attached: input is echoed and lines end in CR LF.
         clock: Wall time.
     """
 
@@ -52,7 +52,7 @@ class RemoteCommand:
         return await (self._run_interactively() if self._tty else self._run_input())
 
     async def _watch(self, running: Coroutine[None, None, int], argv: Sequence[str]) -> int:
-        """One program at a terminal, until it ends or somebody ends it."""
+        """Run a program at a terminal, until it ends or is interrupted."""
         codes: list[int] = []
 
         async def run() -> int:
@@ -64,18 +64,18 @@ class RemoteCommand:
         return codes[0] if codes else 0 if is_screen(argv) else _INTERRUPTED
 
     async def _run_input(self) -> int:
-        """A shell that reads its script from standard input."""
+        """Run a shell that reads its script from standard input."""
         return await self._run(_until_exit(self._context, await self._all_input()))
 
     async def _all_input(self) -> str:
-        """Standard input to its end."""
+        """Return standard input to its end."""
         read = bytearray()
         while data := await self._streams.read():
             read += data
         return read.decode(errors="replace")
 
     async def _run_interactively(self) -> int:
-        """A shell at a terminal: prompt, line, answer."""
+        """Run a shell at a terminal: prompt, line, output."""
         while True:
             await self._write(f"root@{self._context.container.pod}:{self._context.folder}# ".encode())
             line = await self._read_line()
@@ -93,7 +93,7 @@ class RemoteCommand:
     async def _unless_interrupted(
         self, running: Coroutine[None, None, int], keys: Sequence[bytes] = (_INTERRUPT,)
     ) -> bool:
-        """Let a command run, ended by one of the keys or the end of input. Returns whether it was."""
+        """Run a command; one of the keys, or the end of input, ends it. Return whether it was ended so."""
         command = asyncio.create_task(running)
         try:
             while not command.done():
@@ -115,7 +115,7 @@ class RemoteCommand:
             await asyncio.gather(command, return_exceptions=True)
 
     async def _read_line(self) -> str | None:
-        """A line as typed, echoed; `None` at the end of input."""
+        """Return a line as typed, echoed; `None` at the end of input."""
         line = bytearray()
         while True:
             if not self._input:
@@ -168,7 +168,7 @@ class RemoteCommand:
 
 
 def _ignore(_load: Load) -> None:
-    """What runs by exec does not keep accelerators busy."""
+    """Drop the load of a program: what runs by exec does not keep accelerators busy."""
 
 
 def _until_exit(context: ProcessContext, script: str) -> Program:
@@ -216,7 +216,7 @@ async def answer(stream: PortStream, *, pod: str, port: int, service: HttpServic
 
 
 async def _body(stream: PortStream, data: bytes) -> bytes:
-    """What follows the head of a request, as long as it says."""
+    """Return the body of a request, as long as its head announces."""
     head, _, body = data.partition(b"\r\n\r\n")
     told = _LENGTH.search(head)
     length = min(int(told[1]), _LONGEST_BODY) if told else 0

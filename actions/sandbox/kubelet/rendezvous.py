@@ -1,4 +1,4 @@
-"""Where programs of several pods wait for each other, and learn that one of them is lost."""
+"""The points where programs of several pods wait for each other, and learn that one of them is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from actions.sandbox.programs.program import Rendezvous
 
 
 class RendezvousRound:
-    """One round of a meeting: complete once, perhaps broken afterwards."""
+    """A round of a rendezvous: complete once, perhaps broken afterwards."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -18,18 +18,18 @@ class RendezvousRound:
 
 
 class RendezvousTable:
-    """All meetings of a cluster. A round that is complete makes way for the next one of the same group."""
+    """The rendezvous of a cluster. A round that is complete makes way for the next one of the same group."""
 
     def __init__(self) -> None:
         self._open: dict[str, RendezvousRound] = {}
         self._joined: dict[str, RendezvousRound] = {}
 
     async def join(self, rendezvous: Rendezvous, member: str) -> RendezvousRound:
-        """Wait until all are here.
+        """Wait until all members have joined.
 
         Args:
-            rendezvous: Which group, and how many they are.
-            member: Who comes; coming twice counts once.
+            rendezvous: The group, and its size.
+            member: The name of the one that joins; joining twice counts once.
         """
         current_round = self._open.get(rendezvous.group)
         if current_round is None or current_round.size != rendezvous.size:
@@ -43,7 +43,7 @@ class RendezvousTable:
         return current_round
 
     def leave(self, member: str, *, is_finished: bool) -> None:
-        """A member ends; unless it has finished its work, the others of a complete round are told."""
+        """Take out a member that ends; unless it has finished its work, a complete round is broken."""
         current_round = self._joined.pop(member, None)
         if current_round is None:
             return

@@ -20,7 +20,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class MemoryVolume:
-    """One file system. Paths in it are absolute and normalised; folders exist because files are in them."""
+    """A file system. Paths in it are absolute and normalised; folders exist because files are in them."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -72,12 +72,12 @@ class FileView:
         return volume.files.get(inner)
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder at `path`."""
+        """Return whether there is a folder at `path`."""
         volume, inner = self._locate(path)
         return inner in volume.folders
 
     def names(self, path: str) -> list[str]:
-        """What a folder holds, sorted; empty if there is no such folder."""
+        """Return the names in a folder, sorted; empty if there is no such folder."""
         path = posixpath.normpath(path)
         volume, inner = self._locate(path)
         found = {posixpath.basename(child) for child in (*volume.files, *volume.folders) if _is_child(child, inner)}
@@ -103,7 +103,7 @@ class FileView:
         return bool(gone or folders)
 
     def mount_points(self) -> list[str]:
-        """Where volumes are mounted, `/` first."""
+        """Return the mount points of volumes, `/` first."""
         return sorted(self._mounts)
 
     def _locate(self, path: str) -> tuple[MemoryVolume, str]:

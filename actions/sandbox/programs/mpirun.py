@@ -1,6 +1,6 @@
 """Open MPI's `mpirun` in a launcher pod, its command line, and the `sshd` of the workers that it reaches.
 
-The processes themselves are programs of the workers: `mpirun` chooses where they run, gives them their place in the
+The processes themselves are programs of the workers: `mpirun` chooses their hosts, gives them their place in the
 group, and prints how it ended.
 
 Source:
@@ -27,7 +27,7 @@ _SAME = {"n": "np", "c": "np", "npernode": "N", "wd": "wdir", "machinefile": "ho
 
 
 class MpirunCommand(msgspec.Struct, frozen=True):
-    """What a command line asks for."""
+    """The settings in a command line."""
 
     command: tuple[str, ...]
     processes: int | None
@@ -86,18 +86,18 @@ def _per_node(mapping: str) -> str:
 _START_SECONDS = 1.0
 _WHOLE_DAY = 86_400.0
 _SIGNALS = 128
-"""Exit codes above say which signal ended a process."""
+"""Exit codes above this number are those of processes that a signal ended: the rest is the signal's number."""
 _HOSTFILE = "/etc/mpi/hostfile"
 _RULE = "-" * 74 + "\n"
 
 
 def is_sshd(container: ContainerView) -> bool:
-    """Whether a container waits for launchers."""
+    """Return whether a container waits for launchers."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "sshd"
 
 
 def sshd(_container: ContainerView) -> Program:
-    """Let launchers in for as long as the container lives."""
+    """Accept launchers for as long as the container lives."""
     yield ProgramStep(
         0.2, "Server listening on 0.0.0.0 port 22.\nServer listening on :: port 22.\n", True, accepts_ssh=True
     )
@@ -106,12 +106,12 @@ def sshd(_container: ContainerView) -> Program:
 
 
 def is_mpirun(container: ContainerView) -> bool:
-    """Whether a container's command is `mpirun`."""
+    """Return whether a container's command is `mpirun`."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) in ("mpirun", "mpiexec")
 
 
 def launch(container: ContainerView, argv: Sequence[str] | None = None) -> Program:
-    """`mpirun` with the container's arguments, or with those given: start all processes and wait for them."""
+    """Run `mpirun` with the container's arguments, or those given: start all processes and wait for them."""
     request = request_of(container.argv[1:] if argv is None else argv)
     places = _places(request, _hosts_of(container, request))
     problem = _problem(container, request, len(places))
@@ -122,13 +122,13 @@ def launch(container: ContainerView, argv: Sequence[str] | None = None) -> Progr
     try:
         yield ProgramStep(remote=_processes(container, request, places))
     except RemoteFailed as failed:
-        yield ProgramStep(0.5, _farewell(failed), is_error=True)
+        yield ProgramStep(0.5, _failure_text(failed), is_error=True)
         return failed.code or 1
     return 0
 
 
 def _problem(container: ContainerView, request: MpirunCommand, places: int) -> str:
-    """Why nothing can be started, in mpirun's words; empty if something can."""
+    """Return why nothing can be started, in mpirun's words; empty if something can."""
     if not request.as_root and container.environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") != "1":
         return _ROOT
     if not request.command:
@@ -138,7 +138,7 @@ def _problem(container: ContainerView, request: MpirunCommand, places: int) -> s
 
 
 def _hosts_of(container: ContainerView, request: MpirunCommand) -> list[tuple[str, int]]:
-    """Hosts with their slots."""
+    """Return the hosts with their slots."""
     if request.hosts:
         pairs = (entry.partition(":") for entry in request.hosts)
         return [(host, int(slots) if slots.isdigit() else 1) for host, _, slots in pairs]
@@ -193,8 +193,8 @@ def _added_host(host: str) -> str:
     return f"Warning: Permanently added '{host}' (ED25519) to the list of known hosts.\r\n"
 
 
-def _farewell(failed: RemoteFailed) -> str:
-    """How mpirun ends a job, and why."""
+def _failure_text(failed: RemoteFailed) -> str:
+    """Return the lines with which mpirun ends a job, with the reason."""
     if failed.is_unreachable:
         return (
             f"ssh: Could not resolve hostname {failed.host}: Name or service not known\r\n"

@@ -1,4 +1,4 @@
-"""What programs listen on: HTTP services of containers, found by the host names that pods and Services have."""
+"""The HTTP services of containers, found by the host names that pods and Services have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """What a service says to a request."""
+    """The answer of a service to a request."""
 
     status: int
     body: bytes
@@ -17,7 +17,7 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class HttpService(Protocol):
-    """Whatever listens on a port and understands HTTP."""
+    """A program that answers HTTP on a port."""
 
     def answer(self, method: str, path: str, body: bytes) -> HttpAnswer:
         """Serve one request. `path` begins with `/`; what follows a `?` is part of it."""
@@ -25,22 +25,22 @@ class HttpService(Protocol):
 
 
 class HttpNetwork:
-    """The listening ports of a cluster. One instance a kubelet; programs find it in their container."""
+    """The listening ports of a cluster. One instance a kubelet; programs get it with their container view."""
 
     def __init__(self) -> None:
         self._services: dict[tuple[str, int], HttpService] = {}
 
     def listen(self, hosts: Iterable[str], port: int, service: HttpService) -> None:
-        """Have requests to these hosts answered by `service`; who listened there before is forgotten."""
+        """Have requests to these hosts answered by `service`, in the place of an earlier one."""
         for host in hosts:
             self._services[host, port] = service
 
     def close(self, service: HttpService) -> None:
-        """A program has ended: nothing of it listens any more."""
+        """Forget a service whose program has ended."""
         self._services = {place: one for place, one in self._services.items() if one is not service}
 
     def find(self, host: str, port: int) -> HttpService | None:
-        """Who listens there; `None` if the connection would be refused."""
+        """Return the service at an address; `None` if the connection would be refused."""
         return self._services.get((host, port))
 
 

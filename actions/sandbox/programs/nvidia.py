@@ -21,7 +21,7 @@ from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, Progr
 
 
 class GpuModel(msgspec.Struct, frozen=True):
-    """One model, as its driver shows it."""
+    """A GPU model, as its driver reports it."""
 
     name: str
     total_mib: int
@@ -44,11 +44,11 @@ class GpuModel(msgspec.Struct, frozen=True):
     """Width of the middle column of the table: 22 up to driver 535."""
 
     def celsius(self, utilisation_percent: int) -> int:
-        """How warm it is at a load."""
+        """Return the temperature at a load."""
         return 23 + round(utilisation_percent / 100 * (self.busy_celsius - 23))
 
     def power_watts(self, utilisation_percent: int) -> float:
-        """What it draws at a load."""
+        """Return the power draw at a load."""
         return self.idle_watts + utilisation_percent / 100 * (self.busy_watts - self.idle_watts)
 
 
@@ -87,7 +87,7 @@ _FIRST, _THIRD = 41, 22
 
 
 class NvidiaDevice(msgspec.Struct, frozen=True):
-    """One accelerator at one moment, as a container sees it."""
+    """An accelerator at one moment, as a container sees it."""
 
     index: int
     """In the container: it sees its own devices only, counted from 0."""
@@ -107,18 +107,18 @@ class NvidiaDevice(msgspec.Struct, frozen=True):
 
     @property
     def clock_mhz(self) -> int:
-        """Of its multiprocessors: a little below the top under load."""
+        """The clock of its multiprocessors: a little below the top under load."""
         return self.model.clock_mhz - 15 if self.utilisation_percent else 210
 
     @property
     def bus_id(self) -> str:
-        """Where it stands on its node's bus."""
+        """The address on its node's bus."""
         known = self.model.buses
         return f"00000000:{known[self.node_index % len(known)]}"
 
 
 def read(container: ContainerView, load: Load, moment: float) -> list[NvidiaDevice]:
-    """What the container's devices report at `moment` (seconds since the epoch) under `load`."""
+    """Return the state of the container's devices at `moment` (seconds since the epoch) under `load`."""
     load = load if isinstance(load, GpuLoad) else GpuLoad()
     model, readings = model_of(container.instance_type), []
     for index, node_index in enumerate(container.gpus):
@@ -142,11 +142,11 @@ def read(container: ContainerView, load: Load, moment: float) -> list[NvidiaDevi
 def run_nvidia_smi(
     container: ContainerView, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
 ) -> Program:
-    """`nvidia-smi` with its arguments; `-l N` repeats until somebody ends it.
+    """Run `nvidia-smi` with its arguments; `-l N` repeats until the process is ended.
 
     Args:
-        container: Whose devices.
-        load: How busy they are at the moment of asking.
+        container: The one with the devices.
+        load: Returns their present load.
         now: Seconds since the epoch.
         argv: The arguments after the program's name.
     """
@@ -253,7 +253,7 @@ _FIELDS: dict[str, tuple[str, str, Callable[[NvidiaDevice], str]]] = {
     "mig.mode.current": ("mig.mode.current", "", lambda one: "[N/A]" if one.model.mig == "N/A" else one.model.mig),
     "ecc.errors.uncorrected.volatile.total": ("ecc.errors.uncorrected.volatile.total", "", lambda one: "0"),
 }
-"""Field → name in the header, unit, value. `timestamp` and `count` are of the whole table and made apart."""
+"""Field → name in the header, unit, value. `timestamp` and `count` belong to the whole table and are made apart."""
 
 
 def _csv(fields: list[str], form: list[str], readings: list[NvidiaDevice], moment: float) -> tuple[str, int]:
@@ -286,7 +286,7 @@ def _cell(field: str, reading: NvidiaDevice, *, has_units: bool) -> str:
 
 
 def _take_period(options: list[str]) -> float | None:
-    """Take `-l N`, `-lms N`, `--loop=N` or `--loop-ms=N` out of the options; seconds, or `None` if it is not asked."""
+    """Take `-l N`, `-lms N`, `--loop=N` or `--loop-ms=N` out of the options; seconds, or `None` if there is none."""
     for position, option in enumerate(options):
         for name, long, unit in (("-l", "--loop", 1.0), ("-lms", "--loop-ms", 0.001)):
             if option == name and position + 1 < len(options) and options[position + 1].isdigit():

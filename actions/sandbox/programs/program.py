@@ -15,25 +15,25 @@ from actions.sandbox.programs.network import HttpNetwork
 
 
 class GpuLoad(msgspec.Struct, frozen=True):
-    """How busy the accelerators of a container are from now on."""
+    """The load of a container's accelerators from now on."""
 
     utilisation_percent: int = 0
     memory_mib: int = 0
 
 
 class NeuronLoad(msgspec.Struct, frozen=True):
-    """How busy the Neuron devices of a container are from now on."""
+    """The load of a container's Neuron devices from now on."""
 
     utilisation_percent: float = 0.0
-    """Of each busy core."""
+    """The utilisation of each busy core."""
     memory_mib: int = 0
     """On the device, for each busy core."""
     cores: int | None = None
-    """How many of the container's cores are busy, the lowest first; `None` for all."""
+    """The number of the container's cores that are busy, the lowest first; `None` for all."""
     command: str = ""
-    """Of the process that holds the cores; empty if none does."""
+    """The command of the process that holds the cores; empty if none does."""
     uncorrected_errors: int = 0
-    """Of the memory of the first device since the process began."""
+    """Errors in the memory of the first device since the process began."""
 
 
 Load = GpuLoad | NeuronLoad
@@ -46,7 +46,7 @@ class RemoteProcess(msgspec.Struct, frozen=True):
     """The pod's name, or its DNS name."""
     argv: tuple[str, ...]
     environment: dict[str, str]
-    """All that it has besides `PATH` and `HOME`: by ssh nobody gets a container's environment."""
+    """All that it has besides `PATH` and `HOME`: over ssh a process does not get the container's environment."""
     folder: str = "/"
     tag: str = ""
     """Begins each piece of its output, followed by the stream's name, as `mpirun --tag-output` has it: `[1,0]`."""
@@ -68,29 +68,29 @@ class Rendezvous(msgspec.Struct, frozen=True):
 
 
 class ProgramStep(msgspec.Struct, frozen=True):
-    """What a program does next: wait, then write."""
+    """A step of a program: wait, then write."""
 
     after_seconds: float = 0.0
     text: str = ""
-    """Written to the stream as it stands; a line ends where the text says so."""
+    """Written to the stream unchanged; a line ends only where the text has a newline."""
     is_error: bool = False
-    """Whether the text goes to stderr."""
+    """The text goes to stderr."""
     load: Load | None = None
     """The accelerators' new load, `None` if it stays."""
     rendezvous: Rendezvous | None = None
-    """Go on only when all members are here."""
+    """Continue only when all members have joined."""
     accepts_ssh: bool = False
     """From now on launchers may start processes here, as where `sshd` listens."""
     remote: tuple[RemoteProcess, ...] = ()
-    """Start these, take their output as this program's own, and go on when all have ended with 0."""
+    """Start these, take their output as this program's own, and continue when all have ended with 0."""
 
 
 class PeerLost(Exception):
-    """Thrown into a program whose meeting lost a member: the collective is broken."""
+    """Thrown into a program whose rendezvous lost a member: the collective is broken."""
 
 
 class RemoteFailed(Exception):
-    """Thrown into a launcher: a process that it started has ended badly, and the others have been ended.
+    """Thrown into a launcher: a process that it started has failed, and the others have been ended.
 
     `code` is its exit code; `None` if the host was lost or, with `is_unreachable`, could never be reached.
     """
@@ -98,7 +98,7 @@ class RemoteFailed(Exception):
     def __init__(self, position: int, host: str, code: int | None, *, is_unreachable: bool = False) -> None:
         super().__init__(host)
         self.position = position
-        """Which of the processes it was, counted from 0."""
+        """The position of the process among those started, counted from 0."""
         self.host = host
         self.code = code
         self.is_unreachable = is_unreachable
@@ -109,7 +109,7 @@ Program = Generator[ProgramStep, None, int]
 
 
 class ContainerView(msgspec.Struct, frozen=True):
-    """All that a program can see of the container that it runs in."""
+    """All that a program can read of the container that it runs in."""
 
     namespace: str
     pod: str
@@ -124,23 +124,23 @@ class ContainerView(msgspec.Struct, frozen=True):
     neurons: tuple[int, ...] = ()
     """Indices, on the node, of its Neuron devices."""
     efa_interfaces: int = 0
-    """How many EFA interfaces it was given."""
+    """The number of EFA interfaces that it was given."""
     instance_type: str = ""
-    """Of its node; empty if the node does not say."""
+    """The instance type of its node; empty if the node has no such label."""
     capabilities: tuple[str, ...] = ()
-    """What the manifest adds to the runtime's own: `IPC_LOCK`…"""
+    """The capabilities that the manifest adds to the runtime's own: `IPC_LOCK`…"""
     restarts: int = 0
     stays: bool = False
-    """Whether the pod is there to stay (restart policy Always)."""
+    """The pod stays (restart policy Always)."""
     started_at: float = 0.0
     """Seconds since the epoch, UTC, at which this run of the process began."""
     seed: int = 0
     network: HttpNetwork = msgspec.field(default_factory=HttpNetwork)
-    """Of the cluster."""
+    """The network of the cluster."""
 
     @property
     def command_line(self) -> str:
-        """The arguments, joined by blanks, to look for words in."""
+        """The arguments, joined by blanks, to search for words."""
         return " ".join(self.argv)
 
 

@@ -18,7 +18,7 @@ from actions.sandbox.programs.program import ContainerView
 
 
 def group_of(container: ContainerView) -> str:
-    """Where the agents meet: torchrun's endpoint, the master's address, or what the pods' names have in common."""
+    """Return where the agents meet: torchrun's endpoint, the master's address, or the common part of pods' names."""
     known = container.environment
     return known.get("PET_RDZV_ENDPOINT") or known.get("MASTER_ADDR") or container.pod.rpartition("-")[0]
 
@@ -45,11 +45,11 @@ def _steps_in(name: str) -> Iterator[int]:
 
 
 def child_failed(program: str, container: ContainerView, *, rank: int, moment: str, code: int = 1) -> str:
-    """How torchrun says that a process of its group has failed.
+    """Return torchrun's report of a failed process of its group.
 
     Args:
         program: The script that ran.
-        container: In which pod.
+        container: The one that it ran in.
         rank: Of the process that failed first; it is the node's first.
         moment: As `2024-03-01_12:00:00`.
         code: Its exit code, negative for a signal.
@@ -79,7 +79,7 @@ def lightning_bar(
     metrics: Mapping[str, float | str],
     first: int = 0,
 ) -> str:
-    """One drawing of the main bar, without the carriage return that starts it.
+    """Draw the main bar once, without the carriage return that starts it.
 
     Args:
         epoch: Zero-based.
@@ -104,7 +104,7 @@ def nemo_bar(
     metrics: Mapping[str, float | str],
     first: int = 0,
 ) -> str:
-    """One drawing of the bar of NeMo 24.01: two colons, no rate, training steps only.
+    """Draw the bar of NeMo 24.01 once: two colons, no rate, training steps only.
 
     Arguments as for `lightning_bar`.
     """

@@ -1,4 +1,4 @@
-"""TensorBoard: serves a page that names the runs below its folder, and says where it listens.
+"""TensorBoard: serves a page that names the runs below its folder, and prints its address.
 
 Source: TensorBoard 2.11: its start line, the paths `/data/runs` and `/data/environment`.
 """
@@ -19,12 +19,12 @@ _WHOLE_DAY = 86_400.0
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether a container's command is TensorBoard."""
+    """Return whether a container's command is TensorBoard."""
     return "tensorboard" in container.command_line and "--logdir" in container.command_line
 
 
 def serve(container: ContainerView) -> Program:
-    """Run until somebody ends it."""
+    """Run until the process is ended."""
     given = dict(re.findall(r"--(logdir|port)[= ](\S+)", container.command_line))
     port = int(given.get("port", "6006"))
     board = _Board(container.files, given.get("logdir", "/"))
@@ -40,14 +40,14 @@ def serve(container: ContainerView) -> Program:
 
 
 class _Board:
-    """What answers behind the port (a `network.Service`)."""
+    """The service behind the port (`HttpService`)."""
 
     def __init__(self, files: FileView, folder: str) -> None:
         self._files = files
         self._folder = folder
 
     def answer(self, method: str, path: str, body: bytes) -> HttpAnswer:
-        """See `network.Service`."""
+        """Answer a request (`HttpService`)."""
         match (method, path.partition("?")[0]):
             case ("GET" | "HEAD", "/"):
                 return HttpAnswer(200, self._page().encode(), "text/html; charset=utf-8")
@@ -59,7 +59,7 @@ class _Board:
         return HttpAnswer(404, b"Not found", "text/plain")
 
     def _runs(self) -> list[str]:
-        """Folders with an events file, relative to the folder that is served."""
+        """Return the folders with an events file, relative to the folder that is served."""
         paths = (path for path in self._files.walk(self._folder) if "tfevents" in posixpath.basename(path))
         return sorted({posixpath.relpath(posixpath.dirname(path), self._folder) for path in paths})
 

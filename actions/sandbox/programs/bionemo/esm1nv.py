@@ -1,6 +1,6 @@
 """Pre-training of ESM-1nv with BioNeMo 1.2 under torchrun: one rank's output.
 
-Rank 0 draws the Lightning bar; all ranks print what NCCL says. A redraw starts with a carriage return, and the line
+Rank 0 draws the Lightning bar; all ranks print NCCL's lines. A redraw starts with a carriage return, and the line
 ends where something else is logged, so a line of the container's log holds several drawings.
 
 Source:
@@ -34,12 +34,12 @@ _TRAINING = GpuLoad(95, 3032)
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether this container's command trains ESM-1nv."""
+    """Return whether this container's command trains ESM-1nv."""
     return "esm1nv/pretrain.py" in container.command_line
 
 
 class Esm1nvSettings(msgspec.Struct, frozen=True):
-    """What the overrides and torchrun's environment ask for."""
+    """The settings in the overrides and torchrun's environment."""
 
     max_steps: int
     validate_every: int
@@ -246,7 +246,7 @@ class Esm1nvCurve:
 
 
 def _problem(container: ContainerView, settings: Esm1nvSettings) -> str:
-    """A traceback if the run cannot start here, empty if it can."""
+    """Return a traceback if the run cannot start here, empty if it can."""
     if settings.processes > len(container.gpus):
         return (
             "Traceback (most recent call last):\n"

@@ -25,12 +25,12 @@ _DEFAULT_FILES = 50
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether this container's command prepares UniRef50."""
+    """Return whether this container's command prepares UniRef50."""
     return "uniref50" in container.command_line.lower()
 
 
 def makes_sample(container: ContainerView) -> bool:
-    """Whether this container's command makes proteins up."""
+    """Return whether this container's command makes proteins up."""
     return "ROWS" in container.environment and "sample.py" in container.command_line
 
 

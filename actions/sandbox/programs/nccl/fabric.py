@@ -32,12 +32,12 @@ _P5: LatencyTable = (
 _CURVES = {"g": (_G5, 2, 1), "p": (_P5, 16, 32)}
 """Beginning of the instance type → a curve, its ranks, and the EFA interfaces of each node."""
 _SOCKETS = (3.0, 1.33)
-"""How much longer it takes without EFA: the smallest message, the largest."""
+"""The factors by which it takes longer without EFA: for the smallest message, for the largest."""
 _SMALL, _LARGE = 8, 1 << 30
 
 
 class Fabric(msgspec.Struct, frozen=True):
-    """What one group of ranks goes over."""
+    """The network and links between the ranks of one group."""
 
     curve: LatencyTable
     curve_ranks: int
@@ -48,7 +48,7 @@ class Fabric(msgspec.Struct, frozen=True):
     reads_remotely: bool
 
     def time_us(self, size: int) -> float:
-        """How long one all-reduce of a message takes."""
+        """Return the time of one all-reduce of a message."""
         time = _interpolated(self.curve, size)
         if not self.interfaces:
             share = min(1.0, math.log(max(size, _SMALL) / _SMALL) / math.log(_LARGE / _SMALL))
@@ -66,12 +66,12 @@ class Fabric(msgspec.Struct, frozen=True):
 
 
 def share_of_bandwidth(size: int) -> float:
-    """How much of a message's time is bandwidth rather than latency: 0 for the smallest, 1 from 16 MiB on."""
+    """Return the share of bandwidth, not latency, in a message's time: 0 for the smallest, 1 from 16 MiB on."""
     return min(1.0, math.log2(max(size, 8) / 8) / 21)
 
 
 def fabric_of(container: ContainerView, *, ranks: int) -> Fabric:
-    """What a rank's container offers to the group."""
+    """Return the fabric of a group, from one rank's container."""
     family = container.instance_type[:1] if container.instance_type[:1] in _CURVES else "g"
     curve, curve_ranks, wanted = _CURVES[family]
     uses_efa = container.environment.get("FI_PROVIDER", "efa") == "efa"
@@ -92,7 +92,7 @@ def _bus_factor(ranks: int) -> float:
 
 
 def _interpolated(curve: LatencyTable, size: int) -> float:
-    """Along straight lines between the points, sizes and times both on logarithmic axes."""
+    """Interpolate along straight lines between the points, sizes and times both on logarithmic axes."""
     before = [point for point in curve if point[0] <= size]
     after = [point for point in curve if point[0] > size]
     if not before:
@@ -111,7 +111,7 @@ _SLOT = {"g5": 29, "p4d": 27, "p4de": 27}
 
 
 def is_fi_info(container: ContainerView) -> bool:
-    """Whether a container's command is `fi_info`."""
+    """Return whether a container's command is `fi_info`."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "fi_info"
 
 

@@ -32,7 +32,7 @@ _LONG = {
 
 
 class NcclTestOptions(msgspec.Struct, frozen=True):
-    """What a test does. Sizes in bytes."""
+    """The options of a test. Sizes in bytes."""
 
     smallest: int = 32 << 20
     largest: int = 32 << 20
@@ -43,7 +43,7 @@ class NcclTestOptions(msgspec.Struct, frozen=True):
 
 
 def options_of(argv: Sequence[str]) -> NcclTestOptions:
-    """Read the options; one that is not known, or is no number, is passed over as a value of the default."""
+    """Read the options; one that is not known, or not a number, counts as not given."""
     given: dict[str, int] = {}
     words = list(argv)
     while words:
@@ -79,7 +79,7 @@ _LINKED = ("p4", "p5", "p6")
 
 
 class NcclFailure(msgspec.Struct, frozen=True):
-    """What a process says before it ends."""
+    """The output and exit code of a process that fails."""
 
     text: str
     code: int
@@ -87,7 +87,7 @@ class NcclFailure(msgspec.Struct, frozen=True):
 
 
 def too_many_devices(container: ContainerView, options: NcclTestOptions, *, first: int) -> NcclFailure | None:
-    """The test wants more devices than the container was given."""
+    """Return the failure of a test that needs more devices than the container has."""
     wanted, there = first + options.gpus, len(container.gpus)
     if wanted <= there:
         return None
@@ -101,7 +101,7 @@ def too_many_devices(container: ContainerView, options: NcclTestOptions, *, firs
 
 
 def no_remote_read(container: ContainerView) -> NcclFailure | None:
-    """Somebody demands RDMA read of a device that has none: libfabric aborts the process."""
+    """Return the failure of RDMA read on a device that has none: libfabric aborts the process."""
     kind = InstanceTable.load().find(container.instance_type)
     demands = container.environment.get("FI_EFA_USE_DEVICE_RDMA") == "1" and container.efa_interfaces
     if not demands or kind is None or kind.efa_reads_remotely:
@@ -115,7 +115,7 @@ def no_remote_read(container: ContainerView) -> NcclFailure | None:
 
 
 def no_registered_memory(container: ContainerView, *, device: int) -> NcclFailure | None:
-    """EFA is told to set an attribute on GPU memory that NCCL 2.19 and later allocate in another way."""
+    """Return the failure of EFA setting an attribute on GPU memory that NCCL 2.19 and later allocate in another way."""
     if container.environment.get("FI_EFA_SET_CUDA_SYNC_MEMOPS") != "1" or not container.efa_interfaces:
         return None
     return NcclFailure(
@@ -128,7 +128,7 @@ def no_registered_memory(container: ContainerView, *, device: int) -> NcclFailur
 
 
 def closed_by_peer(pod: str, rank: int) -> str:
-    """Another rank has gone: this one only finds its connection closed."""
+    """Return the failure of a rank whose peer has gone: it finds its connection closed."""
     return (
         f"{pod}:33:75 [0] socket.cc:46 NCCL WARN Net : Connection closed by remote peer\n"
         f"{pod}: Test NCCL failure common.cu:1005 'ncclRemoteError: A call failed possibly due to a network error or a "
@@ -137,7 +137,7 @@ def closed_by_peer(pod: str, rank: int) -> str:
 
 
 def wrong_values(container: ContainerView, count: int) -> int:
-    """How many of `count` values come out wrong: half, where LL128 is forced on GPUs without links."""
+    """Return how many of `count` values come out wrong: half, where LL128 is forced on GPUs without links."""
     is_forced = container.environment.get("NCCL_PROTO", "").upper() == "LL128"
     return max(1, count // 2) if is_forced and not container.instance_type.startswith(_LINKED) else 0
 
@@ -146,19 +146,19 @@ _START_SECONDS = 3.0
 _WARMUP = 5
 _MIB = 1 << 20
 _RESERVED_MIB = 191.5
-"""Of a device, taken by the driver and the context before the test asks what is free."""
+"""Memory of a device, taken by the driver and the context before the test queries the free memory."""
 _KEPT = 1 << 30
-"""What the test leaves free; the rest is for three buffers."""
+"""The memory that the test leaves free; the rest is for three buffers."""
 _VERSION = "2.26.2+cuda12.2"
 _ELEMENT = 4
 _ONLY_BUS = 3
-"""Where the only GPU of a g5 is."""
+"""The bus number of the only GPU of a g5."""
 _TESTING = GpuLoad(99, 4096)
 _IDLE = GpuLoad(0, 0)
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether a container's command is nccl-tests' all-reduce."""
+    """Return whether a container's command is nccl-tests' all-reduce."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "all_reduce_perf"
 
 
@@ -177,7 +177,7 @@ def run(container: ContainerView) -> Program:
 
 
 class _Rank:
-    """One process of the group."""
+    """A process of the group."""
 
     def __init__(self, container: ContainerView) -> None:
         known = container.environment
@@ -193,7 +193,7 @@ class _Rank:
         self._debug = known.get("NCCL_DEBUG", "").upper()
 
     def first_problem(self) -> NcclFailure | None:
-        """What ends the process before anything is measured."""
+        """Return the failure that ends the process before anything is measured."""
         container = self._container
         return (
             too_many_devices(container, self._options, first=self._local)
@@ -202,7 +202,7 @@ class _Rank:
         )
 
     def run(self) -> Program:
-        """From the first meeting of the ranks to the footer."""
+        """Run from the rendezvous of the ranks to the footer."""
         known = self._container.environment
         group = f"{self._container.namespace}/{known.get('OMPI_MCA_orte_hnp_uri', self._container.pod)}/nccl-tests"
         yield ProgramStep(_START_SECONDS, rendezvous=Rendezvous(group, self._size), load=_IDLE)
@@ -215,7 +215,7 @@ class _Rank:
         return (yield from self._measure(largest))
 
     def _limit(self) -> int:
-        """The largest message that fits three times into a device."""
+        """Return the largest message that fits three times into a device."""
         free = int((self._gpu.total_mib - _RESERVED_MIB) * _MIB)
         return (free - _KEPT) // 3
 
@@ -242,7 +242,7 @@ class _Rank:
         return "\n".join(lines) + "\n"
 
     def _connect(self) -> Program:
-        """What NCCL prints of itself, as much as NCCL_DEBUG asks for."""
+        """Print NCCL's start, as far as NCCL_DEBUG sets."""
         if self._debug in ("INFO", "TRACE"):
             lines = start_lines(
                 self._container.pod,
@@ -266,7 +266,7 @@ class _Rank:
         return 0
 
     def _measure(self, largest: int) -> Program:
-        """Row by row. All ranks take the time of a row; rank 0 writes it."""
+        """Measure row by row. All ranks take the time of a row; rank 0 writes it."""
         options, wrongs = self._options, 0
         bandwidths: list[float] = []
         size = options.smallest
@@ -296,7 +296,7 @@ class _Rank:
 
 
 def _time_text(time_us: float) -> str:
-    """Four digits or more, as the tool prints a time."""
+    """Return four digits or more, as the tool prints a time."""
     if time_us < 100:
         return f"{time_us:.2f}"
     return f"{time_us:.1f}" if time_us < 10_000 else f"{time_us:.0f}"

@@ -10,19 +10,19 @@ _CHANNELS = 2
 
 
 class NcclTransport(msgspec.Struct, frozen=True):
-    """What ranks talk over."""
+    """The transport between ranks."""
 
     version: str = "2.18.3+cuda12.2"
     """NCCL's."""
     efa_interfaces: int = 0
-    """How many aws-ofi-nccl finds; 0 for TCP sockets."""
+    """The number of interfaces that aws-ofi-nccl finds; 0 for TCP sockets."""
     platform: str = ""
     """With EFA: the instance type."""
     protocol: str = "SENDRECV"
     """With EFA: of the plugin's transport, `RDMA` from p5 on."""
 
     def transport(self, device: int) -> str:
-        """As channels name it."""
+        """Return the transport's name in the lines about channels."""
         return f"AWS Libfabric/{device % self.efa_interfaces}/GDRDMA" if self.efa_interfaces else "Socket/0"
 
 

@@ -35,13 +35,13 @@ _COMPRESSED_BYTES, _TEXT_BYTES, _TOKEN_BYTES, _INDEX_BYTES = 15_200_000_000, 45_
 
 
 def wants_pile(container: ContainerView) -> bool:
-    """Whether this is one process of the preparation, or of the look at its files."""
+    """Return whether this is a process of the preparation, or of the check of its files."""
     script = _script(container)
     return script in _PROGRAMS and (_FOLDER in container.command_line or script == "verify.py")
 
 
 def prepare_pile(container: ContainerView) -> Program:
-    """One process of one step."""
+    """Run one process of a step of the preparation."""
     return (yield from _PROGRAMS[_script(container)](container))
 
 
@@ -153,7 +153,7 @@ _PROGRAMS: dict[str, Callable[[ContainerView], Program]] = {
 
 
 def _script(container: ContainerView) -> str:
-    """The name of the script that Python runs here; empty if it is no Python, or no script."""
+    """Return the name of the script that Python runs; empty if it is not Python, or there is no script."""
     argv = container.argv
     is_python = len(argv) > 1 and argv[0].rpartition("/")[2].startswith("python")
     return argv[1].rpartition("/")[2] if is_python else ""
@@ -164,7 +164,7 @@ _SIZES = {"vocab.json": 1_042_301, "merges.txt": 456_318}
 
 
 def wants_vocabulary(container: ContainerView) -> bool:
-    """Whether this container fetches the vocabulary."""
+    """Return whether this container fetches the vocabulary."""
     return "VOCABULARY_URL" in container.environment and "vocab.json" in container.command_line
 
 

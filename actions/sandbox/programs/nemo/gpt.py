@@ -1,6 +1,6 @@
-"""Pre-training of GPT-3 5B with NeMo 24.01 under torchrun: what the processes of one pod print.
+"""Pre-training of GPT-3 5B with NeMo 24.01 under torchrun: the output of the processes of one pod.
 
-Rank 0 draws the bar; the ranks of all pods print what NCCL says. A redraw starts with a carriage return, and the line
+Rank 0 draws the bar; the ranks of all pods print NCCL's lines. A redraw starts with a carriage return, and the line
 ends where something else is logged.
 
 Source:
@@ -47,7 +47,7 @@ _NAN_AFTER_STEPS = 12
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether this container's command pre-trains GPT with NeMo."""
+    """Return whether this container's command pre-trains GPT with NeMo."""
     return "megatron_gpt_pretraining.py" in container.command_line
 
 
@@ -63,10 +63,10 @@ def train(container: ContainerView) -> Program:
     try:
         code = yield from pod.run()
     except PeerLost:
-        yield from pod.mourn()
+        yield from pod.end_after_loss()
         code = 1
     if code:
-        yield ProgramStep(0.5, pod.epitaph(), is_error=True, load=_WAITING)
+        yield ProgramStep(0.5, pod.last_lines(), is_error=True, load=_WAITING)
     return code
 
 
@@ -83,7 +83,7 @@ class _GptPod:
         self._code = 1
 
     def run(self) -> Program:
-        """From the rendezvous to the last step."""
+        """Run from the rendezvous to the last step."""
         container, settings = self._container, self._settings
         yield ProgramStep(0.1, rendezvous=Rendezvous(f"{container.namespace}/{group_of(container)}", settings.nodes))
         for problem in (
@@ -109,15 +109,15 @@ class _GptPod:
         yield ProgramStep(1.0, load=_WAITING)
         return 0
 
-    def mourn(self) -> Program:
-        """A peer is lost. Over sockets that is noticed at once; over EFA the collective only never ends."""
+    def end_after_loss(self) -> Program:
+        """End after the loss of a peer: at once over sockets; over EFA the collective never ends."""
         if not self._settings.efa_interfaces:
             yield ProgramStep(2.0, closed_by_peer(self._first_rank, self._container), is_error=True)
             return 1
         return (yield from self._hang(max(1, self._step) * _SEQUENCES_A_STEP))
 
-    def epitaph(self) -> str:
-        """What torchrun says in the end."""
+    def last_lines(self) -> str:
+        """Return torchrun's last lines."""
         moment = datetime.fromtimestamp(self._container.started_at, UTC).strftime("%Y-%m-%d_%H:%M:%S")
         return child_failed(_SCRIPT, self._container, rank=self._first_rank, moment=moment, code=self._code)
 
@@ -125,7 +125,7 @@ class _GptPod:
         return range(self._first_rank, self._first_rank + self._settings.processes)
 
     def _connect(self) -> Program:
-        """What NCCL prints, rank by rank."""
+        """Print NCCL's start, rank by rank."""
         settings = self._settings
         network = NcclTransport(
             version="2.20.3+cuda12.2" if settings.efa_interfaces else "2.19.4+cuda12.2",
@@ -148,7 +148,7 @@ class _GptPod:
         return 0
 
     def _build(self) -> Program:
-        """Data, model and optimiser; rank 0 speaks for all."""
+        """Make data, model and optimiser; rank 0 prints for all."""
         settings = self._settings
         text = "".join(self._opening()) if self._first_rank == 0 else ""
         yield ProgramStep(_BUILD_SECONDS, text, load=GpuLoad(6, round(settings.weights_mib)))
@@ -213,7 +213,7 @@ class _GptPod:
         return 0
 
     def _save(self, name: str) -> None:
-        """Leave a checkpoint twice: under its own name, and as the last one, of which there is one."""
+        """Write a checkpoint twice: under its own name, and as the last one, of which there is one."""
         files, folder = self._container.files, f"{self._settings.results}/checkpoints"
         for old in files.names(folder):
             if old.endswith("-last.ckpt"):
@@ -222,7 +222,7 @@ class _GptPod:
             files.write(f"{folder}/{name}{ending}", b"", size_bytes=int(PARAMETERS * _BYTES_SAVED))
 
     def _hang(self, sequence: int) -> Program:
-        """The collective with this number never ends; the watchdogs notice after ten minutes."""
+        """Hang in the collective with this number, which never ends; the watchdogs notice after ten minutes."""
         yield ProgramStep(load=GpuLoad(100, round(self._settings.needed_mib)))
         yield ProgramStep(WATCHDOG_SECONDS)
         stamp = datetime.fromtimestamp(self._container.started_at, UTC).strftime("%m%d %H:%M:%S.%f")
@@ -263,7 +263,7 @@ class _GptBar:
         return self.again(step) + end
 
     def validated(self, val_loss: float) -> None:
-        """A validation has been made."""
+        """Note that a validation has been made."""
         self._elapsed += self._settings.validation_seconds
         self._val_loss = val_loss
 

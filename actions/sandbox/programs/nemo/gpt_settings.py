@@ -28,7 +28,7 @@ _MIB = 1 << 20
 
 
 class GptSettings(msgspec.Struct, frozen=True):
-    """What overrides and environment ask for."""
+    """The settings in overrides and environment."""
 
     max_steps: int
     validate_every: int
@@ -49,21 +49,21 @@ class GptSettings(msgspec.Struct, frozen=True):
     """On each node."""
     gpu: GpuModel
     efa_interfaces: int
-    """That NCCL can use: given to the pod, and the image has the plugin."""
+    """Those that NCCL can use: given to the pod, and the image has the plugin."""
 
     @property
     def world_size(self) -> int:
-        """Processes in all."""
+        """The number of processes in all."""
         return self.nodes * self.processes
 
     @property
     def data_parallel(self) -> int:
-        """Ranks that each see other data."""
+        """The number of ranks that each see other data."""
         return max(1, self.world_size // (self.tensor_parallel * self.pipeline_parallel))
 
     @property
     def step_seconds(self) -> float:
-        """One optimiser step."""
+        """The duration of an optimiser step."""
         work = 6 * PARAMETERS * self.global_batch * self.sequence
         seconds = work / (self.world_size * self.gpu.dense_tflops * 1e12 * _UTILISATION)
         is_slowed = self.nodes > 1 and not self.efa_interfaces
@@ -71,12 +71,12 @@ class GptSettings(msgspec.Struct, frozen=True):
 
     @property
     def validation_seconds(self) -> float:
-        """One validation: forward passes only."""
+        """The duration of a validation: forward passes only."""
         return self.validation_batches * self.step_seconds / 3
 
     @property
     def weights_mib(self) -> float:
-        """Weights, gradients and this rank's share of the optimiser's state."""
+        """The memory of weights, gradients and this rank's share of the optimiser's state."""
         shard = PARAMETERS / (self.tensor_parallel * self.pipeline_parallel)
         return shard * (2 + 4 + 12 / self.data_parallel) / _MIB
 
@@ -90,7 +90,7 @@ class GptSettings(msgspec.Struct, frozen=True):
 
     @property
     def diverges(self) -> bool:
-        """Whether this learning rate is beyond what the model stands."""
+        """True if the learning rate is beyond what the model stands."""
         return self.learning_rate >= _DIVERGING_RATE
 
 
@@ -121,7 +121,7 @@ def gpt_settings(container: ContainerView) -> GptSettings:
 
 
 def _has_plugin(container: ContainerView) -> bool:
-    """Whether the image has aws-ofi-nccl: NVIDIA's own has not."""
+    """Return whether the image has aws-ofi-nccl: NVIDIA's own has not."""
     return not container.image.startswith("nvcr.io/")
 
 
@@ -130,7 +130,7 @@ _CLOSING = "terminate called after throwing an instance of 'c10::DistBackendErro
 
 
 def missing_data(container: ContainerView) -> str:
-    """What `train.sh` says if a tokenised file is not there; empty if all are, or none is wanted."""
+    """Return the line of `train.sh` for a missing tokenised file; empty if all are there, or none is needed."""
     known = container.environment
     if known.get("DATA") == "sample":
         return ""
@@ -148,7 +148,7 @@ def missing_data(container: ContainerView) -> str:
 
 
 def no_device(settings: GptSettings, container: ContainerView) -> str:
-    """More processes than devices; empty if there are enough."""
+    """Return the error of more processes than devices; empty if there are enough."""
     if settings.processes <= len(container.gpus):
         return ""
     return (
@@ -161,7 +161,7 @@ def no_device(settings: GptSettings, container: ContainerView) -> str:
 
 
 def missing_vocabulary(settings: GptSettings, container: ContainerView) -> str:
-    """The tokenizer's traceback if its vocabulary is not there; empty if it is."""
+    """Return the tokenizer's traceback if its vocabulary is missing; empty if it is there."""
     if container.files.file(settings.vocabulary):
         return ""
     return (
@@ -174,7 +174,7 @@ def missing_vocabulary(settings: GptSettings, container: ContainerView) -> str:
 
 
 def no_locked_memory(settings: GptSettings, container: ContainerView, *, rank: int) -> str:
-    """EFA without the right to lock memory; empty if the pod has it, or there is no EFA."""
+    """Return NCCL's error for EFA without the right to lock memory; empty if the pod has it, or there is no EFA."""
     if not settings.efa_interfaces or "IPC_LOCK" in container.capabilities:
         return ""
     return (
@@ -189,7 +189,7 @@ def no_locked_memory(settings: GptSettings, container: ContainerView, *, rank: i
 
 
 def out_of_memory(settings: GptSettings, *, device: int) -> str:
-    """CUDA's allocator gives up in the first step; empty if the step fits."""
+    """Return CUDA's error in the first step; empty if the step fits."""
     total = settings.gpu.total_mib - 870
     if settings.needed_mib <= total:
         return ""
@@ -199,7 +199,7 @@ def out_of_memory(settings: GptSettings, *, device: int) -> str:
 
 
 def watchdog(rank: int, *, sequence: int, moment: str) -> str:
-    """A rank's watchdog ends its process: a collective has not come to an end in ten minutes.
+    """Return the lines of a rank's watchdog, which ends its process: a collective has not ended in ten minutes.
 
     Args:
         rank: Whose.
@@ -221,7 +221,7 @@ def watchdog(rank: int, *, sequence: int, moment: str) -> str:
 
 
 def closed_by_peer(rank: int, container: ContainerView) -> str:
-    """A rank finds its socket closed: another one has died."""
+    """Return the error of a rank that finds its socket closed: another one has died."""
     return (
         f"{container.pod}:103:414 [0] socket.cpp:46 NCCL WARN Net : Connection closed by remote peer\n"
         f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: "

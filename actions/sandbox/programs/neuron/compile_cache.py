@@ -1,4 +1,4 @@
-"""Neuron's compile cache on shared storage: which graphs are in it, and what compiler and wrapper print of them.
+"""Neuron's compile cache on shared storage: the graphs in it, and the lines of compiler and wrapper about them.
 
 Source: Neuron SDK 2.18 (neuronx-cc 2.13): layout of the cache, lines of the wrapper and of neuron_parallel_compile.
 """
@@ -19,12 +19,12 @@ _NEFF_BYTES = 41_000_000
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """One graph that a program runs. Whatever shapes it is in its name, so that other flags miss the cache."""
+    """A graph that a program runs. Whatever shapes it is in its name, so that other flags miss the cache."""
 
     name: str
 
     def path(self, cache: str) -> str:
-        """Where its compiled form lies."""
+        """Return the path of its compiled form."""
         return f"{cache}/{_COMPILER}/{self.name}/model.neff"
 
 
@@ -36,7 +36,7 @@ def graphs_of(shape: dict[str, str], count: int) -> list[Graph]:
 
 
 def is_cached(files: FileView, cache: str, graph: Graph) -> bool:
-    """Whether the cache holds a graph."""
+    """Return whether the cache holds a graph."""
     return files.file(graph.path(cache)) is not None
 
 
@@ -56,22 +56,22 @@ class CompilerLog:
         self._process_id = process_id
 
     def line(self, now: float, who: str, text: str) -> str:
-        """One line; `now` is in seconds since the epoch."""
+        """Return a log line; `now` is in seconds since the epoch."""
         moment = datetime.fromtimestamp(now, UTC)
         return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond:06d}:  {self._process_id}  INFO ||{who}||: {text}\n"
 
     def found(self, now: float, cache: str, graph: Graph) -> str:
-        """A graph need not be compiled."""
+        """Return the line for a graph that need not be compiled."""
         text = f"Using a cached neff at {graph.path(cache)}. Exiting with a successfully compiled graph."
         return self.line(now, "NEURON_CC_WRAPPER", text)
 
     def missing(self, now: float, cache: str, graph: Graph) -> str:
-        """A graph has to be compiled while everybody waits."""
+        """Return the line for a graph that has to be compiled while all processes wait."""
         text = f"Call compiler with cmd: neuronx-cc compile --target=trn1 --framework=XLA {graph.path(cache)}"
         return self.line(now, "NEURON_CC_WRAPPER", text)
 
     def summary(self, now: float, total: int, failed: int) -> Iterator[str]:
-        """The end of neuron_parallel_compile."""
+        """Yield the last lines of neuron_parallel_compile."""
         yield self.line(now, "PARALLEL_COMPILE", f"Total graphs: {total}")
         yield self.line(now, "PARALLEL_COMPILE", f"Total successful compilations: {total - failed}")
         yield self.line(now, "PARALLEL_COMPILE", f"Total failed compilations: {failed}")

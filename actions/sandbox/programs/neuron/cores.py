@@ -1,4 +1,4 @@
-"""The Neuron cores of a container at one moment, from which all Neuron tools answer.
+"""The Neuron cores of a container at one moment, from which all Neuron tools print.
 
 Source:
     neuron-ls of a trn1.32xlarge (torus of 4 × 4 devices, their PCI addresses); trn1: two NeuronCores v2 and 32 GiB a
@@ -27,7 +27,7 @@ _BUSES = (
 
 
 class Core(msgspec.Struct, frozen=True):
-    """One core."""
+    """A core and its load."""
 
     index: int
     """Counted over the instance."""
@@ -38,19 +38,19 @@ class Core(msgspec.Struct, frozen=True):
 
 
 class InstanceIdentity(msgspec.Struct, frozen=True):
-    """What the tools say of the machine itself."""
+    """The identity of the instance, as the tools print it."""
 
     type: str
     id: str
 
 
 def load_of(load: Load) -> NeuronLoad:
-    """The load as one of Neuron devices: idle if it is another one's."""
+    """Return the load of Neuron devices: idle if the load is of other devices."""
     return load if isinstance(load, NeuronLoad) else NeuronLoad()
 
 
 def instance_of(container: ContainerView) -> InstanceIdentity:
-    """The machine, as a container can tell."""
+    """Return the identity of the instance, as far as a container can know it."""
     generator = random.Random(container.environment.get("HOSTNAME", container.pod))
     digits = "".join(generator.choice("0123456789abcdef") for _ in range(17))
     return InstanceIdentity(container.instance_type or "trn1.32xlarge", f"i-{digits}")
@@ -81,7 +81,7 @@ def bus_of(device: int) -> str:
 
 
 def neighbours_of(device: int, *, devices: int) -> tuple[int, ...]:
-    """The devices that it is linked with, in the tool's order; none for an only one."""
+    """Return the devices that it is linked with, in the tool's order; none for a single one."""
     if devices < 2:
         return ()
     row, column = divmod(device, _SIDE)

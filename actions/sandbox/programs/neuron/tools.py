@@ -2,7 +2,7 @@
 
 neuron-ls prints a table or JSON. neuron-monitor prints a JSON object a line, one each period; its first record comes at
 once and has nothing of the runtimes yet, as the real one's. neuron-top draws one screen after the other until `q`;
-without a terminal it draws one and ends: what the real one does there is not known.
+without a terminal it draws one and ends: the behaviour of the real one is not known there.
 
 Source: AWS Neuron SDK guide; captured tables of trn1.32xlarge, captured records of trn1 (one runtime under training,
 one without), screens of a trn1.32xlarge, typed off.
@@ -37,7 +37,7 @@ _WIDE_COMMAND_WIDTH = 80
 
 
 def run_neuron_ls(container: ContainerView, load: Load, argv: Sequence[str]) -> Program:
-    """`neuron-ls` with its arguments. Without a device it fails, and says so on stderr only."""
+    """Run `neuron-ls` with its arguments. Without a device it fails, with the reason on stderr only."""
     if not container.neurons:
         yield ProgramStep(text="neuron-ls: No neuron device found\n", is_error=True)
         return 1
@@ -70,13 +70,13 @@ def _devices(container: ContainerView, load: Load) -> list[dict[str, object]]:
 
 
 def _is_held(load: Load, place: int) -> bool:
-    """Whether a process has cores of the container's device at that place."""
+    """Return whether a process has cores of the container's device at that place."""
     cores = load_of(load).cores
     return cores is None or place * CORES_OF_A_DEVICE < cores
 
 
 def _table(container: ContainerView, load: Load, *, width: int) -> str:
-    """Header of two lines, then a row a device; columns of processes only where there are some."""
+    """Return a header of two lines, then a row a device; columns of processes only where there are some."""
     command = load_of(load).command
     columns = _COLUMNS + (_OF_PROCESSES if command else ())
     rows = []
@@ -104,17 +104,17 @@ _DEFAULT_PERIOD_SECONDS = 5.0
 _HOST_BYTES = 512 << 30
 _HOST_USED_BYTES = 96 << 30
 _SHARES = (("constants", 0.06), ("model_code", 0.15), ("model_shared_scratchpad", 0.09), ("runtime_memory", 0.0))
-"""Of a core's memory; tensors have the rest."""
+"""Shares of a core's memory; tensors have the rest."""
 
 
 def run_neuron_monitor(
     container: ContainerView, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
 ) -> Program:
-    """`neuron-monitor`, with `-c FILE` for its configuration.
+    """Run `neuron-monitor`, with `-c FILE` for its configuration.
 
     Args:
-        container: Whose devices.
-        load: How busy they are at the moment of asking.
+        container: The one with the devices.
+        load: Returns their present load.
         now: Seconds since the epoch.
         argv: The arguments after the program's name.
     """
@@ -129,7 +129,7 @@ def run_neuron_monitor(
 
 
 def record(container: ContainerView, load: Load, moment: float, period: float) -> dict[str, Any]:
-    """One whole record."""
+    """Return a whole record."""
     known = load_of(load)
     cores = cores_of(container, load, moment)
     counters = [
@@ -187,7 +187,7 @@ def _first_record(container: ContainerView) -> dict[str, Any]:
 
 
 def _runtime(cores: Sequence[Core], busy: float, period: float) -> dict[str, Any]:
-    """One process that holds the cores. Its `generic` errors are many in good runs, too."""
+    """Return the entry of a process that holds the cores. Its `generic` errors are many in good runs, too."""
     device_bytes = sum(core.memory_bytes for core in cores)
     latency = {name: 0.118 + 0.0004 * place for place, name in enumerate(("p0", "p1", "p25", "p50", "p75", "p99"))}
     executed = {"completed": round(period * 8.2) if busy else 0}
@@ -254,7 +254,7 @@ def _json_line(one: dict[str, Any]) -> str:
 
 
 def _period_of(container: ContainerView, argv: Sequence[str]) -> float:
-    """Seconds, from the configuration's `period` such as `2s`; a period that is none counts as not given."""
+    """Return the seconds of the configuration's `period`, such as `2s`; one that cannot be read counts as not given."""
     path = next((after for before, after in itertools.pairwise(argv) if before in ("-c", "--config-file")), "")
     found = container.files.file(path) if path else None
     given = re.search(rb'"period"\s*:\s*"(\d+(?:\.\d+)?)(ms|s|m)"', found.content) if found else None
@@ -277,7 +277,7 @@ _FOOT = (
 def run_neuron_top(
     container: ContainerView, load: Callable[[], Load], now: Callable[[], float], *, has_terminal: bool
 ) -> Program:
-    """`neuron-top`; see the module.
+    """Run `neuron-top`; see the module.
 
     Args:
         container: Whose devices.
@@ -296,7 +296,7 @@ def run_neuron_top(
 
 
 def screen(container: ContainerView, load: Load, moment: float) -> str:
-    """One screen."""
+    """Return one screen."""
     cores, known, where = cores_of(container, load, moment), load_of(load), instance_of(container)
     average = sum(core.utilisation_percent for core in cores) / len(cores)
     is_busy = bool(known.utilisation_percent)
@@ -355,7 +355,7 @@ def _tree(cores: Sequence[Core]) -> list[str]:
 
 
 def size(count: int) -> str:
-    """Bytes as the tool shows them: `888.4MB`, `20.2GB`, `0.0B`."""
+    """Return bytes as the tool prints them: `888.4MB`, `20.2GB`, `0.0B`."""
     amount, units = float(count), ["B", "KB", "MB", "GB", "TB"]
     while amount >= 1024 and len(units) > 1:
         amount /= 1024

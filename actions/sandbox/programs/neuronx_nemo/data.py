@@ -1,4 +1,4 @@
-"""What the Jobs before the training do: the code, the tokenizer, the text, the tokens.
+"""The Jobs before the training: the code, the tokenizer, the text, the tokens.
 
 The sandbox's dataset is a sample: the words and the order are the real ones, sizes and times are not.
 
@@ -28,7 +28,7 @@ _GATED = "meta-llama/"
 
 
 def configures(container: ContainerView) -> bool:
-    """Whether a container fetches and configures the training code."""
+    """Return whether a container fetches and configures the training code."""
     return "/configure.sh" in container.command_line and "SOURCE_COMMIT" in container.environment
 
 
@@ -59,12 +59,12 @@ def configure(container: ContainerView) -> Program:
 
 
 def takes_tokenizer(container: ContainerView) -> bool:
-    """Whether a container downloads a tokenizer."""
+    """Return whether a container downloads a tokenizer."""
     return "HF_REPOSITORY" in container.environment and "tokenizer.py" in container.command_line
 
 
 def take_tokenizer(container: ContainerView) -> Program:
-    """Download a tokenizer's files; a gated one wants a token that was given access."""
+    """Download a tokenizer's files; a gated one needs a token that was given access."""
     repository, target = container.environment["HF_REPOSITORY"], container.environment["TOKENIZER_PATH"]
     token = container.environment.get("HF_TOKEN", "")
     yield ProgramStep(4.0, f"Downloading the tokenizer of {repository} {'with' if token else 'without'} a token\n")
@@ -80,10 +80,10 @@ def take_tokenizer(container: ContainerView) -> Program:
 
 
 def _refusal(repository: str, token: str) -> str:
-    """What the hub's client raises, empty if the download is allowed.
+    """Return the error of the hub's client, empty if the download is allowed.
 
-    A token of the sandbox begins with `hf_`, as the real ones; one with `nolicence` in it is of somebody who has not
-    accepted the licence.
+    A token of the sandbox begins with `hf_`, as the real ones; one with `nolicence` in it belongs to an account that
+    has not accepted the licence.
     """
     url = f"https://huggingface.co/{repository}/resolve/main/config.json"
     start = 'Traceback (most recent call last):\n  File "/config/tokenizer.py", line 8, in <module>\n'
@@ -115,7 +115,7 @@ def _refusal(repository: str, token: str) -> str:
 
 
 def takes_dataset(container: ContainerView) -> bool:
-    """Whether a container downloads the dataset."""
+    """Return whether a container downloads the dataset."""
     return "DATASET_URL" in container.environment and "dataset.sh" in container.command_line
 
 
@@ -138,7 +138,7 @@ def take_dataset(container: ContainerView) -> Program:
 
 
 def makes_sample(container: ContainerView) -> bool:
-    """Whether a container makes text up."""
+    """Return whether a container makes text up."""
     return "DOCUMENTS" in container.environment and "sample.py" in container.command_line
 
 
@@ -152,7 +152,7 @@ def make_sample(container: ContainerView) -> Program:
 
 
 def tokenises(container: ContainerView) -> bool:
-    """Whether a container turns text into tokens."""
+    """Return whether a container turns text into tokens."""
     return "preprocess_data_for_megatron.py" in container.command_line
 
 

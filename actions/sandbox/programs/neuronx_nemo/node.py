@@ -1,11 +1,11 @@
-"""One node of neuronx-nemo-megatron under `mpirun`: its scripts, `llama_7b.sh` with its 32 processes, its failures.
+"""A node of neuronx-nemo-megatron under `mpirun`: its scripts, `llama_7b.sh` with its 32 processes, its failures.
 
-What the processes print goes to the launcher and to a file on the shared file system, below the launcher pod's UID. The
-sandbox's scripts have only the lines that a run changes; the training reads its choices back from them.
+The output of the processes goes to the launcher and to a file on the shared file system, below the launcher pod's
+UID. The sandbox's scripts have only the lines that a run changes; the training reads its choices back from them.
 
 Source: neuronx-nemo-megatron at f4743ce (`llama_7b.sh`, `test_llama.sh`, `train_setup.sh`: names and defaults);
-training bars of its pull request 28 on EKS; AWS Neuron SDK 2.18 to 2.25, troubleshooting of the runtime; logs of others
-(FORMATS 7).
+training bars of its pull request 28 on EKS; AWS Neuron SDK 2.18 to 2.25, troubleshooting of the runtime;
+`docs/facts/neuron.md#runtime-errors`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actions.sandbox.programs.program import ContainerView, NeuronLoad, PeerLost
 
 
 def cores_taken(moment: float, process_id: int, core: int) -> str:
-    """A process finds its core in use, or not there."""
+    """Return the runtime's error of a process that finds its core in use, or missing."""
     return _line(
         moment,
         process_id,
@@ -31,7 +31,7 @@ def cores_taken(moment: float, process_id: int, core: int) -> str:
 
 
 def out_of_device_memory(moment: float, process_id: int, device: int, core: int, asked_bytes: int) -> str:
-    """A tensor does not fit into the memory of the device."""
+    """Return the runtime's error of a tensor that does not fit into the memory of the device."""
     return _line(
         moment,
         process_id,
@@ -41,7 +41,7 @@ def out_of_device_memory(moment: float, process_id: int, device: int, core: int,
 
 
 def suspected_hang(moment: float, process_id: int) -> str:
-    """A collective waits for a worker that does not answer."""
+    """Return the runtime's warning of a collective that waits for a worker without an answer."""
     return _line(
         moment,
         process_id,
@@ -52,14 +52,14 @@ def suspected_hang(moment: float, process_id: int) -> str:
 
 
 def no_fabric(moment: float, process_id: int) -> str:
-    """EFA is asked for, and there is no interface."""
+    """Return the runtime's error for EFA without an interface."""
     return _line(
         moment, process_id, "ENC:ncclInit", "Failed to initialize OFI: FI_PROVIDER=efa, but no EFA interface was found"
     )
 
 
 def mixed_programs(moment: float, process_id: int) -> str:
-    """The ranks of a collective run different graphs."""
+    """Return the runtime's error of a collective whose ranks run different graphs."""
     return _line(
         moment,
         process_id,
@@ -83,7 +83,7 @@ _UNKNOWN = re.compile(r"^[\w./+-]+$")
 
 
 class ScriptParameters(msgspec.Struct, frozen=True):
-    """What the scripts are set to."""
+    """The parameters that the scripts are set to."""
 
     tokenizer: str = "/root/llamav2_weights/7b-hf"
     dataset: str = "/root/examples_datasets/llama_7b/book.jsonl-processed_text_document"
@@ -96,11 +96,11 @@ class ScriptParameters(msgspec.Struct, frozen=True):
     precision: str = "bf16SR"
     checkpoint_seconds: int = 36_000
     resumes: bool = False
-    """Whether a run that finds checkpoints in its folder goes on from them."""
+    """A run that finds checkpoints in its folder continues from them."""
 
 
 def write_scripts(files: FileView, choices: ScriptParameters) -> list[str]:
-    """Put the scripts in place. Returns the changed lines, as a look at them shows."""
+    """Put the scripts in place. Return the changed lines, as printing them shows."""
     test = [
         f": ${{TOKENIZER_PATH={choices.tokenizer}}}",
         f": ${{DATASET_PATH={choices.dataset}}}",
@@ -125,7 +125,7 @@ def write_scripts(files: FileView, choices: ScriptParameters) -> list[str]:
 
 
 def read_scripts(files: FileView) -> ScriptParameters | None:
-    """The choices of the scripts that are there, `None` if there are none."""
+    """Return the parameters of the scripts in place, `None` if there are none."""
     names = ("llama_7b.sh", "test_llama.sh", "train_setup.sh")
     found = [files.file(f"{SCRIPTS}/{name}") for name in names]
     if any(one is None for one in found):
@@ -163,12 +163,12 @@ _TIME_LIMIT_SECONDS = 100.0
 
 
 class TrainingNode(msgspec.Struct, frozen=True):
-    """One node's part of a run."""
+    """The part of a run on one node."""
 
     container: ContainerView
     choices: ScriptParameters
     rank: int
-    """Of the node."""
+    """The node's rank."""
     nodes: int
     run_id: str
     """The launcher pod's UID."""
@@ -178,17 +178,17 @@ class TrainingNode(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """Of the run, on the shared file system."""
+        """The run's folder on the shared file system."""
         return f"{EXPERIMENTS}/{self.run_id}"
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether a container starts the model's script."""
+    """Return whether a container starts the model's script."""
     return bool(container.argv) and container.argv[0].endswith(("/llama_7b.sh", "/test_llama.sh"))
 
 
 def node_of(container: ContainerView) -> TrainingNode | None:
-    """The node's part in the run, `None` where the scripts are missing."""
+    """Return the node's part in the run, `None` where the scripts are missing."""
     choices = read_scripts(container.files)
     if choices is None:
         return None
@@ -206,7 +206,7 @@ def node_of(container: ContainerView) -> TrainingNode | None:
 
 
 def start(node: TrainingNode) -> Program:
-    """All up to the first collective. Returns 0, or the code with which the node ends."""
+    """Run all up to the first collective. Return 0, or the code with which the node ends."""
     known, place = node.choices, node.container
     host = place.pod.rpartition("-")[0]
     yield ProgramStep(
@@ -233,7 +233,7 @@ def start(node: TrainingNode) -> Program:
 
 
 def fail(problem: str, code: int = 1) -> Program:
-    """A process has ended badly; torchrun says so and ends the node."""
+    """Print the failure of a process and torchrun's report of it; ends the node."""
     yield ProgramStep(0.5, problem)
     yield ProgramStep(
         1.0,
@@ -247,7 +247,7 @@ def fail(problem: str, code: int = 1) -> Program:
 
 
 def hang(moment: float) -> Program:
-    """A node of the group is gone: the collective waits for its time limit."""
+    """Wait in a collective for its time limit, as a node of the group is gone."""
     yield ProgramStep(_TIME_LIMIT_SECONDS)
     return (yield from fail(suspected_hang(moment, _FIRST_PROCESS)))
 
@@ -268,7 +268,7 @@ def _missing_file(node: TrainingNode) -> str:
 
 
 def _problem(node: TrainingNode, moment: float) -> str:
-    """Why the runtime cannot start here, in its words; empty if it can."""
+    """Return why the runtime cannot start on the node, in its words; empty if it can."""
     cores = len(node.container.neurons) * CORES_OF_A_DEVICE
     if cores < PROCESSES_PER_NODE:
         return cores_taken(moment, _FIRST_PROCESS + cores, cores)

@@ -41,7 +41,7 @@ _PROCESS_ID = 2101
 
 
 def graphs(node: TrainingNode) -> list[Graph]:
-    """What the training runs; other for another number of nodes, batch, length, parallelism or precision."""
+    """Return the graphs of a training; they differ by number of nodes, batch, length, parallelism and precision."""
     known = node.choices
     shape = {
         "nodes": str(node.nodes),
@@ -54,7 +54,7 @@ def graphs(node: TrainingNode) -> list[Graph]:
 
 
 def is_foreign(node: TrainingNode) -> bool:
-    """Whether the cache holds graphs, but none of this run."""
+    """Return whether the cache holds graphs, but none of this run."""
     files = node.container.files
     return bool(files.walk(CACHE)) and not any(is_cached(files, CACHE, graph) for graph in graphs(node))
 
@@ -77,7 +77,7 @@ def compile_graphs(node: TrainingNode) -> Program:
 
 
 def compile_missing(node: TrainingNode) -> Program:
-    """What a training does first: compile what is not in the cache, while all devices wait."""
+    """Compile the graphs that are not in the cache, while all devices wait: the first part of a training."""
     return (yield from _compile(node, _CompileLog(node.container.started_at + 8.0), 2 * _COMPILE_SECONDS))
 
 
@@ -115,7 +115,7 @@ _STEP_BATCH = 256
 _STEP_NODES = 4
 _LEAST_STEP_SECONDS = 0.6
 _HIGHEST_RATE = 3e-3
-"""Of learning: above it the run diverges."""
+"""The highest learning rate: above it the run diverges."""
 _TRAINING = NeuronLoad(71.0, 13_420, command=COMMAND)
 _NO_SCRIPT = 127
 
@@ -172,7 +172,7 @@ def _epoch(node: TrainingNode) -> Program:
 
 
 def step_seconds(batch: int, nodes: int) -> float:
-    """How long a step takes, from what four nodes were seen to take for 256 sequences."""
+    """Return the seconds of a step, from the measured time of four nodes for 256 sequences."""
     return max(_LEAST_STEP_SECONDS, _STEP_SECONDS * batch / _STEP_BATCH * _STEP_NODES / nodes)
 
 
@@ -195,7 +195,7 @@ def _save(node: TrainingNode, step: int) -> None:
 
 
 def _resumed_step(node: TrainingNode) -> int:
-    """The step of the newest checkpoint of the same launcher pod; 0 without one, or where none is to be taken up."""
+    """Return the step of the newest checkpoint of the same launcher pod; 0 without one, or if the run starts anew."""
     if not node.choices.resumes:
         return 0
     names = node.container.files.names(f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000")
@@ -223,7 +223,7 @@ class MegatronCurve:
         self._decay = max(12.0, min(150.0, steps / 8))
 
     def metrics(self, step: int) -> _Metrics:
-        """Of a step, zero-based."""
+        """Return the metrics of a step, zero-based."""
         noise = random.Random(self._node.container.seed * 15_485_863 + step)
         if self._diverges_at(step):
             return _Metrics(math.nan, math.nan, math.nan)
@@ -233,7 +233,7 @@ class MegatronCurve:
         return _Metrics(smooth + noise.gauss(0.0, 0.03), gradient, 1552.0 + step // 40)
 
     def _diverges_at(self, step: int) -> bool:
-        """Whether a rate that is too high has made the loss infinite by then."""
+        """Return whether a learning rate that is too high has made the loss infinite by then."""
         return self._node.choices.learning_rate > _HIGHEST_RATE and step >= max(5, self._steps // 8)
 
     def drawing(self, step: int, *, first: int, elapsed_seconds: float) -> str:

@@ -42,7 +42,7 @@ def prepare(container: ContainerView, _head: RayHead, job: RayJob) -> Program:
 
 
 def is_sample(container: ContainerView) -> bool:
-    """Whether this container makes up blocks in the corpus's place."""
+    """Return whether this container makes up blocks in the corpus's place."""
     return "Dataset.from_generator" in container.command_line and "DATA_DIR" in container.environment
 
 

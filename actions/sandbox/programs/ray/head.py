@@ -1,4 +1,4 @@
-"""The head of a Ray cluster, its workers and jobs, and its dashboard: jobs over HTTP, and a page to look at.
+"""The head of a Ray cluster, its workers and jobs, and its dashboard: jobs over HTTP, and a page for browsers.
 
 Source: Ray 2.22 jobs REST API (paths, fields, texts); KubeRay 1.1.1's requests as recorded.
 """
@@ -26,7 +26,7 @@ MESSAGES = {
 
 
 class RayJob(msgspec.Struct):
-    """One submission."""
+    """A submission."""
 
     submission_id: str
     entrypoint: str
@@ -36,27 +36,27 @@ class RayJob(msgspec.Struct):
     status: str = "PENDING"
     message: str = MESSAGES["PENDING"]
     log: list[str] = msgspec.field(default_factory=list)
-    """What its driver and its workers have printed, in pieces."""
+    """The output of its driver and its workers, in pieces."""
     ended_at: float = 0.0
     """Seconds since the epoch, 0 while it has not ended."""
     must_stop: bool = False
 
     @property
     def is_over(self) -> bool:
-        """Whether its state will not change any more."""
+        """True if its state is final."""
         return self.status in TERMINAL
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that its runtime environment sets."""
+        """The variables that its runtime environment sets."""
         return {str(name): str(value) for name, value in (self.runtime_env.get("env_vars") or {}).items()}
 
     def begin(self) -> None:
-        """Its driver has been started."""
+        """Note that its driver has been started."""
         self._move("RUNNING")
 
     def end(self, status: str, now: float, *, code: int = 0) -> None:
-        """Its driver has ended, or has been ended."""
+        """Note that its driver has ended, or has been stopped."""
         self.ended_at = now
         self._move(status)
         if status == "FAILED":
@@ -71,17 +71,17 @@ class RayJob(msgspec.Struct):
 
 
 class RayNode(msgspec.Struct):
-    """One worker pod that has joined."""
+    """A worker pod that has joined."""
 
     pod: str
     address: str
     neuron_cores: int
     load: NeuronLoad = msgspec.field(default_factory=NeuronLoad)
-    """What the job makes its devices do."""
+    """The load that the job puts on its devices."""
 
 
 class RayHead:
-    """What the global control store of one Ray cluster knows.
+    """The state that the global control store of a Ray cluster holds.
 
     Args:
         cluster: The RayCluster's name.
@@ -95,28 +95,28 @@ class RayHead:
         self.nodes: dict[str, RayNode] = {}
 
     def join(self, node: RayNode) -> None:
-        """A worker has started."""
+        """Add a worker that has started."""
         self.nodes[node.pod] = node
 
     def leave(self, pod: str) -> None:
-        """A worker is gone, and what ran on it."""
+        """Remove a worker that has ended, and what ran on it."""
         self.nodes.pop(pod, None)
 
     def submit(self, job: RayJob) -> bool:
-        """Take a job. Returns whether its id is new."""
+        """Take a job. Return whether its id is new."""
         if job.submission_id in self.jobs:
             return False
         self.jobs[job.submission_id] = job
         return True
 
     def set_load(self, load: NeuronLoad) -> None:
-        """What every worker's devices do from now on."""
+        """Set the load of every worker's devices from now on."""
         for node in self.nodes.values():
             node.load = load
 
     @property
     def neuron_cores(self) -> int:
-        """Of all workers."""
+        """The number of cores of all workers."""
         return sum(node.neuron_cores for node in self.nodes.values())
 
 
@@ -132,7 +132,7 @@ class RayDashboard:
         self.head = head
 
     def answer(self, method: str, path: str, body: bytes) -> HttpAnswer:
-        """See `network.Service`."""
+        """Answer a request (`HttpService`)."""
         path = path.partition("?")[0]
         if path == "/api/version":
             return _json({"version": "4", "ray_version": VERSION, "ray_commit": "", "session_name": ""})
@@ -175,7 +175,7 @@ class RayDashboard:
                 self.head.now(),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return HttpAnswer(400, f"the request is no submission: {error}".encode(), "text/plain")
+            return HttpAnswer(400, f"the request is not a submission: {error}".encode(), "text/plain")
         if not self.head.submit(job):
             return HttpAnswer(
                 500,

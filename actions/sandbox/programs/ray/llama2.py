@@ -39,7 +39,7 @@ _DEFAULTS = {
 
 
 class RayLlama2Settings(msgspec.Struct, frozen=True):
-    """What the arguments ask for."""
+    """The settings in the arguments."""
 
     given: dict[str, str]
 
@@ -48,7 +48,7 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
         return int(self.given[name])
 
     def has(self, switch: str) -> bool:
-        """Whether a switch was given."""
+        """Return whether a switch was given."""
         return switch in self.given
 
     @property
@@ -58,7 +58,7 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        """Until which step this run goes."""
+        """The step at which this run ends."""
         limits = [self.number(name) for name in ("max_steps", "steps_this_run") if self.number(name) >= 0]
         return min(limits, default=0)
 
@@ -70,12 +70,12 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
 
     @property
     def layers(self) -> int:
-        """Of the model."""
+        """The number of layers of the model."""
         return _LAYERS if self.number("num_layers") < 0 else self.number("num_layers")
 
     @property
     def throughput(self) -> float:
-        """Sequences a second, in life."""
+        """Sequences a second, at real speed."""
         return _SEQUENCES_PER_SECOND_AND_NODE * self.number("num_nodes") * _LAYERS / max(1, self.layers)
 
     def graphs(self) -> list[Graph]:
@@ -111,7 +111,7 @@ class RayLlama2Curve:
         self._throughput = settings.throughput
 
     def loss(self, step: int) -> float:
-        """With the few digits that bfloat16 leaves of it."""
+        """Return the loss, with the few digits that bfloat16 leaves of it."""
         if self._peak >= _DIVERGES_FROM and step >= 10:
             return math.nan
         smooth = 2.9 + 7.8 * math.exp(-step / 260) + self._noise(step, 0.05)
@@ -119,13 +119,13 @@ class RayLlama2Curve:
         return round(smooth / quantum) * quantum
 
     def rate(self, step: int) -> float:
-        """Warm-up, then down in a line."""
+        """Return the learning rate: warm-up, then down in a line."""
         if step <= self._warmup:
             return self._peak * step / self._warmup
         return self._peak * max(0.0, (self._steps - step) / (self._steps - self._warmup))
 
     def norm(self, step: int) -> float:
-        """Of the gradients."""
+        """Return the norm of the gradients."""
         return round(math.nan if math.isnan(self.loss(step)) else 0.9 + 3.1 * math.exp(-step / 90), 4)
 
     def throughput(self, step: int) -> float:
@@ -141,13 +141,13 @@ _CACHE = "/shared/neuron_cache"
 _COMPILE_SECONDS = 3.0
 _MISS_SECONDS = 9.0
 _TIME_LAPSE = 20.0
-"""By how much a step is shorter than in life."""
+"""The factor by which a step is shorter than in reality."""
 _LOADING = NeuronLoad(2.0, 1_900, command=f"python3 {ENTRY}")
 _BUSY = NeuronLoad(93.0, 11_600, command=f"python3 {ENTRY}")
 
 
 def train(container: ContainerView, head: RayHead, job: RayJob) -> Program:
-    """Train, or with `--neuron_parallel_compile` compile what a training of the same shape needs."""
+    """Train, or with `--neuron_parallel_compile` compile the graphs of a training of the same shape."""
     script = next(index for index, word in enumerate(container.argv) if ENTRY in word)
     settings = ray_llama2_settings(container.argv[script + 1 :])
     run = _ScriptRun(container, head, job, settings)
@@ -162,7 +162,7 @@ def train(container: ContainerView, head: RayHead, job: RayJob) -> Program:
 
 
 class _ScriptRun:
-    """One run of the script: what its driver and its workers print."""
+    """A run of the script: the output of its driver and its workers."""
 
     def __init__(self, container: ContainerView, head: RayHead, job: RayJob, settings: RayLlama2Settings) -> None:
         self._files = container.files
@@ -173,7 +173,7 @@ class _ScriptRun:
         self._compiler = CompilerLog(_process_id(0))
 
     def opening(self) -> str:
-        """The driver's first words."""
+        """Return the driver's first lines."""
         moment = datetime.fromtimestamp(self._head.now(), UTC)
         return (
             f"{moment:%Y-%m-%d %H:%M:%S},118\tINFO worker.py:1564 -- Using address 127.0.0.1:6379 set in the "
@@ -282,7 +282,7 @@ class _ScriptRun:
         return 0
 
     def failure(self, why: str) -> str:
-        """A worker's traceback, and the driver's over it."""
+        """Return a worker's traceback, with the driver's around it."""
         return (
             f"{_prefix(0, self._address(0))}Traceback (most recent call last):\n"
             f"{_prefix(0, self._address(0))}{why}\n"
@@ -318,7 +318,7 @@ class _ScriptRun:
         return self._by_first(self._compiler.line(self._head.now(), who, text).rstrip("\n"))
 
     def _by_all(self, text: str) -> str:
-        """A line of every worker, or one and how often it was repeated."""
+        """Return a line of every worker, or one line and the number of its repetitions."""
         ranks = range(self._settings.workers)
         if self._counts_together and len(ranks) > 1:
             last = ranks[-1]

@@ -32,32 +32,32 @@ _DRIVERS: tuple[tuple[str, Callable[[ContainerView, RayHead, RayJob], Program]],
     (ray_dataset.ENTRY, ray_dataset.prepare),
     (ray_llama2.ENTRY, ray_llama2.train),
 )
-"""A script that an entry point names, and what it does; what it prints goes to the job's log."""
+"""The script that an entry point names, and its program; the output goes to the job's log."""
 
 
 def is_head(container: ContainerView) -> bool:
-    """Whether this container starts the head of a Ray cluster."""
+    """Return whether this container starts the head of a Ray cluster."""
     return "ray start --head" in container.command_line
 
 
 def is_worker(container: ContainerView) -> bool:
-    """Whether this container starts a worker."""
+    """Return whether this container starts a worker."""
     return "ray start " in container.command_line and not is_head(container)
 
 
 def is_waiting(container: ContainerView) -> bool:
-    """Whether this container waits until the head answers."""
+    """Return whether this container waits until the head answers."""
     return "ray health-check" in container.command_line
 
 
 def head_of(network: HttpNetwork, host: str, port: int = PORT) -> RayHead | None:
-    """The head that listens there, `None` if none does."""
+    """Return the head that listens there, `None` if none does."""
     service = network.find(host, port)
     return service.head if isinstance(service, RayDashboard) else None
 
 
 def wait(container: ContainerView) -> Program:
-    """Wait for the head, telling every five seconds that it is not there yet."""
+    """Wait for the head, with a line every five seconds while it is not there."""
     found = _ADDRESS.search(container.command_line)
     elapsed = 0
     while found and head_of(container.network, found["host"], GCS_PORT) is None:
@@ -68,7 +68,7 @@ def wait(container: ContainerView) -> Program:
 
 
 def work(container: ContainerView) -> Program:
-    """A worker: joins the head and lets its devices do what the jobs want, until the head is gone."""
+    """Run a worker: join the head and take on the load of its jobs, until the head is gone."""
     host = container.environment.get("FQ_RAY_IP", "")
     head = head_of(container.network, host, GCS_PORT)
     if head is None:
@@ -94,7 +94,7 @@ def work(container: ContainerView) -> Program:
 
 
 def lead(container: ContainerView) -> Program:
-    """The head: serves the dashboard and runs the drivers of jobs, for as long as the container lives."""
+    """Run the head: serve the dashboard and run the drivers of jobs, for as long as the container lives."""
     elapsed = 0.0
     head = RayHead(container.environment.get("RAY_CLUSTER_NAME", container.pod), lambda: container.started_at + elapsed)
     dashboard = RayDashboard(head)
@@ -128,11 +128,11 @@ class _Running(msgspec.Struct):
     job: RayJob
     program: Program
     due: float
-    """When it does the next thing, in seconds of the head's time."""
+    """The time of its next step, in seconds of the head's time."""
     pending: ProgramStep | None = None
 
     def advance(self, head: RayHead, elapsed: float) -> bool:
-        """Do what is due. Returns whether the driver goes on."""
+        """Do what is due. Return whether the driver continues."""
         if self.job.must_stop:
             self.program.close()
             self.job.end("STOPPED", head.now())

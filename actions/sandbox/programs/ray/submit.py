@@ -1,4 +1,4 @@
-"""`ray job submit`: hands an entry point to a head's dashboard, then prints the job's log until it ends.
+"""`ray job submit`: sends an entry point to a head's dashboard, then prints the job's log until it ends.
 
 Source: Ray 2.22 `dashboard/modules/job/cli.py`, `sdk.py` (texts).
 """
@@ -20,7 +20,7 @@ _RULE = "-" * 58
 
 
 def is_wanted_by(container: ContainerView) -> bool:
-    """Whether this container submits a Ray job."""
+    """Return whether this container submits a Ray job."""
     return container.argv[:3] == ("ray", "job", "submit")
 
 
@@ -112,7 +112,7 @@ class _Log:
 
 
 def _arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Options with their values, and what stands after `--`."""
+    """Return the options with their values, and the words after `--`."""
     given, entrypoint = list(words), []
     if "--" in given:
         entrypoint = given[given.index("--") + 1 :]

@@ -106,7 +106,7 @@ def _ls_row(context: ProcessContext, path: str, name: str, *, long: bool) -> str
 
 
 def _contents(context: ProcessContext, paths: Sequence[str], given: str) -> tuple[str, str]:
-    """The joined texts of files, or what came in; the second is the first path that is no file."""
+    """Return the joined texts of files, or else the input; the second value is the first path that is not a file."""
     texts = []
     for path in paths:
         found = context.container.files.file(_path(context, path))
@@ -301,13 +301,13 @@ _OF_NEURON: dict[str, Command] = {
     "neuron-monitor": _neuron_monitor,
     "neuron-top": _neuron_top,
 }
-"""Only images for Neuron have them; here that are those of containers with a Neuron device."""
+"""Only images for Neuron have them; in the sandbox every container with a Neuron device."""
 _SCREENS = frozenset({"neuron-top"})
 _FILTERS = frozenset({"cat", "wc", "head", "tail"})
 
 
 def command_named(context: ProcessContext, name: str) -> Command | None:
-    """The command behind a name or a path of it, `None` if the image has none. Devices bring their own."""
+    """Return the command of a name or path, `None` if the image has none. Images of accelerators bring their own."""
     base = posixpath.basename(name)
     if base == "nvidia-smi":
         return _nvidia_smi if context.container.gpus else None
@@ -317,10 +317,10 @@ def command_named(context: ProcessContext, name: str) -> Command | None:
 
 
 def is_screen(argv: Sequence[str]) -> bool:
-    """Whether a command draws a screen that is left with `q`."""
+    """Return whether a command draws a screen that is left with `q`."""
     return any(posixpath.basename(word) in _SCREENS for word in argv)
 
 
 def reads_input(argv: Sequence[str]) -> bool:
-    """Whether a command works on its standard input, as it names no file."""
+    """Return whether a command reads its standard input, as it names no file."""
     return bool(argv) and argv[0] in _FILTERS and all(word.startswith("-") for word in argv[1:])

@@ -17,11 +17,11 @@ from actions.sandbox.programs.files import FileView
 from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
 
 _BLOCKS = 2_516_582_400
-"""Of 1024 bytes: the size that a shared volume claims."""
+"""Blocks of 1024 bytes: the size that a shared volume claims."""
 
 
 class _FindOptions(msgspec.Struct):
-    """What the arguments of `find` ask for."""
+    """The settings in the arguments of `find`."""
 
     roots: list[str] = msgspec.field(default_factory=list)
     pattern: str = "*"
@@ -129,7 +129,7 @@ _Units = TypeVar("_Units", bytes, list[bytes])
 
 
 class _CutOptions(msgspec.Struct):
-    """What the arguments ask for."""
+    """The settings in the arguments."""
 
     paths: list[str]
     count: int = 10
@@ -147,7 +147,7 @@ def head(context: ProcessContext, arguments: Sequence[str], given: str) -> Progr
 
 
 def tail(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
-    """`tail`; with `-f` or `-F` it goes on until somebody ends it."""
+    """Run `tail`; with `-f` or `-F` until the process is ended."""
     options = _cut_options(arguments)
     if not (options.follow and options.paths and not options.problem):
         return (yield from _cut(context, options, given, "tail"))
@@ -205,7 +205,7 @@ def _cut(context: ProcessContext, options: _CutOptions, given: str, name: str) -
 
 
 def _piece(options: _CutOptions, content: bytes, name: str) -> bytes:
-    """The part of a content that is wanted. Lines end at newlines only: a bar's carriage returns are within one."""
+    """Return the wanted part of a content. Lines end at newlines only: a bar's carriage returns are within one."""
     if options.in_bytes:
         return _part(options, content, len(content), name)
     lines = content.split(b"\n")

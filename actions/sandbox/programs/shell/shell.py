@@ -1,4 +1,4 @@
-"""A small POSIX shell: lists, pipes, quotes, variables, output to files. It says so when asked for more."""
+"""A small POSIX shell: lists, pipes, quotes, variables, output to files. Anything else is refused with a message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMED_OUT = 124
 
 
 class ShellExit(Exception):
-    """`exit` was said: the shell ends with this code."""
+    """`exit`: the shell ends with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -32,7 +32,7 @@ class ShellExit(Exception):
 
 
 def is_shell(argv: Sequence[str]) -> bool:
-    """Whether an argument list starts a shell."""
+    """Return whether an argument list starts a shell."""
     return bool(argv) and posixpath.basename(argv[0]) in ("sh", "bash", "ash", "dash")
 
 
@@ -45,14 +45,14 @@ def script_of(argv: Sequence[str]) -> str | None:
 
 
 def operand_of(argv: Sequence[str]) -> Sequence[str]:
-    """What follows the options of a shell without `-c`: a script's name and its arguments, empty if there is none."""
+    """Return the words after the options of a shell without `-c`: a script's name and arguments, or nothing."""
     if script_of(argv) is not None:
         return ()
     return tuple(itertools.dropwhile(lambda word: word.startswith("-"), argv[1:]))
 
 
 def is_interactive(argv: Sequence[str]) -> bool:
-    """Whether an argument list ends in a shell that somebody types into: `sh`, or `sh -c "…; exec sh"`."""
+    """Return whether an argument list ends in an interactive shell: `sh`, or `sh -c "…; exec sh"`."""
     if not is_shell(argv):
         return False
     script = script_of(argv)
@@ -62,7 +62,7 @@ def is_interactive(argv: Sequence[str]) -> bool:
 
 
 def without_env(argv: Sequence[str]) -> Sequence[str]:
-    """The program of `env NAME=VALUE … PROGRAM …`; any other argument list as it is."""
+    """Return the program of `env NAME=VALUE … PROGRAM …`; any other argument list unchanged."""
     if not argv or posixpath.basename(argv[0]) != "env":
         return argv
     program = next((index for index, word in enumerate(argv[1:], start=1) if not _ASSIGNMENT.match(word)), None)
@@ -97,7 +97,7 @@ def run_lines(context: ProcessContext, script: str) -> Program:
     """Run lines of shell.
 
     Raises:
-        Leave: The lines said `exit`.
+        ShellExit: A line was `exit`.
     """
     for line in script.replace("\\\n", " ").splitlines():
         try:
@@ -122,7 +122,7 @@ def _tokens(line: str) -> list[str]:
 
 
 def _protect(line: str) -> str:
-    """Mark `$` and `*` inside single quotes, where they mean themselves; and keep `2>` one word."""
+    """Mark `$` and `*` inside single quotes, where they are plain characters; and keep `2>` one word."""
     parts = re.split(r"('[^']*')", line)
     marked = [
         part.replace("$", _MARK + "d").replace("*", _MARK + "s") if part.startswith("'") else _join_redirects(part)
@@ -168,7 +168,7 @@ def _run_pipe(context: ProcessContext, tokens: list[str]) -> Program:
 
 
 def _lines_read_by(stage: Sequence[str]) -> int | None:
-    """After how many lines a stage reads no more, and so ends what writes to it; `None` if it reads all."""
+    """Return the number of lines after which a stage reads no more, which ends its writer; `None` if it reads all."""
     if not stage or stage[0] != "head":
         return None
     count = next((word.lstrip("-n") for word in stage[1:] if word.lstrip("-n").isdigit()), "10")
@@ -224,7 +224,7 @@ def _run_simple(context: ProcessContext, tokens: list[str], given: str) -> Progr
 
 
 def _redirections(tokens: list[str]) -> tuple[list[str], str, bool, bool]:
-    """Words, target of stdout, whether it appends, whether stderr is dropped (`2>/dev/null`)."""
+    """Split words into arguments, target of stdout, whether it appends, whether stderr is dropped (`2>/dev/null`)."""
     words: list[str] = []
     target, is_appending, is_quiet, index = "", False, False, 0
     while index < len(tokens):
@@ -261,7 +261,7 @@ def _is_there(context: ProcessContext, path: str) -> bool:
 
 
 def _matching(context: ProcessContext, folder: str, part: str) -> list[str]:
-    """What one step of a path with `*` stands for, below a folder that is there."""
+    """Return the names that one step of a path with `*` matches, below an existing folder."""
     if "*" not in part:
         return [part or "/"]
     names = context.container.files.names(posixpath.join(context.folder, folder))
@@ -286,7 +286,7 @@ def _run_command(context: ProcessContext, argv: list[str], given: str) -> Progra
 
 
 def _limited(context: ProcessContext, words: list[str], given: str) -> Program:
-    """`timeout SECONDS COMMAND…`."""
+    """Run `timeout SECONDS COMMAND…`."""
     left = float(words[0].removesuffix("s"))
     program = _run_command(context, words[1:], given)
     while True:
