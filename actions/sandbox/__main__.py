@@ -19,14 +19,14 @@ from actions.sandbox.model.options import SandboxOptions
 
 IDLE_SECONDS = 600.0
 LOOK_SECONDS = 2.0
-"""Between two looks for the state file."""
+"""The pause between two checks of the state file."""
 _USE = """\
 Use it with kubectl --kubeconfig {path}, or eksml-tui --kubeconfig {path}.
 The token is in that file, which only you can read. Control-C ends it."""
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """What the command line says."""
+    """The arguments of the command line, checked."""
 
     folder: Path
     options: SandboxOptions
@@ -42,10 +42,10 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="folder of its kubeconfig and state")
     parser.add_argument("--name", default="demo", help="name of the sandbox (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0, the default, takes any free one")
-    parser.add_argument("--speed", type=float, default=SandboxOptions().speed, help="how much faster workloads print")
-    parser.add_argument("--seed", type=int, default=SandboxOptions().seed, help="of everything random in workloads")
-    parser.add_argument("--idle", type=float, default=IDLE_SECONDS, metavar="SECONDS", help="unused so long, it ends")
-    parser.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="so many more, which nobody runs")
+    parser.add_argument("--speed", type=float, default=SandboxOptions().speed, help="workloads print so much faster")
+    parser.add_argument("--seed", type=int, default=SandboxOptions().seed, help="of what is random in workloads")
+    parser.add_argument("--idle", type=float, default=IDLE_SECONDS, metavar="SECONDS", help="end when idle for so long")
+    parser.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="add so many hollow nodes and pods")
     parser.add_argument(
         "--foreground", action="store_true", help="print the path of the kubeconfig; serve until stopped"
     )
@@ -59,7 +59,7 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
 
 
 async def serve(invocation: Invocation) -> None:
-    """Serve until a signal comes, the state file is gone, or, in the background, nobody has used the sandbox for long.
+    """Serve until a signal comes or the state file is gone; in the background, also until it has been idle for long.
 
     Raises:
         ConfigError: The folder or the port cannot be used.
@@ -101,7 +101,7 @@ async def serve(invocation: Invocation) -> None:
         ]
         if invocation.is_foreground:
             print(server.kubeconfig, flush=True)  # noqa: T201 - the promised first line
-            print(_USE.format(path=server.kubeconfig), flush=True)  # noqa: T201 - for people
+            print(_USE.format(path=server.kubeconfig), flush=True)  # noqa: T201 - for the operator
         else:
             endings.append(asyncio.create_task(server.activity.idle_for(invocation.idle_seconds)))
         _, unfinished = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
@@ -110,18 +110,18 @@ async def serve(invocation: Invocation) -> None:
 
 
 async def _until_gone(file: Path, clock: Clock) -> None:
-    """Return when a file is not there any more: without its state folder nobody can find or use a sandbox."""
+    """Return when a file no longer exists: without its state folder a sandbox cannot be found or used."""
     while os.access(file, os.F_OK):
         await clock.sleep(LOOK_SECONDS)
 
 
 def main() -> int:
-    """Run the process; its exit code."""
+    """Run the process and return its exit code."""
     os.umask(0o077)
     try:
         asyncio.run(serve(read_arguments(sys.argv[1:])))
     except ConsoleError as error:
-        print(error.sentence(), file=sys.stderr)  # noqa: T201 - the way to say why it ended
+        print(error.sentence(), file=sys.stderr)  # noqa: T201 - the reason why it ended
         return 1
     return 0
 

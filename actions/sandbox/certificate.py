@@ -33,7 +33,7 @@ class Certificate(msgspec.Struct, frozen=True):
     """The certificate that a server shows, and the authority that a client trusts."""
 
     authority: bytes
-    """In PEM. Its key is not kept: it signs nothing else."""
+    """In PEM. Its key is not kept, as it signs no other certificate."""
     tls: ssl.SSLContext
 
 

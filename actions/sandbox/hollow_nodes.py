@@ -25,15 +25,15 @@ from actions.sandbox.clientkit.kinds import GPU, HOLLOW
 from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
 
 TemplateValues: TypeAlias = Mapping[str, Callable[[int], str]]
-"""For each gap, from an object's number to what stands there. Only what JSON writes as it is."""
+"""For each gap, a function from an object's number to the text in it. Only what JSON writes unchanged."""
 
 _PLACEHOLDER = re.compile(rb"xx-(\w+?)-xx")
 _SELECTED = {"metadata": ("name", "namespace", "labels"), "spec": ("nodeName", "unschedulable"), "status": ("phase",)}
-"""The parts of an object that selectors look at."""
+"""The parts of an object that selectors read."""
 
 
 def placeholder(word: str) -> str:
-    """A gap for a word, of letters that are allowed in names, labels and addresses."""
+    """Return the gap for a word, of letters that are allowed in names, labels and addresses."""
     return f"xx-{word}-xx"
 
 
@@ -67,11 +67,11 @@ class ObjectTemplate:
         self._whole, self._outline = _CompiledTemplate(body, words), _CompiledTemplate(outline, words)
 
     def render(self, number: int) -> bytes:
-        """The object of that number as JSON."""
+        """Return the object of that number as JSON."""
         return self._whole.render(number)
 
     def outline(self, number: int) -> Object:
-        """As much of it as selectors look at."""
+        """Return the part of it that selectors read."""
         outline: Object = decode(self._outline.render(number))
         return outline
 
@@ -81,8 +81,8 @@ class RenderedObject(Stored):
 
     Args:
         key: Its type.
-        template: What it looks like.
-        number: Which one it is.
+        template: The object with gaps.
+        number: Fills the gaps.
     """
 
     __slots__ = ("_number", "_template")
@@ -136,7 +136,7 @@ _ENVIRONMENT = (
 
 
 class HollowCount(msgspec.Struct, frozen=True):
-    """How many."""
+    """The number of hollow nodes and pods."""
 
     nodes: int = 0
     pods: int = 0
@@ -152,7 +152,7 @@ def parse_hollow_count(text: str) -> HollowCount:
     for part in text.split(",") if text else ():
         name, _, number = part.partition("=")
         if name not in counts or not number.isdigit():
-            raise InputError(f"'{part}' is no part of a scale.", hint="Write nodes=5000,pods=50000.")
+            raise InputError(f"'{part}' is not part of a scale.", hint="Write nodes=5000,pods=50000.")
         counts[name] = int(number)
     if counts["nodes"] > MOST_NODES or counts["pods"] > MOST_PODS:
         raise InputError(f"A scale has at most {MOST_NODES} nodes and {MOST_PODS} pods.")
@@ -162,12 +162,12 @@ def parse_hollow_count(text: str) -> HollowCount:
 
 
 def store_with_hollow_nodes(size: HollowCount, *, clock: Clock, region: str) -> Store:
-    """A store with a crowd in it.
+    """Return a store with hollow nodes and pods in it.
 
     Args:
-        size: How many.
+        size: Their numbers.
         clock: For the objects' times.
-        region: Of the nodes.
+        region: That of the nodes.
 
     Raises:
         ConfigError: The instance table lacks a type.
@@ -179,7 +179,7 @@ def store_with_hollow_nodes(size: HollowCount, *, clock: Clock, region: str) -> 
 
 
 class _HollowNodeBuilder:
-    """Makes one object of each look with the server's own write path, and gaps in it."""
+    """Makes one object of each kind with the server's own write path, and gaps in it."""
 
     def __init__(self, clock: Clock, region: str) -> None:
         self._now = format_rfc3339(clock.now())
@@ -189,7 +189,7 @@ class _HollowNodeBuilder:
         self._built = 0
 
     def fill(self, store: Store, size: HollowCount) -> None:
-        """Put the crowd and its namespace in."""
+        """Put in the hollow nodes, the pods and their namespace."""
         space = self._registry.find("", "v1", "namespaces")
         if space is not None:
             home: Object = {"metadata": {"name": NAMESPACE}}
@@ -227,7 +227,7 @@ class _HollowNodeBuilder:
         return self._stored("nodes", "", document, status)
 
     def _pod(self, kind: InstanceType | None) -> Object:
-        """A worker that has a machine's GPUs for itself, or a small helper beside it."""
+        """Return a worker that has a machine's GPUs for itself, or without `kind` a small pod beside it."""
         amounts = {"cpu": "8", "memory": "64Gi", GPU: str(kind.gpus)} if kind and kind.gpus else {"cpu": "250m"}
         container: Object = {
             "name": "pytorch",
@@ -263,7 +263,7 @@ class _HollowNodeBuilder:
         return self._stored("pods", NAMESPACE, {"metadata": {"name": "x", "labels": labels}, "spec": spec}, status)
 
     def _stored(self, plural: str, namespace: str, body: Object, status: Object) -> Object:
-        """The object as the server would store it, with gaps for what tells it from others."""
+        """Return the object as the server would store it, with gaps where its copies differ."""
         resource = self._registry.find("", "v1", plural)
         if resource is None:
             raise ConfigError(f"The sandbox serves no {plural}.")

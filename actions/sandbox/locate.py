@@ -31,10 +31,10 @@ class ProcessFile(msgspec.Struct, frozen=True):
     aws_endpoint_url: str
     speed: float
     asks_for_token: bool = False
-    """Sandboxes of earlier versions let everybody in."""
+    """False of sandboxes of earlier versions, which let every user in."""
 
     def identity(self) -> ProcessIdentity:
-        """Who serves it."""
+        """Return the identity of the process that serves it."""
         return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
@@ -47,22 +47,22 @@ class RunningSandbox(msgspec.Struct, frozen=True):
 
     @property
     def kubeconfig(self) -> Path:
-        """Its kubeconfig, 0600."""
+        """The path of its kubeconfig, 0600."""
         return Path(self.process.kubeconfig)
 
     @property
     def credentials(self) -> Path:
-        """AWS credentials that it takes, 0600."""
+        """The path of AWS credentials that it accepts, 0600."""
         return self.folder / CREDENTIALS
 
 
 def sandbox_folder(name: str) -> Path:
-    """Where the sandbox `name` keeps its kubeconfig and state file."""
+    """Return the folder where the sandbox `name` keeps its kubeconfig and state file."""
     return state_home() / "sandbox" / name
 
 
 def find_sandbox(name: str) -> RunningSandbox | None:
-    """The sandbox `name` if it runs."""
+    """Return the sandbox `name` if it runs."""
     folder = sandbox_folder(name)
     try:
         process = msgspec.json.decode((folder / "process.json").read_bytes(), type=ProcessFile)
@@ -72,16 +72,16 @@ def find_sandbox(name: str) -> RunningSandbox | None:
 
 
 def running_sandboxes() -> list[RunningSandbox]:
-    """All that run, by their state files."""
+    """Return all that run, by their state files."""
     names = sorted(file.parent.name for file in (state_home() / "sandbox").glob("*/process.json"))
     return [found for name in names if (found := find_sandbox(name))]
 
 
 def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
-    """The sandbox `name`, started in a session of its own if need be.
+    """Return the sandbox `name`, started in a session of its own if it does not run.
 
     Args:
-        name: Of the sandbox.
+        name: The sandbox's.
         speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
 
     Raises:
@@ -126,7 +126,7 @@ def _started(name: str, folder: Path, speed: float | None, deadline: float) -> R
 
 @contextmanager
 def _starting(folder: Path, deadline: float) -> Iterator[None]:
-    """Hold the right to start the sandbox of `folder`: of two that want it at once, one waits for the other's."""
+    """Hold the right to start the sandbox of `folder`: of two processes, the second waits for the first one's."""
     descriptor = os.open(folder / "starting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         while not _is_locked(descriptor):

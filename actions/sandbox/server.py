@@ -36,7 +36,7 @@ _POLL_SECONDS = 5.0
 
 
 class IdleTracker:
-    """Counts the requests of clients; an open watch is use for as long as it is open.
+    """A counter of clients' requests; an open watch is use for as long as it is open.
 
     Args:
         clock: For the time since the last use.
@@ -48,7 +48,7 @@ class IdleTracker:
         self._last_used = clock.monotonic()
 
     def middleware(self) -> Middleware:
-        """To be the outermost middleware of the server."""
+        """Return the middleware that counts; it has to be the outermost of the server."""
 
         @web.middleware
         async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -64,7 +64,7 @@ class IdleTracker:
         return count
 
     def idle_seconds(self) -> float:
-        """How long nobody has asked for anything; 0 while a request is open."""
+        """Return how long no client has made a request; 0 while one is open."""
         return 0.0 if self._open else self._clock.monotonic() - self._last_used
 
     async def idle_for(self, seconds: float) -> None:
@@ -80,21 +80,21 @@ _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost"})
 
 StartControllers: TypeAlias = Callable[[KubeSession], AbstractAsyncContextManager[None]]
-"""Starts the controllers and the kubelet on a session; entered once the world is there."""
+"""Starts the controllers and the kubelet on a session; entered once the API server answers."""
 StartAws: TypeAlias = Callable[[KubeSession, AccessKey, bytes], web.Application]
 """Makes the account of a session's cluster, by the key that it takes and the cluster's certificate authority in PEM."""
 
 
 class SandboxParts(msgspec.Struct, frozen=True):
-    """The rooms that the server puts together. Without controllers nothing happens; without AWS no endpoint of it."""
+    """The parts that the server puts together. Without controllers nothing happens; without AWS it has no endpoint."""
 
     kubelet: KubeletApi
     controllers: StartControllers | None = None
     aws: StartAws | None = None
     webhooks: Sequence[AdmissionPlugin] = ()
-    """Of operators."""
+    """The admission webhooks of operators."""
     panel: FaultPanel = msgspec.field(default_factory=lambda: FaultPanel(SystemClock()))
-    """What goes wrong; its clock is the cluster's."""
+    """The faults; the panel's clock is the cluster's."""
     store: Store = msgspec.field(default_factory=Store)
 
 
@@ -115,11 +115,11 @@ async def serving(
     """Serve until the context is left. `process.json` stands in `folder` exactly while the server can be used.
 
     Args:
-        folder: Private, the sandbox's own.
-        options: What the world is called, and how fast it turns.
-        parts: The rooms.
-        port: Of the Kubernetes API, on 127.0.0.1; 0 for any. AWS is at any other.
-        clock: For idleness.
+        folder: The sandbox's own, private.
+        options: Names and delays.
+        parts: The kubelet, and the parts that are optional.
+        port: The Kubernetes API's, on 127.0.0.1; 0 for any. AWS is at any other.
+        clock: Measures idleness.
 
     Raises:
         ConfigError: The port is taken.
@@ -163,8 +163,8 @@ async def serving(
 class Listener(socket.socket):
     """A listening socket that lets its loop pause when no more files can be opened.
 
-    `asyncio` of Python 3.11 means to look again after a second, but asks once for every place of the backlog before,
-    and logs a traceback each time. Source: CPython `Lib/asyncio/selector_events.py`, `_accept_connection`.
+    `asyncio` of Python 3.11 pauses for a second, but accepts once for every place of the backlog before that, and
+    logs a traceback each time. Source: CPython `Lib/asyncio/selector_events.py`, `_accept_connection`.
     """
 
     _is_refused = False
@@ -218,7 +218,7 @@ async def _answering(
 
 @web.middleware
 async def _only_local(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what a web page elsewhere made a browser on this machine ask for (DNS rebinding)."""
+    """Refuse a request that a web page elsewhere made a browser on this machine send (DNS rebinding)."""
     host = request.host.rpartition(":")[0] if ":" in request.host else request.host
     if host not in _LOCAL_HOSTS or "Origin" in request.headers:
         raise web.HTTPForbidden(text="this server is for programs on this machine")

@@ -22,14 +22,14 @@ VIEWER = "viewer"
 def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, keys: SandboxKeys) -> Path:
     """Write a kubeconfig, 0600, that leads to `url`, and return its path.
 
-    Its second context, `viewer`, is that of somebody who may look at workloads and change nothing.
+    Its second context, `viewer`, is for the user who may read workloads and change nothing.
 
     Args:
-        folder: The sandbox's own.
-        url: Of the API server.
-        authority: Who signed its certificate, in PEM.
-        keys: With the tokens of administrator and viewer.
-        cluster: What the context calls the cluster: the ARN of an EKS cluster, as `aws eks update-kubeconfig` does.
+        folder: The sandbox's.
+        url: The API server's.
+        authority: The certificate authority, in PEM.
+        keys: The tokens of administrator and viewer among them.
+        cluster: The cluster's name in the context: the ARN of an EKS cluster, as by `aws eks update-kubeconfig`.
     """
     trusted = base64.b64encode(authority).decode()
     users = {cluster: keys.administrator, VIEWER: keys.viewer}
@@ -51,7 +51,7 @@ def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, 
 def write_credentials(folder: Path, key: AccessKey) -> Path:
     """Write AWS credentials that only the sandbox takes, 0600, as the file that every AWS library reads.
 
-    A run keeps the path and never a key, so that whoever goes on with it later has them, too.
+    A run keeps the path and never a key, so that a later runner has them, too.
     """
     path = folder / CREDENTIALS
     text = f"[default]\naws_access_key_id = {key.id}\naws_secret_access_key = {key.secret}\n"
@@ -60,7 +60,7 @@ def write_credentials(folder: Path, key: AccessKey) -> Path:
 
 
 def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url: str, speed: float) -> Path:
-    """Say that this process serves the sandbox; the last thing to be written, in one step."""
+    """Write that this process serves the sandbox; the last file to be written, in one step."""
     me = own_identity()
     process = ProcessFile(
         pid=me.pid,
@@ -78,7 +78,7 @@ def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url:
 
 
 def remove_process(folder: Path) -> None:
-    """Say that nobody serves it any more; silent if another process has taken the folder over."""
+    """Remove that file at the end; leave it if another process has taken the folder over."""
     path = folder / PROCESS
     try:
         process = msgspec.json.decode(path.read_bytes(), type=ProcessFile)

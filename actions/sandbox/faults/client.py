@@ -1,4 +1,4 @@
-"""The fault panel of a sandbox that runs in another process, in the words of a command line."""
+"""The fault panel of a sandbox in another process, controlled by the words of a command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FaultReport(Fault, frozen=True, forbid_unknown_fields=True, rename="kebab"
     hits: int = 0
 
     def line(self) -> str:
-        """One line of a listing."""
+        """Return the line of a listing."""
         scope = ",".join(self.verbs) or "any verb", ",".join(self.resources) or self.path or "any resource"
         often = f"{self.hits} of {self.count} hits" if self.count else f"{self.hits} hits"
         return f"{self.name:<20} {self.kind.value:<14} {scope[0]} on {scope[1]}: {often}"
@@ -40,19 +40,19 @@ class _Refusal(msgspec.Struct):
 
 
 def control_faults(kubeconfig: Path, words: Sequence[str]) -> list[FaultReport]:
-    """Do what the words say, and return the faults that are meant.
+    """Carry out the words, and return the faults that they concern.
 
     No words list the faults; `clear` and `clear NAME` turn them off; the name of a scenario turns it on;
     `kind=throttled resources=pods,jobs count=3` turns one fault on.
 
     Args:
-        kubeconfig: Of the sandbox, with its address and the administrator's token.
-        words: What to do.
+        kubeconfig: The sandbox's, with its address and the administrator's token.
+        words: The arguments of `eksml-tui sandbox faults`.
 
     Raises:
         InputError: The words make no sense, or the panel refuses them.
         ConfigError: The kubeconfig cannot be used.
-        UnreachableError: Nobody answers.
+        UnreachableError: The sandbox does not answer.
     """
     match list(words):
         case []:
@@ -70,7 +70,7 @@ def read_fault(words: Sequence[str]) -> Fault:
     """Read `kind=throttled count=3`; the names are those of the JSON form.
 
     Raises:
-        InputError: A word is no setting.
+        InputError: A word is not a setting.
     """
     hint = f"Write kind=throttled resources=pods count=3, or a scenario: {', '.join(sorted(SCENARIOS))}."
     settings: dict[str, object] = {}
@@ -82,7 +82,7 @@ def read_fault(words: Sequence[str]) -> Fault:
     try:
         return msgspec.convert(settings, Fault, strict=False)
     except msgspec.ValidationError as error:
-        raise InputError(f"This is no fault: {error}.", hint=hint) from error
+        raise InputError(f"This is not a fault: {error}.", hint=hint) from error
 
 
 def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -> list[FaultReport]:
@@ -105,11 +105,11 @@ def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -
     try:
         return [_sanitized(fault) for fault in msgspec.json.decode(data, type=list[FaultReport])]
     except msgspec.DecodeError as error:
-        raise UnreachableError(f"What answers at {chosen.server} is no sandbox: {error}.") from error
+        raise UnreachableError(f"What answers at {chosen.server} is not a sandbox: {error}.") from error
 
 
 def _sanitized(fault: FaultReport) -> FaultReport:
-    """A fault in texts that can be shown: whoever reaches the sandbox's port can name one."""
+    """Return a fault whose texts can be shown: they may come from anyone who reaches the sandbox's port."""
     texts = {name: one_line(getattr(fault, name), limit=_LONGEST_TEXT) for name in ("name", "namespace", "path")}
     lists = {name: tuple(one_line(text, limit=_LONGEST_TEXT) for text in getattr(fault, name)) for name in _LISTS}
     return replace(fault, **texts, **lists)
@@ -119,4 +119,4 @@ def _reason(data: bytes) -> str:
     try:
         return msgspec.json.decode(data, type=_Refusal).error.rstrip(".")
     except msgspec.DecodeError:
-        return "it does not say why"
+        return "it gives no reason"

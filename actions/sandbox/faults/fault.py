@@ -11,7 +11,7 @@ from actions.sandbox.apiserver.requests.request_info import RequestInfo
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """The kind of a fault."""
 
     EXPIRED = "expired"
     """410: the resource version or page token is too old."""
@@ -28,13 +28,13 @@ class FaultKind(StrEnum):
     CUT = "cut"
     """The connection breaks after `after_bytes`."""
     SILENCE = "silence"
-    """After `after_bytes` nothing more comes, and the connection stays."""
+    """After `after_bytes` nothing more is sent, and the connection stays open."""
     SLOW = "slow"
     """`delay_seconds` before the answer, and before each chunk of a stream."""
     SHORT_LOG = "short-log"
     """A log ends after `after_bytes`, as if that were all."""
     SKEW = "skew"
-    """The cluster's clock is `offset_seconds` ahead. Concerns everybody; its scope is not looked at."""
+    """The cluster's clock is `offset_seconds` ahead, for all clients; the scope has no effect."""
 
 
 REFUSALS = frozenset(
@@ -47,19 +47,19 @@ REFUSALS = frozenset(
         FaultKind.UNAUTHORIZED,
     }
 )
-"""Answered in the server's place."""
+"""Kinds that answer in the server's place."""
 
 DISTORTIONS = frozenset({FaultKind.CUT, FaultKind.SILENCE, FaultKind.SLOW, FaultKind.SHORT_LOG})
-"""Done to the bytes of an answer."""
+"""Kinds that change the bytes of an answer."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """A fault, as the panel takes it in JSON. Empty scopes hit everything below `/api` and `/apis`.
 
     `name` is its kind's if not given. `verbs` are Kubernetes' own: get, list, watch, create, update, patch, delete,
-    deletecollection; and log, exec, and what other subresources are called. `path` is a glob. After `count` hits, or
+    deletecollection; and log, exec, and the names of other subresources. `path` is a glob. After `count` hits, or
     `seconds`, the fault is over; 0 means never. `in_stream` refuses in the middle of open watches, as an ERROR event,
-    instead of at their beginning. The sandbox's own actors are spared unless `hits_actors`.
+    instead of at their beginning. The sandbox's own controllers are spared unless `hits_actors`.
     """
 
     kind: FaultKind
@@ -78,7 +78,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
     offset_seconds: float = 0.0
 
     def matches(self, info: RequestInfo) -> bool:
-        """Whether a request is in its scope."""
+        """Return whether a request is in its scope."""
         return (
             (self.hits_actors or not info.is_controller)
             and (info.is_api if not self.path else fnmatchcase(info.path, self.path))

@@ -24,14 +24,14 @@ _PAGE = (
 
 
 def refusal_response(fault: Fault, info: RequestInfo) -> web.Response:
-    """The answer in the server's place."""
+    """Return the answer in the server's place."""
     if fault.kind is FaultKind.BAD_GATEWAY:
         return web.Response(text=_PAGE, status=502, content_type="text/html")
     return error_response(_status(fault, info))
 
 
 def error_event(fault: Fault, info: RequestInfo) -> bytes:
-    """The same as the last event of a watch."""
+    """Return the same as the last event of a watch."""
     return b'{"type":"ERROR","object":%b}\n' % encode(_status(fault, info).body())
 
 
@@ -46,17 +46,17 @@ def _status(fault: Fault, info: RequestInfo) -> StatusError:
             return rbac_forbidden(info, "somebody")
         case FaultKind.UNAUTHORIZED:
             return StatusError(401, "Unauthorized", "Unauthorized")
-    return StatusError(500, "InternalError", "Internal error occurred: the sandbox has been told to fail")
+    return StatusError(500, "InternalError", "Internal error occurred: a fault of the sandbox")
 
 
 _PIECE_BYTES = 16_384
 
 
 class FaultMiddleware(FaultHook):
-    """Does to a server's answers what its panel says (a `FaultHook`).
+    """Applies the panel's faults to a server's answers (a `FaultHook`).
 
     Args:
-        panel: What is to go wrong.
+        panel: The faults that are on.
     """
 
     def __init__(self, panel: FaultPanel) -> None:
@@ -95,7 +95,7 @@ class FaultMiddleware(FaultHook):
             self._calls.discard(call)
 
     async def wrap_stream(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """What reaches the client of a stream."""
+        """Yield the chunks of a stream that are to reach the client."""
         info = _request_info(request)
         hold: _StreamFault | None = None
         async for chunk in chunks:
@@ -139,7 +139,7 @@ class _OpenRequest(msgspec.Struct, frozen=True, eq=False):
 
 
 class _StreamFault:
-    """The hold that a fault has on one stream."""
+    """The effect of a fault on one stream."""
 
     def __init__(self, panel: FaultPanel, hit: ActiveFault, request: web.Request) -> None:
         self._panel = panel
@@ -147,14 +147,14 @@ class _StreamFault:
         self._request = request
         self._room = hit.fault.after_bytes
         self.is_end = False
-        """Whether the stream ends here, though the server would go on."""
+        """True if the stream ends here, though the server has more to send."""
 
     @property
     def is_over(self) -> bool:
         return self._hit.lifted.is_set()
 
     async def apply(self, chunk: bytes) -> AsyncIterator[bytes]:
-        """What gets through of the next chunk.
+        """Yield the part of the next chunk that is to reach the client.
 
         Raises:
             ConnectionResetError: The connection has been cut.
@@ -187,6 +187,6 @@ def _request_info(request: web.Request) -> RequestInfo:
 
 
 def _cut(request: web.Request) -> None:
-    """End the connection politely, as a reset might take with it what is on its way."""
+    """End the connection in order, as a reset might take with it what is on its way."""
     if request.transport is not None:
         request.transport.close()

@@ -42,7 +42,7 @@ class ActiveFault(msgspec.Struct, eq=False):
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has hit as often as it was meant to; what it holds, it holds until it is lifted."""
+        """True if it has hit as often as its count; a connection that it holds stays held until the fault is lifted."""
         return bool(self.fault.count) and self.hits >= self.fault.count
 
 
@@ -73,7 +73,7 @@ class FaultPanel:
         return active
 
     def lift(self, name: str) -> bool:
-        """Turn a fault off; what it holds goes on. Returns whether it was on."""
+        """Turn a fault off and let go of what it holds. Return whether it was on."""
         active = self._active.pop(name, None)
         if active is None:
             return False

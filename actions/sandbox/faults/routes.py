@@ -1,4 +1,4 @@
-"""The control of the fault panel over HTTP: `/sandbox/faults`, which is no part of the Kubernetes API.
+"""The control of the fault panel over HTTP: `/sandbox/faults`, which is not part of the Kubernetes API.
 
 `GET` lists the faults that are on, `POST` turns one on (a `Fault` in JSON), or a named scenario (`{"scenario": NAME}`),
 `DELETE` turns all off, or with `/NAME` that one.

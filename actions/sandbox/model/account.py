@@ -16,12 +16,12 @@ _MISSING = "missing"
 
 
 def has_tag(tag: str) -> bool:
-    """Whether a repository has this tag."""
+    """Return whether a repository has this tag."""
     return not tag.startswith(_MISSING)
 
 
 def pull_error_of(image: str) -> str:
-    """Why an image cannot be pulled, in containerd's words; empty if it can.
+    """Return why an image cannot be pulled, in containerd's words; empty if it can.
 
     Source: containerd 1.7 `remotes/docker/resolver.go`, as kubelet 1.32 passes it on.
     """
@@ -41,7 +41,7 @@ CORE_NODES = 2
 
 
 class GroupStatus(StrEnum):
-    """Where a group stands, in the words of EKS."""
+    """The status of a group, in the words of EKS."""
 
     CREATING = "CREATING"
     ACTIVE = "ACTIVE"
@@ -50,14 +50,14 @@ class GroupStatus(StrEnum):
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """What is wrong with a group: a code of EKS, and a sentence."""
+    """A problem of a group: a code of EKS, and a sentence."""
 
     code: str
     message: str
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """One group as it stands."""
+    """The state of a node group."""
 
     cluster: str
     name: str
@@ -77,7 +77,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many nodes it is to have."""
+        """The number of nodes that it is to have."""
         return int(self.asked["scalingConfig"]["desiredSize"])
 
     @property
@@ -92,19 +92,19 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
     @property
     def tags(self) -> dict[str, str]:
-        """AWS tags; those of the rehearsal's Terraform also say what a launch template would."""
+        """AWS tags; those of the rehearsal's Terraform also hold what a launch template would."""
         return self.asked.get("tags") or {}
 
 
 class NodeGroups(msgspec.Struct):
-    """All groups of the account. Every change is told to the listeners by the group's key."""
+    """All groups of the account. Listeners are called with the group's key at every change."""
 
     _groups: dict[str, NodeGroup] = msgspec.field(default_factory=dict)
     _listeners: list[Callable[[str], None]] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, options: SandboxOptions, clock: Clock) -> NodeGroups:
-        """Those of an account in which nothing but the core nodes runs."""
+        """Make the groups of an account in which only the core nodes run."""
         groups = cls()
         groups.put(core_group(options, clock.now().timestamp()))
         return groups
@@ -128,7 +128,7 @@ class NodeGroups(msgspec.Struct):
         self._tell(group.key)
 
     def move(self, key: str, status: GroupStatus, *issues: Issue) -> None:
-        """Give a group another status; nothing if it is gone."""
+        """Give a group another status; do nothing if it is gone."""
         group = self._groups.get(key)
         if group is not None and (group.status, group.issues) != (status, issues):
             self.put(replace(group, status=status, issues=issues))
@@ -144,7 +144,7 @@ class NodeGroups(msgspec.Struct):
 
 
 def core_group(options: SandboxOptions, created_at: float) -> NodeGroup:
-    """The group of the nodes that the sandbox begins with; `nodes` are filled in by whoever makes them."""
+    """Return the group of the nodes that the sandbox begins with; their maker fills in `nodes`."""
     asked = {
         "nodegroupName": CORE_GROUP,
         "scalingConfig": {"minSize": CORE_NODES, "maxSize": 8, "desiredSize": CORE_NODES},

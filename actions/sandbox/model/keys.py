@@ -1,4 +1,4 @@
-"""The secrets by which one sandbox knows those who may use it: made when it starts, kept in its 0600 files only."""
+"""The secrets with which clients prove their rights: made when a sandbox starts, kept in its 0600 files only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AccessKey(msgspec.Struct, frozen=True):
     """Credentials of the account, in the form of those of AWS."""
 
     id: str
-    """Known to nobody but the owner, so that it is the proof; signatures are not checked."""
+    """Known to the owner alone, so that it is the proof; signatures are not checked."""
     secret: str
 
     def has_signed(self, authorization: str) -> bool:
@@ -45,7 +45,7 @@ class AccessKey(msgspec.Struct, frozen=True):
 
 
 class SandboxKeys(msgspec.Struct, frozen=True):
-    """All that one sandbox takes as a proof. Tokens have 256 random bits, the id of the access key 80."""
+    """All that one sandbox accepts as a proof. Tokens have 256 random bits, the id of the access key 80."""
 
     administrator: str
     viewer: str

@@ -11,22 +11,22 @@ from actions.cluster.remote.exec import Channel
 
 
 class ContainerLogRef(msgspec.Struct, frozen=True):
-    """A container (or init container) whose log is asked for."""
+    """The address of one log: that of a container (or init container)."""
 
     namespace: str
     pod: str
     uid: str
-    """Of the pod, so that a new pod of the same name never answers with the old one's log."""
+    """The pod's, so that a new pod of the same name never answers with the old one's log."""
     container: str
     previous: bool = False
-    """Whether the terminated instance before the running one is meant."""
+    """The log of the terminated instance before the running one."""
 
 
 class PodLogOptions(msgspec.Struct, frozen=True):
-    """Which part of a log is wanted, and in what form."""
+    """The part of a log that is wanted, and its form."""
 
     follow: bool = False
-    """Go on until the container has ended for good; without it, end with what is there."""
+    """Continue until the container has ended for good; without it, end with the log's present end."""
     since_ns: int | None = None
     """Only lines at or after this moment, nanoseconds since the epoch."""
     tail_lines: int | None = None
@@ -69,7 +69,7 @@ class KubeletApi(Protocol):
     """The part of a kubelet that serves logs, exec and forwarded ports."""
 
     def log_chunks(self, source: ContainerLogRef, request: PodLogOptions) -> AsyncIterator[bytes]:
-        """The log of one container, in chunks of any size.
+        """Return the log of a container, in chunks of any size.
 
         An ordinary function that checks first and then returns an asynchronous iterator, so that a missing log is
         known before the response begins.

@@ -1,4 +1,4 @@
-"""How fast the sandbox's world turns."""
+"""The options of a sandbox: its names, and the delays with which things happen in it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
-    """Delays in wall seconds; `speed` is the factor by which what workloads print is faster than life."""
+    """Delays in wall seconds; `speed` is the factor by which workloads print faster than in real time."""
 
     speed: float = 6.0
     seed: int = 1
-    """Of losses, readings and names: the same seed prints the same curve."""
+    """The seed of losses, readings and names: the same seed prints the same curve."""
     cluster_name: str = "bionemo-on-eks"
     region: str = "us-west-2"
     account: str = "111122223333"
@@ -19,11 +19,11 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     node_ready_seconds: float = 1.0
     """From registration to Ready."""
     empty_node_seconds: float = 5.0
-    """How long a node of Karpenter stays empty before it is taken away."""
+    """From a node of Karpenter becoming empty to its removal."""
     instance_end_seconds: float = 1.5
     """From the drain of a node to the end of its instance."""
     instances_of_a_type: int = 16
-    """How many instances of one type the zone has for node groups."""
+    """The instances of one type that the zone has for node groups."""
     filesystem_seconds: float = 3.0
     """From a claim to the file system that the FSx driver makes for it."""
     image_pull_seconds: float = 1.0

@@ -16,7 +16,7 @@ _MEMO_SIZE = 1024
 
 
 def value_of(quantity: object) -> Decimal:
-    """The number behind a quantity.
+    """Return the number of a quantity.
 
     Raises:
         ArithmeticError: It is none.
@@ -30,12 +30,12 @@ def value_of(quantity: object) -> Decimal:
 
 
 def is_binary(quantity: object) -> bool:
-    """Whether it is written in powers of 1024."""
+    """Return whether it is written in powers of 1024."""
     return str(quantity)[-2:] in _BINARY
 
 
 def written(amount: Decimal, *, in_binary: bool) -> str:
-    """A number as a quantity; thousandths where it is not whole."""
+    """Return a number as a quantity; thousandths where it is not whole."""
     if amount != int(amount):
         return f"{int(amount * 1000)}m"
     whole = int(amount)
@@ -46,7 +46,7 @@ def written(amount: Decimal, *, in_binary: bool) -> str:
 
 @lru_cache(maxsize=_MEMO_SIZE)
 def canonical(text: str) -> str:
-    """The same quantity as an API server writes it: `5Gi` for `5120Mi`; what is none, or has an exponent, as it is."""
+    """Return the quantity as an API server writes it: `5Gi` for `5120Mi`; with an exponent, or malformed, unchanged."""
     if "e" in text or "E" in text:
         return text
     try:
