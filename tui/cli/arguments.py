@@ -119,7 +119,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
-    top.add_argument("--speed", type=_factor, metavar="X", help="how much faster than life a new demo prints")
+    top.add_argument("--speed", type=_factor, metavar="X", help="a new demo prints so much faster than in reality")
     top.add_argument(
         "--ascii", action="store_true", help="draw with ASCII alone (default: where the locale is no UTF-8)"
     )
@@ -270,11 +270,11 @@ def _runs_terraform(verbs: Commands) -> None:
 def _sandbox(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="serve the embedded cluster alone")
     sandbox.add_argument("--port", type=_port, default=0, help="port on 127.0.0.1 (default: a free one)")
-    sandbox.add_argument("--speed", type=_factor, metavar="X", help="how much faster than life workloads print")
+    sandbox.add_argument("--speed", type=_factor, metavar="X", help="workloads print so much faster than in reality")
     sandbox.add_argument("--name", type=_name, default="served", help="name of its state folder")
-    sandbox.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="so many more, which nobody runs")
+    sandbox.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="add so many hollow nodes and pods")
     verbs = sandbox.add_subparsers(dest="verb", metavar="VERB")
-    faults = verbs.add_parser("faults", help="let things go wrong in a sandbox that runs")
+    faults = verbs.add_parser("faults", help="list, add or clear faults of a running sandbox")
     faults.add_argument("words", nargs="*", metavar="WORD", help="nothing, clear [NAME], SCENARIO, or kind=… count=…")
 
 
@@ -294,7 +294,7 @@ def _port(text: str) -> int:
 
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name: use letters, digits, - and _")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name: use letters, digits, - and _")
     return text
 
 

@@ -1,4 +1,4 @@
-"""`eksml-tui sandbox`: the embedded cluster alone, in the foreground, or what goes wrong in one that runs."""
+"""`eksml-tui sandbox`: serve the embedded cluster in the foreground, or control the faults of a running one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def _faults(options: Namespace) -> int:
 
     found = find_sandbox(options.name)
     if found is None:
-        raise MissingError(f"The sandbox {options.name} does not run.", hint="Name it: --name demo for that of --demo.")
+        raise MissingError(
+            f"The sandbox {options.name} is not running.", hint="Name it: --name demo for that of --demo."
+        )
     for fault in control_faults(found.kubeconfig, options.words):
         print(fault.line())  # noqa: T201 - the answer
     return 0
