@@ -77,7 +77,7 @@ class FaultyCluster:
         await self.lift("break")
 
     async def make_pod(self, name: str) -> None:
-        """Make a pod; without actors nothing runs it."""
+        """Make a pod; without controllers nothing runs it."""
         spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
         assert await self.owner.create(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 

@@ -68,7 +68,7 @@ class Kubectl:
 
 @asynccontextmanager
 async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
-    """A sandbox with all its actors, in a hurry."""
+    """A sandbox with all its controllers, in a hurry."""
     options = SandboxOptions(
         speed=_SPEED,
         node_boot_seconds=0.1,

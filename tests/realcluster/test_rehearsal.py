@@ -1,4 +1,4 @@
-"""The rehearsals on a real control plane: PyTorchJobs by the real training-operator, the other kinds by our actors."""
+"""Rehearsals on a real control plane: PyTorchJobs by the real training-operator, other kinds by our controllers."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.applying import apply_all
 
 TRAINING_OPERATOR = "training-operator/1.8.1"
 PLAYED = ("mpi-operator/0.6.0", "kuberay/1.1.1", "volcano/1.8.2")
-"""Those of the demo's mirror that our actors play."""
+"""Those of the demo's mirror that our controllers stand in for."""
 _DEFINITION = "CustomResourceDefinition"
 
 
@@ -28,7 +28,7 @@ def reduced_definitions(release: str) -> list[dict[str, Any]]:
 
 
 async def show_operators(session: KubeSession) -> None:
-    """Install the Deployments of all operators that our actors play."""
+    """Install the Deployments of all operators that our controllers stand in for."""
     discovery = Discovery(session)
     for release in PLAYED:
         await apply_all(session, discovery, shown(release))

@@ -90,7 +90,7 @@ async def until(client: ApiClient, kind: Kind, key: str, holds: Callable[[Docume
 
 
 async def apply_all(client: ApiClient, documents: list[Document]) -> None:
-    """Create documents of any kinds that actors know; others are left out."""
+    """Create documents of any kinds that controllers know; others are left out."""
     for document in documents:
         try:
             kind = kind_named(document["kind"])

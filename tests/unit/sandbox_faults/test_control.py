@@ -69,15 +69,15 @@ async def test_a_fault_ends_after_its_hits_or_its_time(tmp_path: Path) -> None:
 
 
 async def test_the_actors_of_the_sandbox_are_spared_unless_they_are_meant(tmp_path: Path) -> None:
-    actor = {"User-Agent": "eksml-sandbox"}
+    controller = {"User-Agent": "eksml-sandbox"}
     async with a_server(tmp_path) as http:
         async with http.post(FAULTS, json={"kind": "forbidden"}):
             pass
         assert await status_of(http, PODS) == 403
-        assert await status_of(http, PODS, **actor) == 200
+        assert await status_of(http, PODS, **controller) == 200
         async with http.post(FAULTS, json={"kind": "forbidden", "hits-actors": True}):
             pass
-        assert await status_of(http, PODS, **actor) == 403
+        assert await status_of(http, PODS, **controller) == 403
 
 
 @pytest.mark.parametrize(
