@@ -1,10 +1,10 @@
-"""The console as a Textual app: what lives from start to end."""
+"""The console as a Textual app: makes services, workspace, dispatcher and script driver, and connects them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.filter import LineFilter
@@ -12,18 +12,13 @@ from textual.screen import Screen
 from textual.worker import Worker
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConfigError, ConsoleError, RefusedError
+from actions.base.errors import ConfigError
 from actions.base.files import asset
-from actions.base.untrusted import one_line, redact
-from actions.command.parse import parse_line
-from actions.command.verbs import Call, LaunchArguments
 from tui.base_app import BaseApp
-from tui.commands.dispatcher import CommandDispatcher, Confirmations, Handler, with_selected_run
-from tui.commands.palette import ConsoleCommands
+from tui.commands.dispatcher import CommandDispatcher
 from tui.feeds.services import ConsoleServices
 from tui.feeds.ticker import Ticker
-from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
-from tui.screens.console import ConsoleScreen
+from tui.screens.console import CommandProvider, ConsoleScreen
 from tui.screens.live_screen import LiveScreen
 from tui.screens.workspace import PaneWorkspace
 from tui.script_driver import ScriptDriver
@@ -35,6 +30,7 @@ from tui.textual_private import release_closed_widgets
 from tui.widgets.line_filters import AsciiFilter, ControlFilter
 
 if TYPE_CHECKING:
+    from tui.commands.app_actions import Handler
     from tui.feeds.run_actions import RunActions
 
 Play = Callable[[ScriptDriver], Awaitable[Any]]
@@ -44,16 +40,17 @@ class ConsoleApp(BaseApp[Any]):
     """The console on a terminal, or headless under a script.
 
     Args:
-        settings: What it was started with.
+        settings: The decisions of command line, environment and settings file.
         clock: Time.
-        play: Plays a script on the host; the app ends with its result, without one with the error of its kubeconfig.
-        ending: Ends the process if the app does not.
+        play: Plays a script through the driver. The app ends with its result; without a script it ends with `None`, or
+            with the error of its kubeconfig.
+        exit_deadline: Ends the process if the app does not.
     """
 
     CSS_PATH = str(asset("styles/console.tcss"))
     TITLE = "eksml-tui"
     BINDINGS: ClassVar = []
-    COMMANDS: ClassVar = {lambda: ConsoleCommands}
+    COMMANDS: ClassVar = {CommandProvider}
 
     def __init__(
         self,
@@ -68,103 +65,54 @@ class ConsoleApp(BaseApp[Any]):
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
         self._playing: Worker[None] | None = None
-        self.play_began = asyncio.Event()  # before, nobody looks at the script's deadline
+        self.play_began = asyncio.Event()
+        """Set when the script begins; its deadline counts from then on."""
         self.services = ConsoleServices(settings, clock or SystemClock(), Ticker(self._paint))
         self.workspace = PaneWorkspace(self.services)
-        confirmations = Confirmations(self.services.runs)
-        self.dispatcher = CommandDispatcher(
-            self._handlers,
-            is_readonly=settings.readonly,
-            ask=self._ask,
-            confirmation_for=confirmations.confirmation_for,
-            confirmed_arguments=confirmations.confirmed_arguments,
-        )
+        self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
         self.register_theme(console_theme())
         self.set_reactive(ConsoleApp.theme, NAME)  # assigned, it would have all styles parsed a second time
 
     def get_default_screen(self) -> Screen[None]:
-        """The console itself."""
-        return ConsoleScreen(self.services, self.workspace, self.run_line)
+        """Return the console screen."""
+        return ConsoleScreen(self.services, self.workspace, self.dispatcher.submit)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Nothing that is drawn carries a control to the terminal, or a sign that it lacks."""
+        """Return Textual's filters, and those that keep controls, and signs it lacks, from the terminal."""
         return [*super().get_line_filters(), *self._drawn_through]
 
     def on_mount(self) -> None:
-        """Leave on signals; follow the world only after the first frame."""
+        """Install keymap and signal handlers; start the feeds after the first frame."""
         take_keymap(self, self.services.settings.keymap)
         self.leave_on_signals()
         self.call_after_refresh(self._start)
 
     def post_display_hook(self) -> None:
-        """Tell the ticker, and the script's host, that there is a frame."""
+        """Report the painted frame to ticker and script driver."""
         self.services.ticker.painted()
         self.script_driver.frame_painted()
 
     async def on_unmount(self) -> None:
-        """End everything that was begun."""
+        """Close the services, and the executor of run actions."""
         await self.services.aclose()
-        self._actions.close()
+        self._run_actions.close()
 
     def stop_playing(self) -> None:
-        """Break the script off, if it is being played; its `always` is still played."""
+        """Cancel the script that is being played, if there is one; its `always` steps still run."""
         if self._playing is not None:
             self._playing.cancel()
 
-    async def run_line(self, line: str) -> None:
-        """Carry a typed line out; what goes wrong is told, not raised."""
-        try:
-            call = with_selected_run(parse_line(line), self.workspace.current.subject())
-        except ConsoleError as error:
-            self._tell_error(error)
-            return
-        self.run_worker(self._dispatch(call, self.type_ahead.hold()), group="commands", exit_on_error=True)
-
-    async def _dispatch(self, call: Call, release: Callable[[], None]) -> None:
-        try:
-            if isinstance(call.arguments, LaunchArguments):
-                self.dispatcher.refuse_mutation(call)
-                await self._review(call.arguments)
-                return
-            await self.dispatcher.dispatch(call, is_asked=True)
-        except ConsoleError as error:
-            self._tell_error(error)
-        except Exception as error:  # noqa: BLE001 - the command boundary: a defect in one verb must not end the console
-            self.notify_plainly(f"{call.command.id} met a defect of this program: {type(error).__name__}: {error}")
-        finally:
-            self.release_when_shown(release, self.workspace.current)
-
-    async def _review(self, arguments: LaunchArguments) -> None:
-        from tui.screens.launch import LaunchScreen
-
-        blueprint = await self.services.blueprints.find(arguments.blueprint)
-        reviewed = await self.put_in_front(LaunchScreen(blueprint, arguments, self.services))
-        if reviewed is not None:
-            await self.dispatcher.dispatch(Call(parse_line("launch -").command, reviewed), is_asked=False)
-
-    async def _ask(self, question: Confirmation) -> bool:
-        return await self.put_in_front(TypeNameModal(question) if question.word else ConfirmModal(question))
-
     @cached_property
-    def _actions(self) -> RunActions:
+    def _run_actions(self) -> RunActions:
         from tui.feeds.run_actions import RunActions
 
         return RunActions(self.services.settings, self.services.runs, self.services.clock)
 
-    def _handlers(self) -> dict[str, Handler]:
-        from tui.commands.handlers import app_actions, handlers_for
+    def _make_handlers(self) -> dict[str, Handler]:
+        from tui.commands.handlers import handlers_for
 
-        return handlers_for(
-            self.workspace,
-            self.services,
-            self._actions,
-            app_actions(self, self.services, save=self.script_driver.save_screen),
-        )
-
-    def _tell_error(self, error: ConsoleError) -> None:
-        tell = partial(self.notify, one_line(redact(error.sentence())), markup=False, timeout=8)
-        tell(severity="warning" if isinstance(error, RefusedError) else "error")
+        return handlers_for(self, self.services, self.workspace, self._run_actions)
 
     def _paint(self) -> None:
         self.call_later(self._refresh_screens)  # in the app's own queue, so that a defect ends it with a report
@@ -187,9 +135,9 @@ class ConsoleApp(BaseApp[Any]):
         if self.services.settings.open_run:
             self.workspace.open("run", "")
         if self.services.settings.watch:
-            self.call_later(self.run_line, f"watch {self.services.settings.watch}")
+            self.call_later(self.dispatcher.submit, f"watch {self.services.settings.watch}")
         if not self.services.settings.readonly:
-            self.services.supervisor.keep("runners", lambda: self._actions.keep_runners(self.notify_plainly))
+            self.services.supervisor.keep("runners", lambda: self._run_actions.keep_runners(self.notify_plainly))
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
             self.play_began.set()

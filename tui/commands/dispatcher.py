@@ -1,275 +1,136 @@
-"""The dispatcher: refuses a command, asks for confirmation, or runs its handler."""
+"""The dispatcher: the one way from a key, the `:` line, the palette or a script to the handler of a command."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
-from textual.screen import Screen
 
-from actions.base.errors import ConfigError, RefusedError
-from actions.command.verbs import (
-    Arguments,
-    Call,
-    Danger,
-    ExportArguments,
-    LaunchArguments,
-    TeardownArguments,
-    WaiveArguments,
-)
-from actions.fleet.facts import PodFacts
-from actions.run.state.planner import kept_stages
-from actions.run.state.view import RunView, StageState
-from tui.feeds.runs import RunFeed, waiting_stage
-from tui.present.cells import Cells, Span, Tone
-from tui.present.run import holders_of
+from actions.base.errors import ConsoleError, RefusedError
+from actions.command.parse import parse_line
+from actions.command.verbs import Arguments, Call, Danger, LaunchArguments
+from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject
-from tui.screens.confirm import Confirmation
+from tui.screens.workspace import PaneWorkspace
 
 if TYPE_CHECKING:
-    from actions.cluster.auth.exec_plugins import PluginRequest
-
-
-class AppActions(msgspec.Struct, frozen=True):
-    """What verbs may do with the app, handed in so that they need not know it.
-
-    Args:
-        show: Put a screen in front.
-        say: Tell the operator one sentence.
-        save: Write the settled screen to a file.
-        leave: End the console.
-        leave_front: Close what is in front of the console; `False` if nothing is.
-        open_shell: Put a shell in a container in front.
-        allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
-    """
-
-    show: Callable[[Screen[None]], None]
-    say: Callable[[str], None]
-    save: Callable[[Path], None]
-    leave: Callable[[], None]
-    leave_front: Callable[[], bool]
-    open_shell: Callable[[PodFacts, str], None]
-    allow_plugin: Callable[[ConfigError], Awaitable[bool]]
-
-
-def with_selected_run(call: Call, subject: Subject | None) -> Call:
-    """The call with the selected run in the place of an empty one."""
-    if subject is None or subject.kind != "Run" or getattr(call.arguments, "run", None) != "":
-        return call
-    return Call(call.command, replace(call.arguments, run=subject.name))
-
-
-_PLAN_LINES = 14
-_WIDTH = 66
-"""Columns of text in a dialog on a terminal of eighty columns."""
-
-
-class Confirmations:
-    """Knows what the operator has to be told before a call is carried out.
-
-    Args:
-        runs: The run that an empty argument means.
-    """
-
-    def __init__(self, runs: RunFeed) -> None:
-        self._runs = runs
-
-    def confirmation_for(self, call: Call) -> Confirmation | None:
-        """What to ask; `None` where there is nothing to ask here.
-
-        Raises:
-            ConsoleError: The call means a run or stage that is not there.
-        """
-        if isinstance(call.arguments, LaunchArguments):
-            return None  # the launch form shows plan and cost, and asks itself
-        meant = self._runs.find(getattr(call.arguments, "run", ""))
-        if self._runs.view is None or self._runs.view.id != meant.id:
-            self._runs.choose(meant.folder)  # what is asked about is on screen, and so is what comes of it
-        view = self._runs.view
-        if view is None:
-            return None
-        match call.command.danger:
-            case Danger.NONE:
-                return None
-            case Danger.CONFIRM:
-                return self._yes_or_no(call, view)
-            case Danger.TYPE_NAME:
-                return self._typed(call, view)
-            case _ as never:
-                assert_never(never)
-
-    def confirmed_arguments(self, call: Call) -> Arguments:
-        """The arguments after a yes: a typed name counts as the confirmation."""
-        if isinstance(call.arguments, TeardownArguments) and self._runs.view is not None:
-            return replace(call.arguments, confirm=self._runs.view.cluster.name)
-        if isinstance(call.arguments, WaiveArguments):
-            return replace(call.arguments, confirm=call.arguments.address)
-        return call.arguments
-
-    def _yes_or_no(self, call: Call, view: RunView) -> Confirmation:
-        if call.command.id == "approve":
-            return _approval(view, getattr(call.arguments, "stage", ""))
-        if isinstance(call.arguments, ExportArguments):
-            said = f"A Job in its cluster copies them to {call.arguments.to}. It goes on if the console is left."
-        elif call.command.id == "park" and holders_of(view):
-            said = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
-        else:
-            said = call.command.help
-        lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
-        return Confirmation(f"{call.command.title}: {view.id}?", lines)
-
-    def _typed(self, call: Call, view: RunView) -> Confirmation | None:
-        if getattr(call.arguments, "confirm", ""):
-            return None  # whoever wrote the name has confirmed; a wrong one is refused
-        if isinstance(call.arguments, WaiveArguments):
-            said = "It may exist and cost money. The run forgets it: neither a teardown nor the audit looks for it."
-            lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
-            address = call.arguments.address
-            return Confirmation(f"Waive {address}", lines, word=address, word_is="the resource's address")
-        return Confirmation(
-            f"Tear down {view.id}",
-            teardown_lines(view, deletes_data=getattr(call.arguments, "delete_data", False)),
-            word=view.cluster.name,
-            word_is="the cluster's name",
-        )
-
-
-def plugin_confirmation(request: PluginRequest) -> Confirmation:
-    """Return whether a program that a kubeconfig names may be started."""
-    folded = [textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""] for line in request.lines()]
-    lines: list[Cells] = [(Span(part),) for parts in folded for part in parts]
-    lines += [
-        (Span(""),),
-        (Span("It runs as you. It is asked again if the program or its arguments change.", Tone.WARN),),
-    ]
-    return Confirmation("Start this program for a token?", lines)
-
-
-def _named(what: str, titles: list[str]) -> list[Cells]:
-    text = f"{what}: {', '.join(titles)}."
-    return [(Span(f"  {line}"),) for line in textwrap.wrap(text, _WIDTH)] if titles else []
-
-
-def _approval(view: RunView, stage_id: str) -> Confirmation:
-    stage = waiting_stage(view, stage_id)
-    plan = stage.plan
-    lines: list[Cells] = []
-    if plan is not None:
-        counts = f"{plan.add} to add, {plan.change} to change, {plan.destroy} to destroy"
-        lines.append((Span(counts, Tone.WARN if plan.destroy else Tone.STRONG),))
-        lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
-        if len(plan.lines) > _PLAN_LINES:
-            lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
-    return Confirmation(f"Approve the plan of {stage.title}?", lines)
-
-
-def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
-    """What a teardown of the run would remove, and what it would leave."""
-    owned = [item for item in view.owned if not item.is_deleted and not item.existed]
-    kinds: dict[str, int] = {}
-    for item in owned:
-        kinds[item.kind] = kinds.get(item.kind, 0) + 1
-    lines: list[Cells] = [(Span("Stops its jobs, removes what it made in reverse order, then audits."),)]
-    counted = ", ".join(f"{count}\xa0{kind}" for kind, count in sorted(kinds.items()))
-    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in textwrap.wrap(counted, _WIDTH)]
-    left = frozenset() if deletes_data else kept_stages(view.stages)
-    roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
-    lines += _named("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
-    lines += _named("Left by Terraform, for its data", [root.title for root in roots if root.id in left])
-    kept = sum(item.existed for item in view.owned)
-    if kept:
-        lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
-    if deletes_data:
-        lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
-    else:
-        lines.append((Span("Storage with data stays; it goes with :teardown delete_data=true", Tone.MUTED),))
-    return lines
-
-
-Handler = Callable[[Any], Awaitable[None]]
-"""Carries out one command; its argument is the command's own Struct."""
-
-Ask = Callable[[Confirmation], Awaitable[bool]]
-ConfirmationFor = Callable[[Call], Confirmation | None]
-"""What to ask before a call; `None` where the call says it all itself."""
-ConfirmedArguments = Callable[[Call], Arguments]
-"""The arguments of a call to which the operator said yes."""
+    from tui.base_app import TypeAheadApp
+    from tui.commands.app_actions import Handler
 
 
 class CommandDispatcher:
-    """Carries calls out, each by the verb of its command.
+    """Runs the handlers of commands.
 
-    A read-only session refuses whatever could change something before anything else happens. A dangerous call that
-    comes from a key or the `:` line is asked about; one from a script has said it all.
+    A command of the operator (`submit`) is completed with the selected run and confirmed by the danger of its command
+    before its handler runs, in a worker; errors become notifications. A command of a script (`execute`) is complete and
+    confirmed as written; errors are raised. A read-only session refuses mutations of both. Used on the loop only.
 
     Args:
-        verbs: Makes the verbs, by command id, one for every command. Called for the first call: they import all that
-            can be done with the console.
-        is_readonly: Refuse mutations.
-        ask: Shows a question and waits for the answer.
-        doubt: The question before a call.
-        vouch: What a yes adds to the arguments.
+        app: Shows dialogs and notifications, and runs the workers.
+        services: The settings, and the runs that commands mean.
+        workspace: The panes; the selection of the current one completes commands.
+        make_handlers: Makes the handlers, one for each command by id. Called for the first command: handlers import
+            all that can be done with the console.
     """
 
     def __init__(
         self,
-        handlers: Callable[[], Mapping[str, Handler]],
-        *,
-        is_readonly: bool,
-        ask: Ask,
-        confirmation_for: ConfirmationFor,
-        confirmed_arguments: ConfirmedArguments,
+        app: TypeAheadApp[Any],
+        services: ConsoleServices,
+        workspace: PaneWorkspace,
+        make_handlers: Callable[[], Mapping[str, Handler]],
     ) -> None:
-        self._make_handlers = handlers
-        self._is_readonly = is_readonly
-        self._ask = ask
-        self._confirmation_for = confirmation_for
-        self._confirmed_arguments = confirmed_arguments
+        self._app = app
+        self._services = services
+        self._workspace = workspace
+        self._make_handlers = make_handlers
 
     @property
     def known(self) -> frozenset[str]:
-        """Ids of the commands that it can carry out."""
+        """The ids of all commands that have a handler."""
         return frozenset(self._handlers)
+
+    def submit(self, command: str | Call) -> None:
+        """Start a command of the operator in a worker, and keep the keys typed next until its effect is on screen.
+
+        Args:
+            command: A line as typed after `:`, or a command with its arguments.
+        """
+        try:
+            call = parse_line(command) if isinstance(command, str) else command
+            call = with_selected_run(call, self._workspace.current.subject())
+        except ConsoleError as error:
+            self._app.notify_error(error)
+            return
+        release = self._app.type_ahead.hold()
+        self._app.run_worker(self._run(call, release), group="commands", exit_on_error=True)
+
+    async def execute(self, call: Call) -> None:
+        """Run the handler of a complete and confirmed call.
+
+        Raises:
+            RefusedError: The session is read-only, and the command could change something.
+            ConsoleError: The command failed.
+        """
+        self._refuse_mutation(call)
+        await self._handlers[call.command.id](call.arguments)
+
+    async def _run(self, call: Call, release: Callable[[], None]) -> None:
+        try:
+            self._refuse_mutation(call)
+            arguments = await self._confirmed(call)
+            if arguments is not None:
+                await self._handlers[call.command.id](arguments)
+        except ConsoleError as error:
+            self._app.notify_error(error)
+        except Exception as error:  # noqa: BLE001 - the command boundary: a defect in one handler must not end the console
+            self._app.notify_plainly(f"{call.command.id} failed: a bug of eksml-tui ({type(error).__name__}: {error}).")
+        finally:
+            self._app.release_when_shown(release, self._workspace.current)
+
+    async def _confirmed(self, call: Call) -> Arguments | None:
+        """Ask for the confirmation that the danger of a command requires.
+
+        Returns:
+            The arguments to run the handler with; `None` after a no.
+        """
+        if call.command.danger is Danger.NONE:
+            return call.arguments
+        if isinstance(call.arguments, LaunchArguments):
+            return await self._reviewed(call.arguments)
+        from tui.commands.confirmations import confirmation_for, confirmed_arguments
+        from tui.screens.confirm import ConfirmModal, TypeNameModal
+
+        confirmation = confirmation_for(call, self._services.runs)
+        if confirmation is None:
+            return call.arguments
+        modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
+        if not await self._app.put_in_front(modal):
+            return None
+        return confirmed_arguments(call, self._services.runs.view)
+
+    async def _reviewed(self, arguments: LaunchArguments) -> LaunchArguments | None:
+        """Show the launch form, which has plan and cost, and a confirmation of its own."""
+        from tui.screens.launch import LaunchScreen
+
+        blueprint = await self._services.blueprints.find(arguments.blueprint)
+        return await self._app.put_in_front(LaunchScreen(blueprint, arguments, self._services))
+
+    def _refuse_mutation(self, call: Call) -> None:
+        if self._services.settings.readonly and call.command.is_mutation:
+            raise RefusedError(
+                f"This console is read-only: {call.command.id} was not carried out.", hint="Start without --readonly."
+            )
 
     @cached_property
     def _handlers(self) -> Mapping[str, Handler]:
         return self._make_handlers()
 
-    def refuse_mutation(self, call: Call) -> None:
-        """Refuse what a read-only session may not do.
 
-        Raises:
-            RefusedError: The session is read-only and the call could change something.
-        """
-        if self._is_readonly and call.command.is_mutation:
-            raise RefusedError(
-                f"This console is read-only: {call.command.id} was not carried out.", hint="Start without --readonly."
-            )
-
-    async def dispatch(self, call: Call, *, is_asked: bool) -> bool:
-        """Carry `call` out.
-
-        Args:
-            call: What to do.
-            is_asked: Whether somebody is there to be asked.
-
-        Returns:
-            Whether it was done; `False` if the operator said no.
-
-        Raises:
-            ConsoleError: It cannot be done.
-        """
-        self.refuse_mutation(call)
-        arguments = call.arguments
-        question = self._confirmation_for(call) if is_asked and call.command.danger is not Danger.NONE else None
-        if question is not None:
-            if not await self._ask(question):
-                return False
-            arguments = self._confirmed_arguments(call)
-        await self._handlers[call.command.id](arguments)
-        return True
+def with_selected_run(call: Call, subject: Subject | None) -> Call:
+    """Return the call with the selected run in the place of an empty `run`."""
+    if subject is None or subject.kind != "Run" or getattr(call.arguments, "run", None) != "":
+        return call
+    return Call(call.command, replace(call.arguments, run=subject.name))

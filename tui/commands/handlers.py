@@ -1,19 +1,20 @@
-"""The handler of every command, by id, and the app actions that handlers are given."""
+"""The handlers of all commands, by id, and the app actions that they are given."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
 from actions.base.errors import ConfigError
 from actions.base.executors import in_thread
-from tui.commands.dispatcher import AppActions, Handler, plugin_confirmation
+from tui.commands.app_actions import AppActions, Handler
+from tui.commands.confirmations import plugin_confirmation
 from tui.commands.objects import ForwardCommand, ObjectCommands
 from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
+from tui.commands.screenshot import save_screen
 from tui.commands.view import ContextCommand, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
@@ -27,34 +28,29 @@ if TYPE_CHECKING:
 
 
 def handlers_for(
-    workspace: PaneWorkspace, services: ConsoleServices, actions: RunActions, app_actions: AppActions
+    app: TypeAheadApp[Any], services: ConsoleServices, workspace: PaneWorkspace, run_actions: RunActions
 ) -> dict[str, Handler]:
-    """One for every command."""
+    """Return the handler of every command, by id."""
+    actions = app_actions(app, services)
     return {
-        **ViewCommands(workspace, services, app_actions).handlers(),
-        **ObjectCommands(workspace, services, show=app_actions.show, open_shell=app_actions.open_shell).handlers(),
-        **ContextCommand(services, app_actions).handlers(),
-        **ForwardCommand(services, app_actions).handlers(),
-        **ResultsCommands(services, app_actions).handlers(),
-        **TerraformCommands(services, actions, app_actions).handlers(),
+        **ViewCommands(workspace, services, actions).handlers(),
+        **ObjectCommands(workspace, services, actions).handlers(),
+        **ContextCommand(services, actions).handlers(),
+        **ForwardCommand(services, actions).handlers(),
+        **ResultsCommands(services, actions).handlers(),
+        **TerraformCommands(services, run_actions, actions).handlers(),
         **WatchCommand(workspace, services).handlers(),
-        **RunCommands(workspace, services, actions, say=app_actions.say).handlers(),
+        **RunCommands(workspace, services, run_actions, actions).handlers(),
     }
 
 
-def app_actions(app: TypeAheadApp[Any], services: ConsoleServices, *, save: Callable[[Path], None]) -> AppActions:
-    """Return what commands may do with `app`.
-
-    Args:
-        app: The console.
-        desk: The data behind its panes.
-        save: Writes the screen to a file.
-    """
+def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions:
+    """Return the actions of `app` that handlers use."""
 
     def show(screen: Screen[None]) -> None:
         app.push_screen(screen)
 
-    def leave_front() -> bool:
+    def close_front() -> bool:
         if len(app.screen_stack) <= 1:
             return False
         app.pop_screen()
@@ -63,13 +59,21 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices, *, save: Call
     def open_shell(pod: PodFacts, container: str) -> None:
         app.push_screen(ShellScreen(services, pod, container))
 
-    return AppActions(show, app.say, save, app.exit, leave_front, open_shell, partial(allow_plugin, app, services))
+    return AppActions(
+        show=show,
+        notify=app.notify_and_release,
+        save_screen=partial(save_screen, app, services.settings),
+        leave=app.exit,
+        close_front=close_front,
+        open_shell=open_shell,
+        allow_plugin=partial(allow_plugin, app, services),
+    )
 
 
 async def begin_when_allowed(
     app: TypeAheadApp[Any], services: ConsoleServices, error: ConfigError, begin: Callable[[], Awaitable[None]]
 ) -> None:
-    """Begin once the operator has allowed the exec plugin that is wanted; end with any other error, or a no."""
+    """Begin once the operator has allowed the exec plugin that `error` is about; else end the app with `error`."""
     if await allow_plugin(app, services, error):
         await begin()
     else:
@@ -77,7 +81,7 @@ async def begin_when_allowed(
 
 
 async def allow_plugin(app: TypeAheadApp[Any], services: ConsoleServices, error: ConfigError) -> bool:
-    """Ask whether a kubeconfig's exec plugin may be started, if that is what is wrong. A script asks nobody.
+    """Ask whether an exec plugin of a kubeconfig may be started, if `error` is about one. Without an operator: no.
 
     To be called in a worker.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actions.base.errors import ConfigError, MissingError, RefusedError, UnreachableError
 from actions.command import verbs
 from actions.fleet.facts import PodFacts
-from tui.commands.dispatcher import AppActions, Handler
+from tui.commands.app_actions import AppActions, Handler
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, served_by
 from tui.feeds.services import ConsoleServices, explain_stage
 from tui.present.describe import object_page, object_yaml
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 _PAGE_WIDTH = 76
 _STAGE = "Stage"
-_UNASKED = ("Blueprint", "Run")
+_WITHOUT_DIAGNOSIS = ("Blueprint", "Run")
 
 
 class WhyCommand:
-    """Shows a diagnosis: what is the matter, the evidence for it, the next step.
+    """The handler of `why`: shows a diagnosis, with its causes, their evidence and the next step.
 
     Args:
-        workspace: The panes.
-        desk: Where the session and the run on screen are.
-        show: Puts a viewer in front.
+        workspace: The panes; the selected object is explained if none is named.
+        services: The cluster's session, and the run on screen.
+        actions: Shows the page.
     """
 
-    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, *, show: Callable[[Viewer], None]) -> None:
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, actions: AppActions) -> None:
         self._workspace = workspace
         self._services = services
-        self._show = show
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {"why": self._why}
 
     async def _why(self, arguments: verbs.ObjectArguments) -> None:
@@ -53,10 +53,10 @@ class WhyCommand:
             page = await self._stage_page(subject)
         else:
             page = findings_text(await self._explained(subject), width=_PAGE_WIDTH)
-        self._show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
+        self._app.show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
 
     async def _stage_page(self, subject: Subject) -> str:
-        """What the journal says, then the diagnosis; without a cluster, from what the run has kept on disk."""
+        """Return the stage's state, then its diagnosis; without a cluster, from what the run has kept on disk."""
         from actions.cluster.diagnose.codes import findings_text
 
         parts = [self._stage_line(subject.name)]
@@ -73,64 +73,55 @@ class WhyCommand:
     async def _explained(self, subject: Subject | None) -> list[Finding]:
         from actions.cluster.diagnose.collect import explain
 
-        question = _question_of(subject) if subject is not None else None
-        return await explain(self._services.cluster.session, question, clock=self._services.clock)
+        selector = _selector_of(subject) if subject is not None else None
+        return await explain(self._services.cluster.session, selector, clock=self._services.clock)
 
     def _subject(self, arguments: verbs.ObjectArguments) -> Subject | None:
-        """The named object, or the one under the cursor; `None` for the whole cluster."""
+        """Return the named object, or the one under the cursor; `None` for the whole cluster."""
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
         subject = self._workspace.current.subject()
-        return None if subject is None or subject.kind in _UNASKED else subject
+        return None if subject is None or subject.kind in _WITHOUT_DIAGNOSIS else subject
 
     def _stage_line(self, name: str) -> str:
-        """What the run's journal says of the stage."""
+        """Return the stage's state and message, from the run's journal."""
         view = self._services.runs.view
-        stage = next((one for one in view.stages if one.id == name), None) if view is not None else None
+        stage = next((stage for stage in view.stages if stage.id == name), None) if view is not None else None
         if stage is None:
             return f"Stage {name}"
-        says = f": {stage.message}" if stage.message else ""
-        return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{says}"
+        message = f": {stage.message}" if stage.message else ""
+        return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{message}"
 
 
-def _question_of(subject: Subject) -> ObjectSelector:
+def _selector_of(subject: Subject) -> ObjectSelector:
     from actions.cluster.diagnose.select import ObjectSelector
 
     return ObjectSelector(subject.kind, subject.name, subject.namespace)
 
 
 class ObjectCommands:
-    """Looks at one object: the named one, or the one under the cursor.
+    """The handlers of commands on one object: the named one, or the one under the cursor.
 
     Args:
         workspace: The panes.
-        desk: Where facts and the session are.
-        show: Puts a viewer in front.
-        open_shell: Puts a shell in a container in front.
+        services: The facts of pods, and the cluster's session.
+        actions: Shows pages and shells.
     """
 
-    def __init__(
-        self,
-        workspace: PaneWorkspace,
-        services: ConsoleServices,
-        *,
-        show: Callable[[Viewer], None],
-        open_shell: Callable[[PodFacts, str], None],
-    ) -> None:
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, actions: AppActions) -> None:
         self._workspace = workspace
         self._services = services
-        self._show = show
-        self._open_shell = open_shell
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         own: dict[str, Handler] = {
             "describe": self._describe,
             "yaml": self._yaml,
             "logs": self._logs,
             "shell": self._shell,
         }
-        return own | dict(WhyCommand(self._workspace, self._services, show=self._show).handlers())
+        return own | dict(WhyCommand(self._workspace, self._services, self._app).handlers())
 
     async def _describe(self, arguments: verbs.ObjectArguments) -> None:
         subject = self._subject(arguments)
@@ -138,11 +129,11 @@ class ObjectCommands:
         snapshot = self._services.cluster.snapshot()
         events = events_in(snapshot.events if snapshot else (), EventScope(subject.namespace, subject.name))
         page = object_page(document, events, now=self._services.clock.now().timestamp())
-        self._show(Viewer(subject.title(), page))
+        self._app.show(Viewer(subject.title(), page))
 
     async def _yaml(self, arguments: verbs.ObjectArguments) -> None:
         subject = self._subject(arguments)
-        self._show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
+        self._app.show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
 
     async def _logs(self, arguments: verbs.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
@@ -156,8 +147,8 @@ class ObjectCommands:
     async def _shell(self, arguments: verbs.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
         if pod.phase != "Running":
-            raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}: there is nothing to open a shell in.")
-        self._open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
+            raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}. A shell needs a running one.")
+        self._app.open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
 
     def _subject(self, arguments: verbs.ObjectArguments) -> Subject:
         if arguments.object:
@@ -170,7 +161,7 @@ class ObjectCommands:
     def _pod(self, arguments: verbs.ObjectArguments) -> tuple[PodFacts, str]:
         subject = self._subject(arguments)
         if subject.kind != "Pod":
-            raise RefusedError(f"{subject.title()} is no pod.", hint="Put the cursor on a pod.")
+            raise RefusedError(f"{subject.title()} is not a pod.", hint="Put the cursor on a pod.")
         snapshot = self._services.cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
         if pod is None:
@@ -195,27 +186,27 @@ class ObjectCommands:
 _LINK = ":forward shows the link for a browser, with its token."
 _NOTES = (
     "",
-    "The token is good until the console ends; whoever has it can use these ports as you.",
-    "Only programs of your own user get through. What is not HTTP, such as ssh or TLS, has no",
-    "other protection than that: no token is asked for.",
+    "The token is valid until the console ends; anyone who has it can use these ports as you.",
+    "Only programs of your own user can connect. For protocols other than HTTP, such as ssh or TLS,",
+    "that is the only protection: they need no token.",
 )
 
 
 class ForwardCommand:
-    """Forwards for as long as the console is open.
+    """The handler of `forward`. Ports stay open as long as the console.
 
     Args:
-        desk: Where pods and the session are.
-        hands: The app's doing.
+        services: The facts of pods, and the cluster's session.
+        actions: Shows the page of ports, and notifications.
     """
 
-    def __init__(self, services: ConsoleServices, app_actions: AppActions) -> None:
+    def __init__(self, services: ConsoleServices, actions: AppActions) -> None:
         self._services = services
-        self._app = app_actions
-        self._forwards = Forwards(services.cluster, services.supervisor, app_actions.say)
+        self._app = actions
+        self._forwards = Forwards(services.cluster, services.supervisor, actions.notify)
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {"forward": self._forward}
 
     async def _forward(self, arguments: verbs.ForwardArguments) -> None:
@@ -225,10 +216,10 @@ class ForwardCommand:
         if arguments.stop:
             if not self._forwards.close(arguments.to):
                 raise MissingError(f"Nothing is forwarded as {arguments.to!r}.")
-            self._app.say(f"{arguments.to} is not forwarded any more.")
+            self._app.notify(f"{arguments.to} is no longer forwarded.")
             return
         await self._services.cluster.wait_connected()
-        service = next((one for one in SERVICES if one.name == arguments.to), None)
+        service = next((service for service in SERVICES if service.name == arguments.to), None)
         if service is not None:
             await self._open(service, arguments.local)
         else:
@@ -241,7 +232,7 @@ class ForwardCommand:
         address = await self._forwards.open(
             service.name, pod.namespace, lambda: served_by(service, self._pods()), service.port, local
         )
-        self._app.say(
+        self._app.notify(
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
@@ -249,13 +240,13 @@ class ForwardCommand:
         target, _, port = arguments.to.rpartition(":")
         if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
             known = ", ".join(service.name for service in SERVICES)
-            raise ConfigError(f"{arguments.to!r} is nothing to forward.", hint=f"Write {known}, or NAMESPACE/POD:PORT.")
+            raise ConfigError(f"{arguments.to!r} cannot be forwarded.", hint=f"Write {known}, or NAMESPACE/POD:PORT.")
         subject = parse_subject(target, default_namespace=self._services.cluster.namespace)
         find = self._named(f"{subject.namespace}/{subject.name}")
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
         address = await self._forwards.open(arguments.to, subject.namespace, find, int(port), arguments.local)
-        self._app.say(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
+        self._app.notify(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 
     def _named(self, key: str) -> Callable[[], PodFacts | None]:
         def find() -> PodFacts | None:
@@ -265,17 +256,17 @@ class ForwardCommand:
         return find
 
     def _pods(self) -> list[PodFacts]:
-        """Pods of the run on screen first, then all others."""
+        """Return all pods, those of the run on screen first."""
         snapshot, run = self._services.cluster.snapshot(), self._services.runs.view
         pods = list(snapshot.pods.values()) if snapshot else []
         return sorted(pods, key=lambda pod: (run is None or pod.run != run.id, pod.key))
 
     def _page(self) -> str:
-        lines = ["What can be forwarded:", ""]
+        lines = ["Available:", ""]
         for service in SERVICES:
             pod = served_by(service, self._pods())
-            where = f"{pod.key}:{service.port}" if pod else "no pod serves it at present"
-            lines.append(f"  :forward {service.name:<12} {service.title}: {where}")
-        lines += ["  :forward NAMESPACE/POD:PORT", "", "What is forwarded:", ""]
+            address = f"{pod.key}:{service.port}" if pod else "no pod serves it at present"
+            lines.append(f"  :forward {service.name:<12} {service.title}: {address}")
+        lines += ["  :forward NAMESPACE/POD:PORT", "", "Forwarded now:", ""]
         opened = [f"  {name:<20} {port.link}" for name, port in self._forwards.opened.items()]
         return "\n".join([*lines, *(opened or ["  nothing"]), *(_NOTES if opened else ())])

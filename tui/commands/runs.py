@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from actions.command import verbs
 from actions.run.engine.systemd import logout_warning
 from actions.run.state.records import RequestKind
-from tui.commands.dispatcher import AppActions, Handler
+from tui.commands.app_actions import AppActions, Handler
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 
-_WISHES = {
+_REQUESTS = {
     "pause": RequestKind.PAUSE,
     "unpause": RequestKind.UNPAUSE,
     "cancel": RequestKind.CANCEL,
@@ -22,33 +22,35 @@ _WISHES = {
 
 
 class RunCommands:
-    """Launch, approve, retry, pause, cancel, park, tear down. Each ends when the wish is written, not when it is done.
+    """The handlers of launch, approve, retry, pause, cancel, park, teardown and resume.
+
+    Each ends when the request is in the run's journal, not when the run has followed it.
 
     Args:
         workspace: The panes; a launched run is shown.
-        desk: Blueprints and the run on screen.
-        actions: Who writes.
-        say: Tells the operator one sentence.
+        services: The blueprints, and the run on screen.
+        run_actions: Writes the requests.
+        actions: Shows notifications.
     """
 
     def __init__(
-        self, workspace: PaneWorkspace, services: ConsoleServices, actions: RunActions, *, say: Callable[[str], None]
+        self, workspace: PaneWorkspace, services: ConsoleServices, run_actions: RunActions, actions: AppActions
     ) -> None:
         self._workspace = workspace
         self._services = services
-        self._actions = actions
-        self._say = say
+        self._run_actions = run_actions
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
-        wishes = {name: self._wish(kind) for name, kind in _WISHES.items()}
+        """Return the handlers by command id."""
+        requests = {name: self._request(kind) for name, kind in _REQUESTS.items()}
         return {
             "launch": self._launch,
             "approve": self._approve,
             "retry": self._retry,
             "teardown": self._teardown,
             "resume": self._resume,
-            **wishes,
+            **requests,
         }
 
     async def _launch(self, arguments: verbs.LaunchArguments) -> None:
@@ -57,51 +59,55 @@ class RunCommands:
         blueprint = await self._services.blueprints.find(arguments.blueprint)
         preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
-        await self._actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
-        self._tell(logout_warning())
+        await self._run_actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
+        self._notify(logout_warning())
         self._services.unwatch()
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
     async def _approve(self, arguments: verbs.ApproveArguments) -> None:
-        self._tell(await self._actions.approve(arguments.run, arguments.stage))
+        self._notify(await self._run_actions.approve(arguments.run, arguments.stage))
 
     async def _retry(self, arguments: verbs.RetryArguments) -> None:
-        self._tell(await self._actions.ask_for(arguments.run, RequestKind.RETRY))
+        self._notify(await self._run_actions.ask_for(arguments.run, RequestKind.RETRY))
 
     async def _resume(self, arguments: verbs.ResumeArguments) -> None:
-        self._say(f"Run {await self._actions.resume(arguments.run, takeover=arguments.takeover)} goes on.")
+        run_id = await self._run_actions.resume(arguments.run, takeover=arguments.takeover)
+        self._app.notify(f"Run {run_id} continues.")
 
     async def _teardown(self, arguments: verbs.TeardownArguments) -> None:
-        asked = self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)
-        self._tell(await asked)
+        obstacle = await self._run_actions.teardown(
+            arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data
+        )
+        self._notify(obstacle)
         self._workspace.focus("run")
 
-    def _wish(self, kind: RequestKind) -> Callable[[verbs.RunArguments], Awaitable[None]]:
-        async def verb(arguments: verbs.RunArguments) -> None:
-            self._tell(await self._actions.ask_for(arguments.run, kind))
+    def _request(self, kind: RequestKind) -> Callable[[verbs.RunArguments], Awaitable[None]]:
+        async def handler(arguments: verbs.RunArguments) -> None:
+            self._notify(await self._run_actions.ask_for(arguments.run, kind))
 
-        return verb
+        return handler
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
+        """Show a sentence, unless it is empty."""
         if text:
-            self._say(text)
+            self._app.notify(text)
 
 
 class ResultsCommands:
-    """Asks the run's cluster; each ends when there is an answer. A copy goes on if the console is left.
+    """The handlers of `results` and `export`. Each ends with the cluster's answer; a copy continues after the console.
 
     Args:
-        desk: The run on screen.
-        hands: The app's doing.
+        services: The runs.
+        actions: Shows the list, and notifications.
     """
 
-    def __init__(self, services: ConsoleServices, app_actions: AppActions) -> None:
+    def __init__(self, services: ConsoleServices, actions: AppActions) -> None:
         self._services = services
-        self._app = app_actions
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {"results": self._results, "export": self._export}
 
     async def _results(self, arguments: verbs.RunArguments) -> None:
@@ -115,51 +121,53 @@ class ResultsCommands:
         from actions.run.results import export_results
 
         run = self._services.runs.find(arguments.run)
-        told = await export_results(
+        result = await export_results(
             run.folder,
             arguments.to,
             self._services.clock,
             on_line=_ignore_line,
-            on_begin=lambda _copy, sentence: self._app.say(sentence),
+            on_begin=lambda _copy, sentence: self._app.notify(sentence),
             service_account=arguments.service_account,
         )
-        self._app.say(told)
+        self._app.notify(result)
 
 
 def _ignore_line(_line: str) -> None:
-    """What the Job prints is for a terminal; the console says how it ended."""
+    """Drop a line that the Job printed: the console shows its result alone."""
 
 
 class TerraformCommands:
-    """Each ends when the journal has it; the run's next step acts on it.
+    """The handlers of `terraform`, `import` and `waive`.
+
+    Each ends when the decision is in the run's journal; the next attempt of the stage follows it.
 
     Args:
-        desk: The run on screen.
-        actions: Writes.
-        hands: The app's doing.
+        services: The runs.
+        run_actions: Writes the decisions.
+        actions: Shows the report, and notifications.
     """
 
-    def __init__(self, services: ConsoleServices, actions: RunActions, app_actions: AppActions) -> None:
+    def __init__(self, services: ConsoleServices, run_actions: RunActions, actions: AppActions) -> None:
         self._services = services
-        self._actions = actions
-        self._app = app_actions
+        self._run_actions = run_actions
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
 
     async def _terraform(self, arguments: verbs.RunArguments) -> None:
         run = self._services.runs.find(arguments.run)
-        self._app.show(Viewer(f"terraform of {run.id}", await self._actions.terraform(arguments.run)))
+        self._app.show(Viewer(f"terraform of {run.id}", await self._run_actions.terraform(arguments.run)))
 
     async def _import(self, arguments: verbs.ImportArguments) -> None:
-        stage = await self._actions.import_resource(
+        stage = await self._run_actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
-        self._app.say(f"{arguments.address} will be imported when {stage} goes on: retry it.")
+        self._app.notify(f"{arguments.address} will be imported when you retry {stage}.")
 
     async def _waive(self, arguments: verbs.WaiveArguments) -> None:
-        stage = await self._actions.waive(
+        stage = await self._run_actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )
-        self._app.say(f"{arguments.address} of {stage} is waived: retry it.")
+        self._app.notify(f"{arguments.address} is waived. Retry {stage}.")

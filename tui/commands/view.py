@@ -10,7 +10,7 @@ from actions.base.errors import ConfigError, MissingError
 from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
 from actions.command import verbs
-from tui.commands.dispatcher import AppActions, Handler
+from tui.commands.app_actions import AppActions, Handler
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 
 class ViewCommands:
-    """Panes, filters, layouts, help.
+    """The handlers of commands on panes, filters, layouts, and of `help`, `screenshot`, `back`, `quit`.
 
     Args:
         workspace: The panes.
-        desk: What they look at.
-        hands: The app's doing.
+        services: The settings.
+        actions: Shows help and notifications, saves the screen, ends the console.
     """
 
-    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, app_actions: AppActions) -> None:
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, actions: AppActions) -> None:
         self._workspace = workspace
         self._services = services
-        self._app = app_actions
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {
             "open": self._open,
             "filter": self._filter,
             "sort": self._sort,
             "layout": self._layout,
             "chart": self._chart,
-            "zoom": _plain(self._workspace.zoom),
+            "zoom": _without_arguments(self._workspace.zoom),
             "focus": self._focus,
             "screenshot": self._screenshot,
-            "back": _plain(self._back),
+            "back": _without_arguments(self._back),
             "help": self._help,
-            "quit": _plain(self._app.leave),
+            "quit": _without_arguments(self._app.leave),
         }
 
     async def _open(self, arguments: verbs.OpenArguments) -> None:
@@ -74,41 +74,42 @@ class ViewCommands:
         self._workspace.focus(arguments.pane)
 
     async def _screenshot(self, arguments: verbs.ScreenshotArguments) -> None:
-        self._app.save(Path(arguments.file))
-        self._app.say(f"Saved {arguments.file}.")
+        self._app.save_screen(Path(arguments.file))
+        self._app.notify(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: verbs.NoArguments) -> None:
         self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
 
     def _back(self) -> None:
-        if not self._app.leave_front():
+        if not self._app.close_front():
             self._workspace.back()
 
 
-def _plain(act: Callable[[], object]) -> Callable[[verbs.NoArguments], Awaitable[None]]:
-    async def verb(_arguments: verbs.NoArguments) -> None:
+def _without_arguments(act: Callable[[], object]) -> Callable[[verbs.NoArguments], Awaitable[None]]:
+    async def handler(_arguments: verbs.NoArguments) -> None:
         act()
 
-    return verb
+    return handler
 
 
-_CLUSTER_OF_THE_RUN = "run"
+_RUN = "run"
+"""In the place of a context: the cluster of the run on screen; in the place of a job: the run itself."""
 
 
 class ContextCommand:
-    """Lists contexts, and goes to one.
+    """The handler of `context`: lists the contexts of the kubeconfig, or connects to one.
 
     Args:
-        desk: Whose cluster is changed.
-        hands: The app's doing.
+        services: The cluster's feed is connected anew.
+        actions: Shows the list, and asks about exec plugins.
     """
 
-    def __init__(self, services: ConsoleServices, app_actions: AppActions) -> None:
+    def __init__(self, services: ConsoleServices, actions: AppActions) -> None:
         self._services = services
-        self._app = app_actions
+        self._app = actions
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {"context": self._context}
 
     async def _context(self, arguments: verbs.ContextArguments) -> None:
@@ -117,20 +118,20 @@ class ContextCommand:
         if not arguments.name:
             self._app.show(Viewer("context", self._page()))
             return
-        if arguments.name == _CLUSTER_OF_THE_RUN:
-            other = self._of_run()
+        if arguments.name == _RUN:
+            target = self._target_of_run()
         else:
-            other = ClusterTarget(self._services.settings.target.kubeconfig, arguments.name, "")
+            target = ClusterTarget(self._services.settings.target.kubeconfig, arguments.name, "")
         try:
-            await self._services.require_usable(other)
+            await self._services.require_usable(target)
         except ConfigError as error:
             if not await self._app.allow_plugin(error):
                 raise
         self._services.unwatch()
-        self._services.cluster.target = other
+        self._services.cluster.target = target
         self._services.connect()
 
-    def _of_run(self) -> ClusterTarget:
+    def _target_of_run(self) -> ClusterTarget:
         from actions.cluster.auth.kubeconfig import ClusterTarget
         from actions.run.journal.folder import kubeconfig_path
 
@@ -140,7 +141,7 @@ class ContextCommand:
         path = kubeconfig_path(folder)
         if not path.is_file():
             raise MissingError(
-                f"Run {folder.name} has no kubeconfig of its own.", hint="It gets one when its cluster is there."
+                f"Run {folder.name} has no kubeconfig of its own.", hint="It gets one when its cluster exists."
             )
         return ClusterTarget(path, "", "")
 
@@ -148,28 +149,25 @@ class ContextCommand:
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
         from actions.run.journal.folder import kubeconfig_path
 
-        here = self._services.cluster.context_name
-        lines = ["Go to one with :context NAME", ""]
+        current = self._services.cluster.context_name
+        lines = ["Connect to one with :context NAME", ""]
         try:
             for name, cluster in contexts_of(ClusterTarget(self._services.settings.target.kubeconfig)):
-                lines.append(f"{'▶' if name == here else ' '} {name:<40} {cluster}")
+                lines.append(f"{'▶' if name == current else ' '} {name:<40} {cluster}")
         except ConfigError as error:
             lines.append(f"  {error.sentence()}")
         folder = self._services.runs.folder
         if folder is not None and kubeconfig_path(folder).is_file():
-            lines += ["", f"  {_THE_RUN:<40} the cluster of run {folder.name}, by its own kubeconfig"]
+            lines += ["", f"  {_RUN:<40} the cluster of run {folder.name}, by its own kubeconfig"]
         return "\n".join(lines)
 
 
-_THE_RUN = "run"
-
-
 class WatchCommand:
-    """Points the panes at a job: the named one, or the one that the selected pod is a part of.
+    """The handler of `watch`: points the panes at a job, the named one or the one of the selected pod.
 
     Args:
         workspace: The panes.
-        desk: What they look at.
+        services: Follow the job.
     """
 
     def __init__(self, workspace: PaneWorkspace, services: ConsoleServices) -> None:
@@ -177,11 +175,11 @@ class WatchCommand:
         self._services = services
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By command id."""
+        """Return the handlers by command id."""
         return {"watch": self._watch}
 
     async def _watch(self, arguments: verbs.WatchArguments) -> None:
-        if arguments.job == _THE_RUN:
+        if arguments.job == _RUN:
             self._services.unwatch()
             self._workspace.arrange("watch")
             return
@@ -197,7 +195,7 @@ class WatchCommand:
         else:
             subject = self._workspace.current.subject()
         if subject is None:
-            raise MissingError("Nothing is selected.", hint="Say which: :watch pytorchjob/NAME.")
+            raise MissingError("Nothing is selected.", hint="Name a job: :watch pytorchjob/NAME.")
         if subject.row is not None and subject.row.is_watched:
             return JobRef(subject.kind, subject.namespace, subject.name)
         found = self._found(subject)
@@ -208,7 +206,7 @@ class WatchCommand:
         return found
 
     def _found(self, subject: Subject) -> JobRef | None:
-        """The job of a pod, or the one that has the name that was typed without a kind."""
+        """Return the job of a pod, or the job whose name was typed without a kind; `None` if there is none."""
         snapshot = self._services.cluster.snapshot()
         if snapshot is None or subject.kind != "Pod":
             return None

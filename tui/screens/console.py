@@ -1,4 +1,4 @@
-"""The console screen: header, panes, a command line at the bottom, and the keys after ctrl+w."""
+"""The console screen: header, panes and `:` line, the keys after ctrl+w, and the command palette."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 from textual.screen import ModalScreen
 
 from actions.command.parse import complete
+from actions.command.verbs import COMMANDS, Call, Command, FilterArguments, command_of
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class PrefixScreen(ModalScreen[str]):
-    """Waits for one key; its result is the line to carry out, empty for none.
+    """The screen after ctrl+w: waits for one key. Its result is the command line of the key, empty for none.
 
     Args:
         keymap: The operator's own keys.
@@ -47,90 +50,90 @@ class PrefixScreen(ModalScreen[str]):
         self._keymap = keymap
 
     def compose(self) -> ComposeResult:
-        """The keys that mean something, at the bottom."""
+        """Show the keys of the table at the bottom."""
         spans = [Span(f" {name_of(KeyContext.EVERYWHERE, 'prefix', self._keymap)} ", Tone.ACCENT)]
         for key in keys_of(KeyContext.PANES):
             spans += [Span(f" {names_of(key, self._keymap)[0]} ", Tone.STRONG), Span(key.label, Tone.MUTED)]
         yield Lines([tuple(spans)], id="prefix-keys")
 
     def action_choose(self, line: str) -> None:
-        """Close with the line."""
+        """Close with the command line of a key."""
         self.dismiss(line)
 
     def on_key(self, event: events.Key) -> None:
-        """Any other key is a change of mind."""
+        """Close without a command on any other key."""
         event.stop()
         self.dismiss("")
 
 
 class ConsoleScreen(LiveScreen[None]):
-    """Everything that is seen between start and quit, but what stands in front of it for a moment.
+    """The screen that is there from start to quit; all others are pushed in front of it.
 
     Args:
-        desk: What the panes look at.
+        services: The data of header and hints.
         workspace: The panes.
-        carry: Carries a line out as if it had been typed.
+        submit: Starts a command: a line as typed after `:`, or a call.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(KeyContext.EVERYWHERE)
 
     def __init__(
-        self, services: ConsoleServices, workspace: PaneWorkspace, run_line: Callable[[str], Awaitable[None]]
+        self, services: ConsoleServices, workspace: PaneWorkspace, submit: Callable[[str | Call], None]
     ) -> None:
         super().__init__()
         self._services = services
         self._workspace = workspace
-        self._run_line = run_line
+        self._submit = submit
         self._header = Lines(id="header")
         self._tabs = Lines(id="tabs")
         self._hints = Lines(id="hints")
         self._edges: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Header, tabs, panes, the bottom line. Prompts come when they are asked for: the first frame has none."""
+        """Lay out header, tabs, panes and hints. Prompts are mounted when they are first opened."""
         yield self._header
         yield self._tabs
         yield self._workspace.split
         yield self._hints
 
     def on_mount(self) -> None:
-        """Keys go to the first pane."""
+        """Focus the first pane."""
         self._workspace.current.take_focus()
         self.refresh_data()
 
     def refresh_data(self) -> None:
-        """Show what changed: edges first, then every visible pane."""
+        """Show changes: header, tabs and hints first, then every visible pane."""
         self._header.show([header_line(header_facts(self._services), self.size.width)])
         self._show_edges()
         self._workspace.refresh_data()
 
     async def on_resize(self) -> None:
-        """Lay the edges out for the new width; between the first two layouts the loop has a look at its sockets."""
+        """Lay header, tabs and hints out for the new width; let the loop read its sockets before the second layout."""
         await asyncio.sleep(0)
         self.refresh_data()
 
-    async def action_run_line(self, line: str) -> None:
-        """Carry a line of the key table out."""
-        await self._run_line(line)
+    def action_run_line(self, line: str) -> None:
+        """Start the command line of a key, as the key table has it."""
+        self._submit(line)
 
     async def action_command_line(self) -> None:
-        """Take a command."""
+        """Open the `:` line."""
         await self._open(self._command, "")
 
     async def action_command_line_with(self, text: str) -> None:
-        """Take a command that begins with `text`."""
+        """Open the `:` line with `text` on it."""
         await self._open(self._command, text)
 
     async def action_filter_line(self) -> None:
-        """Narrow the focused pane."""
+        """Open the filter line of the focused pane."""
         await self._open(self._filter, self._workspace.current.active_filter)
 
     def action_prefix(self) -> None:
-        """Wait for the key that says what to do with the panes."""
+        """Wait for a key of those after ctrl+w."""
         self.app.push_screen(PrefixScreen(self._services.settings.keymap), self._chosen)
 
     def action_palette(self) -> None:
-        """Find a command by its name."""
+        """Open the command palette."""
         self.app.action_command_palette()
 
     @on(Split.Changed)
@@ -139,21 +142,21 @@ class ConsoleScreen(LiveScreen[None]):
         self.refresh_data()
 
     @on(Pane.Entered)
-    async def _entered(self, event: Pane.Entered) -> None:
+    def _entered(self, event: Pane.Entered) -> None:
         event.stop()
-        await self._run_line(event.line)
+        self._submit(event.line)
 
     @on(PromptLine.Submitted, "#command-line")
-    async def _commanded(self, event: PromptLine.Submitted) -> None:
+    def _commanded(self, event: PromptLine.Submitted) -> None:
         event.stop()
         self._workspace.current.take_focus()
         if event.text.strip():
-            await self._run_line(event.text)
+            self._submit(event.text)
 
     @on(PromptLine.Changed, "#filter-line")
-    async def _filtering(self, event: PromptLine.Changed) -> None:
+    def _filtering(self, event: PromptLine.Changed) -> None:
         event.stop()
-        await self._run_line(f"filter {_quoted(event.text)}")
+        self._submit(Call(command_of("filter"), FilterArguments(text=event.text)))
 
     @on(PromptLine.Submitted, "#filter-line")
     def _filtered(self, event: PromptLine.Submitted) -> None:
@@ -161,10 +164,10 @@ class ConsoleScreen(LiveScreen[None]):
         self._workspace.current.take_focus()
 
     @on(PromptLine.Cancelled)
-    async def _cancelled(self, event: PromptLine.Cancelled) -> None:
+    def _cancelled(self, event: PromptLine.Cancelled) -> None:
         event.stop()
         if event.prompt is self._filter:
-            await self._run_line("filter")
+            self._submit("filter")
         self._workspace.current.take_focus()
 
     @cached_property
@@ -182,10 +185,10 @@ class ConsoleScreen(LiveScreen[None]):
 
     def _chosen(self, line: str | None) -> None:
         if line:
-            self.run_worker(self._run_line(line), exclusive=False)
+            self._submit(line)
 
     def _show_edges(self) -> None:
-        """Tabs and hints, laid out only when what they say has changed."""
+        """Lay tabs and hints out, if their contents have changed."""
         split, pane = self._workspace.split, self._workspace.current
         run, selected = self._services.runs.view, selected_run(self._services, pane.subject())
         edges = (self.size.width, split.current, split.arrangement, split.is_zoomed, run and run.state, selected)
@@ -230,6 +233,42 @@ def _jobs_in(snapshot: ClusterSnapshot | None) -> list[str]:
     return [f"{job.kind.lower()}/{job.namespace}/{job.name}" for job in jobs]
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+class CommandProvider(Provider):
+    """The commands that the palette finds, by name or title.
+
+    Those that need no argument are started; others open the `:` line with their name.
+    """
+
+    async def discover(self) -> Hits:
+        """Return all commands, before anything is typed."""
+        for command in COMMANDS:
+            yield DiscoveryHit(command.title, self._runner(command), text=_palette_text(command), help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        """Return the commands that match `query`."""
+        matcher = self.matcher(query)
+        for command in COMMANDS:
+            text = _palette_text(command)
+            score, offsets = matcher.fuzzy_search.match(matcher.query, text)
+            if score > 0:
+                shown = Content(text)  # `highlight` would take its brackets for markup
+                for offset in offsets:
+                    shown = shown.stylize(matcher.match_style, offset, offset + 1)
+                yield Hit(score, shown, self._runner(command), help=command.help)
+
+    def _runner(self, command: Command) -> Callable[[], Awaitable[None]]:
+        front, console = self.screen, self.app.screen_stack[0]
+
+        async def run() -> None:
+            if not isinstance(console, ConsoleScreen):
+                return
+            if not any(field.required for field in command.fields()):
+                console.action_run_line(command.id)
+            elif isinstance(front, ConsoleScreen):
+                await front.action_command_line_with(f"{command.id} ")
+
+        return run
+
+
+def _palette_text(command: Command) -> str:
+    return f"{command.title} ({command.usage()})"

@@ -1,42 +1,71 @@
-"""From a call to its effect."""
+"""From a command to its effect: refused, confirmed, carried out."""
 
 from __future__ import annotations
 
 import pytest
+from textual.screen import Screen
 
-from actions.base.errors import RefusedError
+from actions.base.errors import ConsoleError, RefusedError
 from actions.command.parse import parse_line
 from actions.command.verbs import COMMANDS, Arguments, Call, TeardownArguments, WaiveArguments
 from actions.run.state.view import StageState
 from tests.support.builders import a_plan, a_run, a_stage, console_services
-from tui.commands.dispatcher import CommandDispatcher, Confirmations
+from tui.base_app import TypeAheadApp
+from tui.commands.confirmations import confirmation_for, confirmed_arguments
+from tui.commands.dispatcher import CommandDispatcher
 from tui.feeds.runs import RunFeed
-from tui.screens.confirm import Confirmation
+from tui.feeds.services import ConsoleServices
+from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
+from tui.screens.workspace import PaneWorkspace
+from tui.settings.settings import ConsoleSettings
+
+
+class Answering(TypeAheadApp[None]):
+    """An app whose operator answers every dialog, and that notes dialogs and errors."""
+
+    def __init__(self, *, says_yes: bool = True) -> None:
+        super().__init__()
+        self.asked: list[Confirmation] = []
+        self.errors: list[str] = []
+        self._says_yes = says_yes
+
+    async def put_in_front(self, screen: Screen[object]) -> object:  # type: ignore[override]  # dialogs alone
+        assert isinstance(screen, ConfirmModal | TypeNameModal)
+        self.asked.append(screen._question)
+        return self._says_yes
+
+    def notify_error(self, error: ConsoleError) -> None:
+        self.errors.append(error.sentence())
 
 
 class Recorder:
-    """Notes what was carried out and what was asked."""
+    """A dispatcher whose handlers note what they are called with."""
 
-    def __init__(self, *, says_yes: bool = True) -> None:
+    def __init__(
+        self, stage: StageState = StageState.RUNNING, *, says_yes: bool = True, is_readonly: bool = False
+    ) -> None:
         self.done: list[Arguments] = []
-        self.asked: list[Confirmation] = []
-        self._says_yes = says_yes
+        self.app = Answering(says_yes=says_yes)
+        services = services_with(stage, is_readonly=is_readonly)
+        handlers = {command.id: self.handler for command in COMMANDS}
+        self.dispatcher = CommandDispatcher(self.app, services, PaneWorkspace(services), lambda: handlers)
 
-    async def verb(self, arguments: Arguments) -> None:
+    async def handler(self, arguments: Arguments) -> None:
         self.done.append(arguments)
 
-    async def ask(self, question: Confirmation) -> bool:
-        self.asked.append(question)
-        return self._says_yes
+    async def submit(self, line: str) -> None:
+        """Submit a line, and wait until it has been carried out."""
+        async with self.app.run_test():
+            self.dispatcher.submit(line)
+            await self.app.workers.wait_for_complete()
 
-    def dispatcher(self, question: Confirmation | None, *, is_readonly: bool = False) -> CommandDispatcher:
-        return CommandDispatcher(
-            lambda: {command.id: self.verb for command in COMMANDS},
-            is_readonly=is_readonly,
-            ask=self.ask,
-            confirmation_for=lambda _call: question,
-            confirmed_arguments=lambda call: call.arguments,
-        )
+
+def services_with(stage: StageState = StageState.RUNNING, *, is_readonly: bool = False) -> ConsoleServices:
+    """Services with a run on screen."""
+    services = console_services()
+    services.runs = feed_with(stage)
+    services.settings = ConsoleSettings(target=services.settings.target, readonly=is_readonly)
+    return services
 
 
 def feed_with(view_stage: StageState = StageState.RUNNING) -> RunFeed:
@@ -54,54 +83,77 @@ def feed_with(view_stage: StageState = StageState.RUNNING) -> RunFeed:
 
 
 async def test_a_read_only_session_refuses_a_mutation_before_it_asks() -> None:
-    recorder = Recorder()
+    recorder = Recorder(is_readonly=True)
+
+    await recorder.submit("cancel")
+
+    assert (recorder.done, recorder.app.asked) == ([], [])
+    assert "read-only" in recorder.app.errors[0]
+
+
+async def test_a_read_only_session_refuses_a_script() -> None:
+    recorder = Recorder(is_readonly=True)
 
     with pytest.raises(RefusedError, match="read-only"):
-        await recorder.dispatcher(Confirmation("sure?"), is_readonly=True).dispatch(parse_line("cancel"), is_asked=True)
-
-    assert (recorder.done, recorder.asked) == ([], [])
+        await recorder.dispatcher.execute(parse_line("cancel"))
 
 
 async def test_a_read_only_session_still_looks() -> None:
-    recorder = Recorder()
+    recorder = Recorder(is_readonly=True)
 
-    assert await recorder.dispatcher(None, is_readonly=True).dispatch(parse_line("open nodes"), is_asked=True)
+    await recorder.submit("open nodes")
+
+    assert len(recorder.done) == 1
 
 
 async def test_a_no_leaves_everything_as_it_is() -> None:
     recorder = Recorder(says_yes=False)
 
-    assert not await recorder.dispatcher(Confirmation("sure?")).dispatch(parse_line("cancel"), is_asked=True)
-    assert recorder.done == []
+    await recorder.submit("cancel")
+
+    assert (len(recorder.app.asked), recorder.done) == (1, [])
+
+
+async def test_a_yes_to_a_teardown_is_carried_out_with_the_name() -> None:
+    recorder = Recorder()
+
+    await recorder.submit("teardown")
+
+    (arguments,) = recorder.done
+    assert isinstance(arguments, TeardownArguments)
+    assert arguments.confirm == "bionemo-on-eks"
 
 
 async def test_a_script_is_not_asked() -> None:
     recorder = Recorder(says_yes=False)
 
-    assert await recorder.dispatcher(Confirmation("sure?")).dispatch(parse_line("cancel"), is_asked=False)
-    assert recorder.asked == []
+    await recorder.dispatcher.execute(parse_line("cancel"))
+
+    assert (len(recorder.done), recorder.app.asked) == (1, [])
+
+
+async def test_a_line_that_is_no_command_is_an_error_and_nothing_is_asked() -> None:
+    recorder = Recorder()
+
+    await recorder.submit("teardwon")
+
+    assert (recorder.done, recorder.app.asked) == ([], [])
+    assert "teardown" in recorder.app.errors[0]
 
 
 def test_a_teardown_asks_for_the_name_of_the_cluster() -> None:
-    question = Confirmations(feed_with()).confirmation_for(parse_line("teardown"))
+    question = confirmation_for(parse_line("teardown"), feed_with())
 
     assert question is not None
     assert question.word == "bionemo-on-eks"
 
 
 def test_a_teardown_that_brings_the_name_is_not_asked_about() -> None:
-    assert Confirmations(feed_with()).confirmation_for(parse_line("teardown confirm=bionemo-on-eks")) is None
-
-
-def test_a_yes_to_a_teardown_counts_as_the_typed_name() -> None:
-    arguments = Confirmations(feed_with()).confirmed_arguments(parse_line("teardown"))
-
-    assert isinstance(arguments, TeardownArguments)
-    assert arguments.confirm == "bionemo-on-eks"
+    assert confirmation_for(parse_line("teardown confirm=bionemo-on-eks"), feed_with()) is None
 
 
 def test_an_approval_shows_the_plan_it_is_about() -> None:
-    question = Confirmations(feed_with(StageState.AWAITING_APPROVAL)).confirmation_for(parse_line("approve"))
+    question = confirmation_for(parse_line("approve"), feed_with(StageState.AWAITING_APPROVAL))
 
     assert question is not None
     assert "2 to add" in "".join(span.text for line in question.lines for span in line)
@@ -109,7 +161,7 @@ def test_an_approval_shows_the_plan_it_is_about() -> None:
 
 def test_an_approval_where_nothing_waits_is_refused_at_once() -> None:
     with pytest.raises(RefusedError, match="No stage"):
-        Confirmations(feed_with()).confirmation_for(parse_line("approve"))
+        confirmation_for(parse_line("approve"), feed_with())
 
 
 def test_every_command_has_a_verb_in_the_console() -> None:
@@ -126,11 +178,11 @@ def test_a_call_keeps_its_arguments() -> None:
 
 
 def test_a_waiver_asks_for_the_address_and_a_yes_counts_as_typed() -> None:
-    questioner = Confirmations(feed_with())
-    question = questioner.confirmation_for(parse_line("waive aws_vpc.main"))
+    call = parse_line("waive aws_vpc.main")
+    question = confirmation_for(call, feed_with())
 
     assert question is not None
     assert question.word == "aws_vpc.main"
-    arguments = questioner.confirmed_arguments(parse_line("waive aws_vpc.main"))
+    arguments = confirmed_arguments(call, feed_with().view)
     assert isinstance(arguments, WaiveArguments)
     assert arguments.confirm == "aws_vpc.main"

@@ -117,7 +117,7 @@ async def test_zoom_gives_one_pane_the_room_and_takes_it_back() -> None:
     app = an_app()
     async with app.run_test(size=(200, 50)) as pilot:
         await settle(pilot)
-        await app.run_line("layout quad")
+        app.dispatcher.submit("layout quad")
         await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
         await app.script_driver.press(["z"])
         await wait_for(pilot, lambda: len(app.workspace.visible) == 1, "one pane is seen")
@@ -131,6 +131,34 @@ async def test_the_palette_finds_a_command_by_a_part_of_its_name() -> None:
         await settle(pilot)
         await pilot.press("ctrl+p", *"tear")
         await wait_for(pilot, lambda: "Tear the run down (teardown [CONFIRM]" in screen_text(app), "it is found")
+
+
+async def test_the_palette_starts_a_command_without_arguments() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+p", *"describe")
+        await wait_for(pilot, lambda: "Describe (describe" in screen_text(app), "it is found")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "Nothing is selected." in screen_text(app), "it was started")
+
+
+async def test_the_palette_opens_the_line_for_a_command_with_arguments() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+p", *"launch")
+        await wait_for(pilot, lambda: "Launch a blueprint (launch" in screen_text(app), "it is found")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: ":launch" in screen_text(app).replace(" ", ""), "its name is on the line")
+
+
+async def test_a_filter_may_hold_an_equals_sign() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.script_driver.press(["/", *"a=b"])
+        await wait_for(pilot, lambda: app.workspace.current.active_filter == "a=b", "the pane is filtered")
 
 
 async def test_help_names_the_keys_of_the_focused_pane_first() -> None:
@@ -147,7 +175,7 @@ async def test_the_launch_form_shows_plan_and_cost_and_needs_a_yes() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.run_line("launch bionemo-esm1nv")
+        app.dispatcher.submit("launch bionemo-esm1nv")
         await wait_for(pilot, lambda: "All of it:" in screen_text(app), "the plan is computed")
         await app.script_driver.press(["enter"])
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked once more")

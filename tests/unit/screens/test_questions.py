@@ -9,7 +9,7 @@ from actions.base.files import asset
 from actions.run.state.view import StageState
 from tests.support.builders import a_run, a_stage
 from tests.support.waiting import settle, wait_for
-from tui.commands.dispatcher import teardown_lines
+from tui.commands.confirmations import teardown_lines
 from tui.present.cells import Span, text_of
 from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
 from tui.settings.theme import NAME, console_theme

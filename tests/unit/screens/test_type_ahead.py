@@ -42,7 +42,7 @@ async def test_keys_typed_while_the_launch_form_opens_go_to_the_form() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.run_line("open blueprints")
+        app.dispatcher.submit("open blueprints")
         await wait_for(pilot, lambda: "bionemo-esm1nv" in screen_text(app), "the blueprints are read")
         type_at_once(app, "enter", "down", "right")
         await wait_for(pilot, lambda: isinstance(app.screen, LaunchScreen), "the form is open")
@@ -54,7 +54,7 @@ async def test_an_enter_before_the_plan_is_computed_waits_for_it() -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
         await app.services.blueprints.find("bionemo-esm1nv")  # reading it may take longer than keys are kept
-        await app.run_line("launch bionemo-esm1nv")
+        app.dispatcher.submit("launch bionemo-esm1nv")
         type_at_once(app, "enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked with the plan")
 

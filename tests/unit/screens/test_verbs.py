@@ -14,7 +14,8 @@ from actions.command.parse import parse_line
 from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_pod, a_snapshot, console_services
-from tui.commands.dispatcher import AppActions, with_selected_run
+from tui.commands.app_actions import AppActions
+from tui.commands.dispatcher import with_selected_run
 from tui.commands.objects import ForwardCommand
 from tui.commands.view import ContextCommand
 from tui.feeds.port_forwards import SERVICES, served_by

@@ -17,10 +17,10 @@ from tests.support.builders import a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tests.unit.diagnose.samples import a_node, an_event, unschedulable
+from tests.unit.screens.test_verbs import Hands
 from tui.app import ConsoleApp
 from tui.commands.objects import WhyCommand
 from tui.present.subject import Subject
-from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
@@ -89,11 +89,10 @@ class _OnStage:
 async def test_a_stage_without_a_cluster_tells_what_its_journal_says() -> None:
     stage = a_stage("network", StageState.FAILED, message="VpcLimitExceeded: 5 of 5")
     services = console_services(view=a_run(stage))
-    shown: list[Viewer] = []
-    await WhyCommand(cast("PaneWorkspace", _OnStage()), services, show=shown.append).handlers()["why"](
-        ObjectArguments()
-    )
+    shown = Hands()
+    why = WhyCommand(cast("PaneWorkspace", _OnStage()), services, shown.app_actions())
+    await why.handlers()["why"](ObjectArguments())
 
-    lines = shown[0]._view._lines
+    lines = shown.shown[0].splitlines()
     assert lines[0] == "Stage network, failed: VpcLimitExceeded: 5 of 5"
     assert "not connected" in lines[2]

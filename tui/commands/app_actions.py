@@ -1,0 +1,38 @@
+"""The interface between handlers and the app: the actions they may take, and the type of a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from textual.screen import Screen
+
+from actions.base.errors import ConfigError
+from actions.fleet.facts import PodFacts
+
+Handler = Callable[[Any], Awaitable[None]]
+"""Carries out one command; its argument is the command's own Struct."""
+
+
+class AppActions(msgspec.Struct, frozen=True):
+    """The actions of the app that handlers use, passed in so that they need not import it.
+
+    Args:
+        show: Put a screen in front.
+        notify: Show one sentence to the operator.
+        save_screen: Write the screen to a file.
+        leave: End the console.
+        close_front: Close the screen in front of the console; `False` if there is none.
+        open_shell: Put a shell in a container in front.
+        allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
+    """
+
+    show: Callable[[Screen[None]], None]
+    notify: Callable[[str], None]
+    save_screen: Callable[[Path], None]
+    leave: Callable[[], None]
+    close_front: Callable[[], bool]
+    open_shell: Callable[[PodFacts, str], None]
+    allow_plugin: Callable[[ConfigError], Awaitable[bool]]

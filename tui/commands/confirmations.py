@@ -1,0 +1,152 @@
+"""The dialogs before dangerous commands: their texts, and the arguments that a yes adds."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, assert_never
+
+from msgspec.structs import replace
+
+from actions.command.verbs import (
+    Arguments,
+    Call,
+    Danger,
+    ExportArguments,
+    TeardownArguments,
+    WaiveArguments,
+)
+from actions.run.state.planner import kept_stages
+from actions.run.state.view import RunView, StageState
+from tui.feeds.runs import RunFeed, waiting_stage
+from tui.present.cells import Cells, Span, Tone
+from tui.present.run import holders_of
+from tui.screens.confirm import Confirmation
+
+if TYPE_CHECKING:
+    from actions.cluster.auth.exec_plugins import PluginRequest
+
+_PLAN_LINES = 14
+_WIDTH = 66
+"""Columns of text in a dialog on a terminal of eighty columns."""
+
+
+def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
+    """Return the dialog for `call`, by the danger of its command; `None` if it needs none.
+
+    Puts the run that the call means on screen: the dialog and the effects of the command belong to it.
+
+    Raises:
+        ConsoleError: There is no such run or stage.
+    """
+    if call.command.danger is Danger.NONE:
+        return None
+    summary = runs.find(getattr(call.arguments, "run", ""))
+    if runs.view is None or runs.view.id != summary.id:
+        runs.choose(summary.folder)
+    view = runs.view
+    if view is None:
+        return None
+    match call.command.danger:
+        case Danger.CONFIRM:
+            return _yes_or_no(call, view)
+        case Danger.TYPE_NAME:
+            return _typed(call, view)
+        case _ as never:
+            assert_never(never)
+
+
+def confirmed_arguments(call: Call, view: RunView | None) -> Arguments:
+    """Return the arguments of `call` after a yes: the typed name becomes its `confirm`.
+
+    Args:
+        call: The confirmed call.
+        view: The run on screen.
+    """
+    if isinstance(call.arguments, TeardownArguments) and view is not None:
+        return replace(call.arguments, confirm=view.cluster.name)
+    if isinstance(call.arguments, WaiveArguments):
+        return replace(call.arguments, confirm=call.arguments.address)
+    return call.arguments
+
+
+def _yes_or_no(call: Call, view: RunView) -> Confirmation:
+    if call.command.id == "approve":
+        return _approval(view, getattr(call.arguments, "stage", ""))
+    if isinstance(call.arguments, ExportArguments):
+        text = f"A Job in its cluster copies them to {call.arguments.to}. It continues if you leave the console."
+    elif call.command.id == "park" and holders_of(view):
+        text = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
+    else:
+        text = call.command.help
+    return Confirmation(f"{call.command.title}: {view.id}?", _wrapped(text))
+
+
+def _typed(call: Call, view: RunView) -> Confirmation | None:
+    if getattr(call.arguments, "confirm", ""):
+        return None  # typing the name on the line is the confirmation; the handler refuses a wrong one
+    if isinstance(call.arguments, WaiveArguments):
+        text = "It may exist and cost money. The run forgets it: neither a teardown nor the audit looks for it."
+        address = call.arguments.address
+        return Confirmation(f"Waive {address}", _wrapped(text), word=address, word_is="the resource's address")
+    return Confirmation(
+        f"Tear down {view.id}",
+        teardown_lines(view, deletes_data=getattr(call.arguments, "delete_data", False)),
+        word=view.cluster.name,
+        word_is="the cluster's name",
+    )
+
+
+def plugin_confirmation(request: PluginRequest) -> Confirmation:
+    """Return the dialog before an exec plugin of a kubeconfig is started."""
+    folded = [textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""] for line in request.lines()]
+    lines: list[Cells] = [(Span(part),) for parts in folded for part in parts]
+    lines += [
+        (Span(""),),
+        (Span("It runs as you. You are asked again if the program or its arguments change.", Tone.WARN),),
+    ]
+    return Confirmation("Start this program for a token?", lines)
+
+
+def _approval(view: RunView, stage_id: str) -> Confirmation:
+    stage = waiting_stage(view, stage_id)
+    plan = stage.plan
+    lines: list[Cells] = []
+    if plan is not None:
+        counts = f"{plan.add} to add, {plan.change} to change, {plan.destroy} to destroy"
+        lines.append((Span(counts, Tone.WARN if plan.destroy else Tone.STRONG),))
+        lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
+        if len(plan.lines) > _PLAN_LINES:
+            lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
+    return Confirmation(f"Approve the plan of {stage.title}?", lines)
+
+
+def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
+    """Return the text of the teardown dialog: what the teardown of the run removes, and what it leaves."""
+    owned = [item for item in view.owned if not item.is_deleted and not item.existed]
+    kinds: dict[str, int] = {}
+    for item in owned:
+        kinds[item.kind] = kinds.get(item.kind, 0) + 1
+    lines: list[Cells] = [(Span("Stops its jobs, removes what it made in reverse order, then audits."),)]
+    counted = ", ".join(f"{count}\xa0{kind}" for kind, count in sorted(kinds.items()))
+    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in textwrap.wrap(counted, _WIDTH)]
+    left = frozenset() if deletes_data else kept_stages(view.stages)
+    roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
+    lines += _titles("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
+    lines += _titles("Left by Terraform, for its data", [root.title for root in roots if root.id in left])
+    kept = sum(item.existed for item in view.owned)
+    if kept:
+        lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
+    if deletes_data:
+        lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
+    else:
+        lines.append((Span("Storage with data stays; remove it with :teardown delete_data=true", Tone.MUTED),))
+    return lines
+
+
+def _wrapped(text: str) -> list[Cells]:
+    return [(Span(line),) for line in textwrap.wrap(text, _WIDTH)]
+
+
+def _titles(heading: str, titles: list[str]) -> list[Cells]:
+    text = f"{heading}: {', '.join(titles)}."
+    return [(Span(f"  {line}"),) for line in textwrap.wrap(text, _WIDTH)] if titles else []

@@ -1,0 +1,94 @@
+"""Pictures of the screen, as SVG or text, without secrets."""
+
+from __future__ import annotations
+
+import html
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from textual.app import App
+
+from actions.base.untrusted import KNOWN, redact
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
+
+_TEXT = re.compile(
+    r'(?P<head><text [^>]*?x="(?P<x>[\d.e+]+)"[^>]*?textLength="(?P<length>[\d.e+]+)"'
+    r'[^>]*?clip-path="url\(#[^)]*-line-(?P<line>\d+)\)"[^>]*>)(?P<content>[^<]*)(?P<tail></text>)'
+)
+_FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_HIDDEN = "•"
+
+
+def save_screen(app: App[Any], settings: ConsoleSettings, file: Path) -> None:
+    """Write the screen, as SVG or, for a name ending in `.txt`, as text. Known secrets on it are hidden.
+
+    Raises:
+        ConfigError: The file cannot be written, or not by a script.
+    """
+    text = redact(screen_text(app)) + "\n" if file.suffix == ".txt" else screen_svg(app)
+    settings.write_file(file, text.encode())
+
+
+def screen_svg(app: App[Any]) -> str:
+    """Return the screen as SVG without secrets and without references: its font is the viewer's own monospace."""
+    return without_secrets(_FONT_FACE.sub("", app.export_screenshot(title="eksml-tui")))
+
+
+class _Element(msgspec.Struct, frozen=True):
+    """One `<text>` element of the picture.
+
+    Args:
+        start: Offset of its content in the picture.
+        end: Offset behind its content.
+        line: Number of the screen's line, as text.
+        left: Left end on the line, in the picture's units.
+        right: Right end.
+        content: Its text, unescaped.
+    """
+
+    start: int
+    end: int
+    line: str
+    left: float
+    right: float
+    content: str
+
+
+def without_secrets(picture: str) -> str:
+    """Return the SVG with every character of a secret replaced, where one line of the screen shows the whole of it."""
+    elements = [
+        _Element(
+            start=match.start("content"),
+            end=match.end("content"),
+            line=match["line"],
+            left=float(match["x"]),
+            right=float(match["x"]) + float(match["length"]),
+            content=html.unescape(match["content"]).replace("\xa0", " "),
+        )
+        for match in _TEXT.finditer(picture)
+    ]
+    pieces, offset = [], 0
+    for _, line in groupby(elements, key=lambda element: element.line):
+        for element, content in _masked(list(line)):
+            pieces += [picture[offset : element.start], html.escape(content).replace(" ", "&#160;")]
+            offset = element.end
+    return "".join(pieces) + picture[offset:]
+
+
+def _masked(line: list[_Element]) -> list[tuple[_Element, str]]:
+    """Return the elements of one line that show a part of a secret, each with its new content."""
+    text, places = "", []
+    for number, element in enumerate(line):
+        if number and element.left > line[number - 1].right + 1:
+            text += " "
+        places.append(len(text))
+        text += element.content
+    masked = list(text)
+    for start, end in KNOWN.spans(text):
+        masked[start:end] = _HIDDEN * (end - start)
+    contents = ["".join(masked[place : place + len(item.content)]) for place, item in zip(places, line, strict=True)]
+    return [(item, new) for item, new in zip(line, contents, strict=True) if new != item.content]
