@@ -1,18 +1,19 @@
-"""Whether conditions hold, what was seen instead, and whether waiting can still help."""
+"""Evaluation of conditions: whether they hold, the text to show, and whether waiting can still help."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from functools import lru_cache
 
 import msgspec
 
-from actions.base.patterns import Pattern, compile_pattern
+from actions.base.patterns import compile_pattern
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import UNUSED, NodeFacts, PodFacts
 from actions.run.state.view import RunState, RunView, StageState
+from actions.script.driver import ConsoleDriver
 from actions.script.model import (
     AcceleratorsCondition,
     Amount,
@@ -23,7 +24,7 @@ from actions.script.model import (
     WhyCondition,
     parse_comparison,
 )
-from actions.telemetry.points import Point
+from actions.script.run_observer import RunObserver
 
 _PASSED = {
     StageState.PENDING: 0,
@@ -31,19 +32,22 @@ _PASSED = {
     StageState.AWAITING_APPROVAL: 1,
     StageState.SUCCEEDED: 2,
 }
-"""Order of a stage's life: a wait for an earlier state is over when a later one is seen."""
+"""Order of a stage's states: a wait for a state ends when that or a later one is reached."""
 
 _DEAD_STAGES = (StageState.FAILED, StageState.CANCELLED, StageState.SKIPPED, StageState.UNDONE)
 _DEAD_RUNS = (RunState.FAILED, RunState.CANCELLED, RunState.TORN_DOWN)
 
 ALIASES = {"loss": "train_loss"}
-"""Short names of metrics."""
+"""Metrics by their short names."""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """One condition, judged.
+    """One condition, evaluated.
 
-    `cannot_pass` means that no waiting will make it hold.
+    Args:
+        holds: It holds.
+        text: The state that was found, for progress and reports.
+        cannot_pass: It does not hold, and waiting cannot help.
     """
 
     holds: bool
@@ -51,87 +55,54 @@ class Evaluation(msgspec.Struct, frozen=True):
     cannot_pass: bool = False
 
 
-class ConditionContext(Protocol):
-    """What conditions look at."""
+def evaluate(conditions: Conditions, driver: ConsoleDriver, run: RunObserver) -> list[Evaluation]:
+    """Evaluate every condition that is given.
 
-    def run(self) -> RunView | None:
-        """The run on screen."""
-        ...
-
-    def points(self, metric: str, stage: str) -> Sequence[Point]:
-        """Its points of a metric, oldest first; `stage` empty means any."""
-        ...
-
-    def has_line(self, pattern: Pattern, stage: str) -> bool:
-        """Whether a log line of the run matches."""
-        ...
-
-    def findings(self, stage: str) -> Sequence[Finding] | None:
-        """The diagnosis of a stage, causes first, as it was last asked for; `None` if it never was."""
-        ...
-
-    async def ask_why(self, stage: str) -> None:
-        """Have a stage diagnosed, unless that was done a moment ago.
-
-        Raises:
-            ConsoleError: It cannot be done.
-        """
-        ...
-
-    def snapshot(self) -> ClusterSnapshot | None:
-        """The cluster."""
-        ...
-
-    def costs(self) -> CostModel:
-        """Prices."""
-        ...
-
-    def screen_text(self) -> str:
-        """The screen."""
-        ...
-
-    def identity(self) -> dict[str, str]:
-        """`cluster`, `region`, `account`: what the program works on."""
-        ...
+    Args:
+        conditions: The conditions.
+        driver: The console: its snapshot of the cluster, its screen, its header.
+        run: The run on screen.
+    """
+    return [
+        *_of_the_run(conditions, run),
+        *_of_the_cluster(conditions, driver, run),
+        *_of_the_console(conditions, driver),
+    ]
 
 
-def evaluate(conditions: Conditions, world: ConditionContext) -> list[Evaluation]:
-    """Judge every condition that is given."""
-    return [*_of_the_run(conditions, world), *_of_the_cluster(conditions, world), *_of_the_console(conditions, world)]
-
-
-def _of_the_run(given: Conditions, world: ConditionContext) -> Iterator[Evaluation]:
+def _of_the_run(given: Conditions, run: RunObserver) -> Iterator[Evaluation]:
     if given.stage:
-        yield _stage(given.stage, given.is_, world.run())
+        yield _stage(given.stage, given.is_, run.view())
     if given.run:
-        yield _run(given.run, world.run())
+        yield _run(given.run, run.view())
     if given.log is not None:
-        yield _log(given.log if isinstance(given.log, LogCondition) else LogCondition(match=given.log), world)
+        yield _log(given.log if isinstance(given.log, LogCondition) else LogCondition(match=given.log), run)
     if given.metric:
-        yield _metric(given, world)
+        yield _metric(given, run)
     if given.why is not None:
-        yield _why(given.why, world)
+        yield _why(given.why, run.findings(given.why.of))
     if given.audit:
-        yield _audit(world.run())
+        yield _audit(run.view())
 
 
-def _of_the_cluster(given: Conditions, world: ConditionContext) -> Iterator[Evaluation]:
+def _of_the_cluster(given: Conditions, driver: ConsoleDriver, run: RunObserver) -> Iterator[Evaluation]:
     if given.pods is not None:
-        yield _pods(given.pods, world)
+        yield _pods(given.pods, driver.snapshot(), run.view())
     if given.nodes is not None:
-        yield from _nodes(given.nodes, world)
+        nodes = _nodes_of(driver.snapshot(), given.nodes.type)
+        yield from _nodes(given.nodes, nodes, driver.identity().get("region", ""))
     if given.accelerators is not None:
-        yield from _accelerators(given.accelerators, world)
+        yield from _accelerators(given.accelerators, driver.snapshot())
 
 
-def _of_the_console(given: Conditions, world: ConditionContext) -> Iterator[Evaluation]:
+def _of_the_console(given: Conditions, driver: ConsoleDriver) -> Iterator[Evaluation]:
     if given.text:
-        found = compile_pattern(given.text).search(world.screen_text())
+        found = compile_pattern(given.text).search(driver.screen_text())
         yield Evaluation(found, f"{given.text!r} is {'' if found else 'not '}on the screen")
     for key in ("cluster", "region", "account"):
-        if wanted := getattr(given, key):
-            actual = world.identity().get(key, "")
-            yield Evaluation(actual == wanted, f"{key} is {actual or 'unknown'}")
+        if expected := getattr(given, key):
+            actual = driver.identity().get(key, "")
+            yield Evaluation(actual == expected, f"{key} is {actual or 'unknown'}")
 
 
 def _stage(stage_id: str, wanted: str, run: RunView | None) -> Evaluation:
@@ -141,9 +112,8 @@ def _stage(stage_id: str, wanted: str, run: RunView | None) -> Evaluation:
     if stage is None:
         names = ", ".join(stage.id for stage in run.stages)
         return Evaluation(False, f"the run has no stage {stage_id!r} (it has {names})", cannot_pass=True)
-    text = (
-        f"{stage_id} is {stage.state.value}" + (f": {stage.message}" if stage.message else "") + _asked(run, stage_id)
-    )
+    message = f": {stage.message}" if stage.message else ""
+    text = f"{stage_id} is {stage.state.value}{message}{_awaiting_others(run, stage_id)}"
     if stage.state.value == wanted:
         return Evaluation(True, text)
     goal = _PASSED.get(StageState(wanted)) if wanted in {state.value for state in StageState} else None
@@ -152,10 +122,10 @@ def _stage(stage_id: str, wanted: str, run: RunView | None) -> Evaluation:
     return Evaluation(_PASSED.get(stage.state, -1) > goal, text, cannot_pass=stage.state in _DEAD_STAGES)
 
 
-def _asked(run: RunView, stage_id: str) -> str:
-    """That the run waits for somebody, if it is for another stage."""
-    asking = [stage.id for stage in run.stages if stage.state is StageState.AWAITING_APPROVAL and stage.id != stage_id]
-    return f" (the plan of {', '.join(asking)} waits for an approval)" if asking else ""
+def _awaiting_others(run: RunView, stage_id: str) -> str:
+    """Return the addition to a stage's text if plans of other stages wait for an approval."""
+    waiting = [stage.id for stage in run.stages if stage.state is StageState.AWAITING_APPROVAL and stage.id != stage_id]
+    return f" (the plan of {', '.join(waiting)} waits for an approval)" if waiting else ""
 
 
 def _run(wanted: str, run: RunView | None) -> Evaluation:
@@ -164,13 +134,12 @@ def _run(wanted: str, run: RunView | None) -> Evaluation:
     return Evaluation(run.state.value == wanted, f"the run is {run.state.value}", cannot_pass=run.state in _DEAD_RUNS)
 
 
-def _pods(wanted: PodsCondition, world: ConditionContext) -> Evaluation:
-    snapshot, run = world.snapshot(), world.run()
-    pods = [] if snapshot is None else [pod for pod in snapshot.pods.values() if _is_meant(pod, wanted, run)]
+def _pods(wanted: PodsCondition, snapshot: ClusterSnapshot | None, run: RunView | None) -> Evaluation:
+    pods = [] if snapshot is None else [pod for pod in snapshot.pods.values() if _matches(pod, wanted, run)]
     return Evaluation(_meets(wanted.count, len(pods)), f"{len(pods)} such pods{_phases(pods)}")
 
 
-def _is_meant(pod: PodFacts, wanted: PodsCondition, run: RunView | None) -> bool:
+def _matches(pod: PodFacts, wanted: PodsCondition, run: RunView | None) -> bool:
     return (
         (not wanted.namespace or pod.namespace == wanted.namespace)
         and (not wanted.name or compile_pattern(wanted.name).search(pod.name))
@@ -184,15 +153,15 @@ def _phases(pods: Iterable[PodFacts]) -> str:
     return f" ({', '.join(phases)})" if phases else ""
 
 
-def _log(wanted: LogCondition, world: ConditionContext) -> Evaluation:
-    found = world.has_line(compile_pattern(wanted.match), wanted.of)
+def _log(wanted: LogCondition, run: RunObserver) -> Evaluation:
+    found = run.has_line(compile_pattern(wanted.match), wanted.of)
     place = f"the log of {wanted.of}" if wanted.of else "the run's logs"
     return Evaluation(found, f"{wanted.match!r} is {'' if found else 'not '}in {place}")
 
 
-def _metric(wanted: Conditions, world: ConditionContext) -> Evaluation:
+def _metric(wanted: Conditions, run: RunObserver) -> Evaluation:
     name = ALIASES.get(wanted.metric, wanted.metric)
-    points = world.points(name, wanted.of)
+    points = run.points(name, wanted.of)
     if not points:
         return Evaluation(False, f"no {name} has been read")
     latest = points[-1]
@@ -204,19 +173,17 @@ def _metric(wanted: Conditions, world: ConditionContext) -> Evaluation:
     return Evaluation(holds, f"{name} is {latest.value:g} at step {'?' if latest.step is None else latest.step}")
 
 
-def _why(wanted: WhyCondition, world: ConditionContext) -> Evaluation:
-    findings = world.findings(wanted.of)
+def _why(wanted: WhyCondition, findings: Sequence[Finding]) -> Evaluation:
     if not findings:
         return Evaluation(False, f"nothing is known to be wrong with {wanted.of}")
     cause = findings[0]
-    said = "\n".join((cause.headline, *cause.evidence))
-    holds = wanted.code in ("", cause.code) and (not wanted.says or compile_pattern(wanted.says).search(said))
-    others = f" (also {', '.join(one.code for one in findings[1:])})" if findings[1:] else ""
+    text = "\n".join((cause.headline, *cause.evidence))
+    holds = wanted.code in ("", cause.code) and (not wanted.says or compile_pattern(wanted.says).search(text))
+    others = f" (also {', '.join(finding.code for finding in findings[1:])})" if findings[1:] else ""
     return Evaluation(holds, f"{cause.code}: {cause.headline}{others}")
 
 
-def _nodes(wanted: NodesCondition, world: ConditionContext) -> Iterator[Evaluation]:
-    nodes = _nodes_of(world, wanted.type)
+def _nodes(wanted: NodesCondition, nodes: Sequence[NodeFacts], region: str) -> Iterator[Evaluation]:
     kind = f"{wanted.type} " if wanted.type else ""
     if wanted.count != "":
         yield Evaluation(_meets(wanted.count, len(nodes)), f"{len(nodes)} {kind}nodes")
@@ -224,13 +191,18 @@ def _nodes(wanted: NodesCondition, world: ConditionContext) -> Iterator[Evaluati
         ready = sum(node.is_ready for node in nodes)
         yield Evaluation(_meets(wanted.ready, ready), f"{ready} of {len(nodes)} {kind}nodes are ready")
     if wanted.priced:
-        unpriced = sorted({node.instance_type or "?" for node in nodes if world.costs().node_cost(node).price is None})
+        costs = _costs(region)
+        unpriced = sorted({node.instance_type or "?" for node in nodes if costs.node_cost(node).price is None})
         yield Evaluation(not unpriced, f"no price for {', '.join(unpriced)}" if unpriced else "all nodes have a price")
 
 
-def _accelerators(wanted: AcceleratorsCondition, world: ConditionContext) -> Iterator[Evaluation]:
-    snapshot = world.snapshot()
-    nodes = _nodes_of(world, "")
+@lru_cache(maxsize=4)
+def _costs(region: str) -> CostModel:
+    return CostModel.load(region=region)
+
+
+def _accelerators(wanted: AcceleratorsCondition, snapshot: ClusterSnapshot | None) -> Iterator[Evaluation]:
+    nodes = _nodes_of(snapshot, "")
     total = sum(node.allocatable.gpu + node.allocatable.neuron for node in nodes)
     busy = 0
     if snapshot is not None:
@@ -242,8 +214,7 @@ def _accelerators(wanted: AcceleratorsCondition, world: ConditionContext) -> Ite
             yield Evaluation(_meets(amount, value), f"{busy} of {total} accelerators are requested")
 
 
-def _nodes_of(world: ConditionContext, instance_type: str) -> list[NodeFacts]:
-    snapshot = world.snapshot()
+def _nodes_of(snapshot: ClusterSnapshot | None, instance_type: str) -> list[NodeFacts]:
     nodes = [] if snapshot is None else list(snapshot.nodes.values())
     return [node for node in nodes if not instance_type or node.instance_type == instance_type]
 

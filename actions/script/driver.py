@@ -1,4 +1,4 @@
-"""What a script needs of the program that plays it."""
+"""The interface between a script and the console that it is played on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from actions.command.verbs import Call
 
 
 class ConsoleDriver(Protocol):
-    """The console, as a script sees it. All calls happen on its event loop."""
+    """The console of a script. All calls are made on its event loop."""
 
     async def execute(self, call: Call) -> None:
-        """Carry a command out as if its key had been pressed, without asking: the script has said it all.
+        """Run a command without a confirmation, and return when its effect is on screen.
 
         Raises:
-            ConsoleError: It cannot be done.
+            ConsoleError: The command failed.
         """
         ...
 
@@ -27,23 +27,23 @@ class ConsoleDriver(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Return when all that was asked for has been drawn."""
+        """Return when all keys and all messages of widgets have been handled, and request a frame."""
         ...
 
     async def frame(self) -> None:
-        """Return when something may have changed: after the next frame, or 100 ms at the latest."""
+        """Return after the next frame, or after 100 ms."""
         ...
 
     def run_folder(self) -> Path | None:
-        """The folder of the run that is on screen, or `None`."""
+        """Return the folder of the run on screen; `None` if there is no run."""
         ...
 
     def snapshot(self) -> ClusterSnapshot | None:
-        """The newest picture of the cluster; `None` before the first."""
+        """Return the newest snapshot of the cluster; `None` before the first."""
         ...
 
     async def explain(self, stage: str) -> Sequence[Finding]:
-        """The diagnosis of a stage of the run on screen, causes first.
+        """Return the diagnosis of a stage of the run on screen, causes first.
 
         Raises:
             ConsoleError: There is no run, or it has no such stage.
@@ -51,15 +51,15 @@ class ConsoleDriver(Protocol):
         ...
 
     def identity(self) -> dict[str, str]:
-        """What the header shows: `cluster`, `region`, `account`; empty where nobody knows."""
+        """Return `cluster`, `region` and `account` as the header shows them; empty if unknown."""
         ...
 
     def screen_text(self) -> str:
-        """The screen as lines of text."""
+        """Return the screen as lines of text."""
         ...
 
     def save_screen(self, file: Path) -> None:
-        """Write the settled screen, as SVG or, for a name ending in `.txt`, as text; secrets on it are hidden.
+        """Write the screen, as SVG or, for a name ending in `.txt`, as text. Known secrets on it are hidden.
 
         Raises:
             ConfigError: The file cannot be written, or not by a script.

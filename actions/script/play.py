@@ -1,26 +1,19 @@
-"""Playing a script: one step after the other, each within its time, then `always`; conditions read run and console."""
+"""The player of a script: one step after the other, each within its time, then `always`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConsoleError
-from actions.base.patterns import Pattern
 from actions.base.untrusted import one_line, redact
-from actions.cluster.diagnose.codes import Finding
-from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import ApproveArguments, Call, ScreenshotArguments
-from actions.fleet.cost import CostModel
-from actions.run.journal.reader import RunReader
-from actions.run.spool.reader import SpoolReader
 from actions.run.state.view import RunState, RunView, StageState
 from actions.script.artifacts import Artifacts
-from actions.script.conditions import ConditionContext, Evaluation, evaluate
+from actions.script.conditions import Evaluation, evaluate
 from actions.script.driver import ConsoleDriver
 from actions.script.model import Conditions, Press, Script, ScriptStep
 from actions.script.report import (
@@ -33,60 +26,61 @@ from actions.script.report import (
     run_report,
     without_secrets,
 )
-from actions.telemetry.points import Point
+from actions.script.run_observer import RunObserver
 
 Section = Literal["steps", "always"]
 PrintLine = Callable[[str], None]
 
 EXPECT_SECONDS = 2.0
-"""How long an expectation looks: what has happened may still be on its way to us."""
+"""An expectation is evaluated for so long: an event may not have reached the console yet."""
 
 _ENDS = {
     "teardown": (RunState.TORN_DOWN,),
     "park": (RunState.PARKED,),
     "cancel": (RunState.CANCELLED,),
 }
-"""Where a run has to be before the step is done."""
+"""States of the run that end the step of a command."""
 
 
 class StepFailed(Exception):
-    """A step did not do what it says. The message says what was there instead."""
+    """A step has failed. The message is the state that was found instead."""
 
 
 class Player:
     """Plays one script once.
 
     Args:
-        script: What to play.
-        host: Who carries it out.
-        world: What conditions look at.
+        script: The script.
+        driver: The console that it is played on.
+        run: The run on that console's screen.
         clock: For time limits.
-        tell: Gets one line for each step and each change of a stage.
-        artifacts: Where screenshots go, and what is saved when a step fails.
+        print_line: Called with one line for each step and each change of a stage.
+        artifacts: The files of screenshots, and of the screen when a step fails.
     """
 
     def __init__(
         self,
         script: Script,
-        host: ConsoleDriver,
-        world: ConditionContext,
+        driver: ConsoleDriver,
+        run: RunObserver,
         *,
         clock: Clock,
-        tell: PrintLine,
+        print_line: PrintLine,
         artifacts: Artifacts,
     ) -> None:
         self._script = script
-        self._host = host
-        self._world = world
+        self._driver = driver
+        self._run = run
         self._clock = clock
-        self._out = tell
+        self._print_line = print_line
         self._artifacts = artifacts
-        self._done: list[StepReport] = []
+        self._reports: list[StepReport] = []
         self._files: list[str] = []
-        self._told: dict[str, str] = {}
+        self._stage_states: dict[str, str] = {}
+        """As printed last, by stage or step of a teardown."""
 
     async def play(self) -> Report:
-        """Play it. Cancelling the task breaks the steps off; `always` is still played, and the report says so."""
+        """Play all steps, then `always`. Cancelling the task ends the steps; `always` still runs. Return the report."""
         started_at, began = self._clock.now(), self._clock.monotonic()
         is_interrupted = False
         try:
@@ -98,9 +92,9 @@ class Player:
                 task.uncancel()
         for step in self._script.always:
             await self._play(step, "always", self._clock.monotonic() + step.within_seconds)
-        view = self._world.run()
+        view = self._run.view()
         run = run_report(view) if view else None
-        steps = tuple(self._done)
+        steps = tuple(self._reports)
         code = exit_code_of(steps, run, is_interrupted=is_interrupted)
         report = Report(
             schema=SCHEMA,
@@ -115,8 +109,8 @@ class Player:
         )
         return without_secrets(report)
 
-    def _tell(self, line: str) -> None:
-        self._out(redact(line))
+    def _print(self, line: str) -> None:
+        self._print_line(redact(line))
 
     async def _play_steps(self, deadline: float) -> None:
         failed = False
@@ -130,8 +124,8 @@ class Player:
     async def _play(self, step: ScriptStep, section: Section, until: float) -> bool:
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(max(until - began, 0.0) + 5.0):  # a host that hangs does not hang the script
-                seen = await self._carry_out(step, until)
+            async with asyncio.timeout(max(until - began, 0.0) + 5.0):  # a console that hangs does not hang the script
+                seen = await self._perform(step, until)
         except (StepFailed, ConsoleError, TimeoutError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error) or "it took too long"
             self._note(step, section, StepResult.FAILED, self._clock.monotonic() - began, reason)
@@ -140,28 +134,28 @@ class Player:
         self._note(step, section, StepResult.PASSED, self._clock.monotonic() - began, seen)
         return True
 
-    async def _carry_out(self, step: ScriptStep, until: float) -> str:
+    async def _perform(self, step: ScriptStep, until: float) -> str:
         match step.action:
             case Press(keys=keys):
-                await self._host.press(keys.split())
+                await self._driver.press(keys.split())
                 return ""
             case Conditions() as conditions:
                 return await self._conditions(conditions, step, until)
             case Call(arguments=ScreenshotArguments(file=file)):
-                await self._host.settle()
+                await self._driver.settle()
                 return self._save(Path(file))
             case Call() as call:
                 return await self._command(call, until)
 
     async def _conditions(self, conditions: Conditions, step: ScriptStep, until: float) -> str:
-        async def judged() -> list[Evaluation]:
+        async def evaluated() -> list[Evaluation]:
             if conditions.why is not None:
-                await self._world.ask_why(conditions.why.of)
-            return evaluate(conditions, self._world)
+                await self._run.diagnose(conditions.why.of)
+            return evaluate(conditions, self._driver, self._run)
 
         if step.verb == "wait":
-            return await self._wait(judged, until)
-        return await self._wait(judged, min(until, self._clock.monotonic() + EXPECT_SECONDS), give_up="")
+            return await self._wait(evaluated, until)
+        return await self._wait(evaluated, min(until, self._clock.monotonic() + EXPECT_SECONDS), give_up="")
 
     async def _command(self, call: Call, until: float) -> str:
         if call.command.id in _ENDS and self._has_launched_nothing(call):
@@ -169,8 +163,8 @@ class Player:
         if isinstance(call.arguments, ApproveArguments):
             stage = call.arguments.stage
             await self._wait_for(lambda: self._awaiting(stage), until)
-        await self._host.execute(call)
-        await self._host.settle()
+        await self._driver.execute(call)
+        await self._driver.settle()
         if call.command.id == "launch":
             return await self._wait_for(self._launched, until)
         if call.command.id in _ENDS:
@@ -178,26 +172,26 @@ class Player:
         return ""
 
     def _has_launched_nothing(self, call: Call) -> bool:
-        """Whether a verb that ends a run has nothing to do: the launch that the script has did not make one.
+        """Return whether a command that ends a run has nothing to do, since the script's launch made no run.
 
-        In a script that launches nothing the run that is meant is missing, which is a failure.
+        In a script without a launch the run is missing instead, which is a failure.
         """
         actions = [step.action for step in (*self._script.steps, *self._script.always)]
         may_launch = any(isinstance(action, Call) and action.command.id == "launch" for action in actions)
-        return may_launch and self._world.run() is None and not getattr(call.arguments, "run", "")
+        return may_launch and self._run.view() is None and not getattr(call.arguments, "run", "")
 
     def _launched(self) -> Evaluation:
-        run = self._world.run()
+        run = self._run.view()
         return Evaluation(run is not None, f"run {run.id}" if run else "the run has not been created")
 
     def _ended(self, states: tuple[RunState, ...]) -> Evaluation:
-        run = self._world.run()
+        run = self._run.view()
         state = run.state if run else None
         left = run is not None and run.audit is not None and not run.audit.is_clean
         return Evaluation(state in states, f"the run is {state.value if state else 'unknown'}", cannot_pass=left)
 
     def _awaiting(self, stage_id: str) -> Evaluation:
-        run = self._world.run()
+        run = self._run.view()
         waiting = [stage for stage in run.stages if stage.state is StageState.AWAITING_APPROVAL] if run else []
         found = any(not stage_id or stage.id == stage_id for stage in waiting)
         ended = run is not None and run.state in (RunState.FAILED, RunState.CANCELLED)
@@ -206,57 +200,57 @@ class Player:
     def _where(self, run: RunView | None) -> str:
         return f": the run is {run.state.value}" if run else ": there is no run"
 
-    async def _wait_for(self, look: Callable[[], Evaluation], until: float) -> str:
-        async def judged() -> list[Evaluation]:
-            return [look()]
+    async def _wait_for(self, evaluate_one: Callable[[], Evaluation], until: float) -> str:
+        async def evaluated() -> list[Evaluation]:
+            return [evaluate_one()]
 
-        return await self._wait(judged, until)
+        return await self._wait(evaluated, until)
 
     async def _wait(
-        self, look: Callable[[], Awaitable[list[Evaluation]]], until: float, *, give_up: str = "time is up: "
+        self, evaluated: Callable[[], Awaitable[list[Evaluation]]], until: float, *, give_up: str = "time is up: "
     ) -> str:
-        """Look after every frame until all conditions hold.
+        """Evaluate after every frame until all conditions hold.
 
         Raises:
             StepFailed: Time is up, or waiting cannot help.
         """
         while True:
-            self._tell_stages()
-            seen = await look()
-            text = "; ".join(one.text for one in seen)
-            if all(one.holds for one in seen):
+            self._print_stages()
+            evaluations = await evaluated()
+            text = "; ".join(evaluation.text for evaluation in evaluations)
+            if all(evaluation.holds for evaluation in evaluations):
                 return text
-            if any(one.cannot_pass for one in seen if not one.holds):
+            if any(evaluation.cannot_pass for evaluation in evaluations if not evaluation.holds):
                 raise StepFailed(text)
             if self._clock.monotonic() >= until:
                 raise StepFailed(f"{give_up}{text}")
-            await self._host.frame()
+            await self._driver.frame()
 
-    def _tell_stages(self) -> None:
-        """One line for each stage, or step of a teardown, that is in another state than when it was last told."""
-        run = self._world.run()
+    def _print_stages(self) -> None:
+        """Print a line for each stage, or step of a teardown, whose state differs from the one printed last."""
+        run = self._run.view()
         if run is None:
             return
-        # what a teardown does to a stage is told as its own step
-        told = [(stage.id, stage) for stage in run.stages if stage.state is not StageState.UNDONE]
-        told += [(f"teardown of {stage.id}", stage) for stage in run.teardown]
-        for name, stage in told:
-            if stage.state is StageState.PENDING or self._told.get(name) == stage.state.value:
+        # a teardown's effect on a stage is printed as a step of its own
+        stages = [(stage.id, stage) for stage in run.stages if stage.state is not StageState.UNDONE]
+        stages += [(f"teardown of {stage.id}", stage) for stage in run.teardown]
+        for name, stage in stages:
+            if stage.state is StageState.PENDING or self._stage_states.get(name) == stage.state.value:
                 continue
-            self._told[name] = stage.state.value
+            self._stage_states[name] = stage.state.value
             message = f": {stage.message}" if stage.message and stage.state is not StageState.RUNNING else ""
-            self._tell(f"          {name} {stage.state.value}{message}")
+            self._print(f"          {name} {stage.state.value}{message}")
 
     def _note(self, step: ScriptStep, section: Section, result: StepResult, seconds: float, seen: str) -> None:
         text = one_line(redact(seen))
-        self._tell_stages()
-        self._done.append(StepReport(section, step.verb, step.text, step.line, result, round(seconds, 3), text))
+        self._print_stages()
+        self._reports.append(StepReport(section, step.verb, step.text, step.line, result, round(seconds, 3), text))
         detail = f"  [{text}]" if text else ""
-        self._tell(f"{result.value:<8} {seconds:6.1f} s  {step.text}{detail}")
+        self._print(f"{result.value:<8} {seconds:6.1f} s  {step.text}{detail}")
 
     def _save(self, file: Path) -> str:
         path = self._artifacts.place(file)
-        self._host.save_screen(path)
+        self._driver.save_screen(path)
         self._files.append(str(path))
         return str(path)
 
@@ -265,124 +259,4 @@ class Player:
             for suffix in (".txt", ".svg"):
                 self._save(Path(f"failed-line-{step.line}{suffix}"))
         except ConsoleError as error:
-            self._tell(f"          {error.sentence()}")
-
-
-Play = Callable[[ConsoleDriver], Awaitable[Report]]
-"""How the console is asked to play a script: it hands itself over as host."""
-
-
-WHY_SECONDS = 1.0
-"""Between two diagnoses of a stage: each asks the cluster for everything."""
-
-
-class _StageSpool:
-    """What has been read of one stage so far, and what a pattern has already been looked for in."""
-
-    def __init__(self, folder: Path, stage: str) -> None:
-        self._reader = SpoolReader(folder, stage)
-        self._points_offset = 0
-        self._searched: dict[str, int] = {}
-        self._found: set[str] = set()
-        self.points: dict[str, list[Point]] = defaultdict(list)
-
-    def read_points(self) -> None:
-        while True:
-            findings, offset = self._reader.findings(self._points_offset)
-            for item in findings:
-                if isinstance(item.finding, Point):
-                    self.points[item.finding.metric].append(item.finding)
-            if offset == self._points_offset:
-                return
-            self._points_offset = offset
-
-    def has_line(self, pattern: Pattern) -> bool:
-        """Whether a line matches; each line is looked at once per pattern."""
-        while pattern.pattern not in self._found:
-            start = self._searched.get(pattern.pattern, 0)
-            lines, end = self._reader.lines(start)
-            if any(not line.is_marker and pattern.search(line.text) for line in lines):
-                self._found.add(pattern.pattern)
-            if end == start:
-                break
-            self._searched[pattern.pattern] = end
-        return pattern.pattern in self._found
-
-
-class DriverContext:
-    """See `actions.script.conditions.World`. Closed by its maker."""
-
-    def __init__(self, host: ConsoleDriver, clock: Clock) -> None:
-        self._host = host
-        self._clock = clock
-        self._findings: dict[str, Sequence[Finding]] = {}
-        self._asked_at: dict[str, float] = {}
-        self._costs: CostModel | None = None
-        self._folder: Path | None = None
-        self._reader: RunReader | None = None
-        self._view: RunView | None = None
-        self._spools: dict[str, _StageSpool] = {}
-
-    def run(self) -> RunView | None:
-        folder = self._host.run_folder()
-        if folder != self._folder:
-            self.close()
-            self._folder, self._view, self._spools = folder, None, {}
-        if folder is not None and self._reader is None:
-            self._reader = RunReader(folder)
-        if self._reader is not None:
-            self._view = self._reader.poll() or self._view
-        return self._view
-
-    def points(self, metric: str, stage: str) -> Sequence[Point]:
-        found: list[Point] = []
-        for spool in self._stages(stage):
-            spool.read_points()
-            found += spool.points.get(metric, [])
-        return found
-
-    def has_line(self, pattern: Pattern, stage: str) -> bool:
-        return any(spool.has_line(pattern) for spool in self._stages(stage))
-
-    def findings(self, stage: str) -> Sequence[Finding] | None:
-        return self._findings.get(stage)
-
-    async def ask_why(self, stage: str) -> None:
-        now = self._clock.monotonic()
-        if now - self._asked_at.get(stage, -WHY_SECONDS) < WHY_SECONDS:
-            return
-        self._asked_at[stage] = now
-        self._findings[stage] = await self._host.explain(stage)
-
-    def snapshot(self) -> ClusterSnapshot | None:
-        return self._host.snapshot()
-
-    def costs(self) -> CostModel:
-        if self._costs is None:
-            self._costs = CostModel.load(region=self.identity().get("region", ""))
-        return self._costs
-
-    def screen_text(self) -> str:
-        return self._host.screen_text()
-
-    def identity(self) -> dict[str, str]:
-        return self._host.identity()
-
-    def close(self) -> None:
-        """Close the run's journal."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def _stages(self, stage: str) -> Iterator[_StageSpool]:
-        view = self.run()
-        if view is None or self._folder is None:
-            return
-        for known in view.stages:
-            if not stage or known.id == stage:
-                yield self._spools.setdefault(known.id, _StageSpool(self._folder, known.id))
-
-
-def player_of(script: Script, host: ConsoleDriver, *, clock: Clock, tell: PrintLine, artifacts: Artifacts) -> Player:
-    """A player whose conditions look at what `host` shows."""
-    return Player(script, host, DriverContext(host, clock), clock=clock, tell=tell, artifacts=artifacts)
+            self._print(f"          {error.sentence()}")

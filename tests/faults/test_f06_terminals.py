@@ -21,7 +21,7 @@ def test_f6_a_terminal_that_cannot_place_text_is_refused_in_one_sentence(program
     with OnPty(program.argv(), variables | ({} if name is None else {"TERM": name})) as console:
         assert console.wait_ended() == 2
         (line,) = console.text.split("\r\n")[:-1]
-        assert line.startswith("eksml-tui: The console needs a terminal that can place text, and TERM is ")
+        assert line.startswith("eksml-tui: The console needs a terminal that can position text, and TERM is ")
         assert ENTERED not in console.raw
 
 

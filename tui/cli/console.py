@@ -8,7 +8,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,16 +32,16 @@ _TASKS_SECONDS = 0.5
 
 
 def run_to_the_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run as `asyncio.run` does, but wait half a second only for what does not end when it is cancelled.
+    """Run as `asyncio.run` does, but wait half a second only for tasks that do not end when they are cancelled.
 
-    Threads of the loop's pool are not waited for at all: `tui.shutdown.leave` does.
+    Threads of the loop's pool are not waited for at all: `tui.shutdown.leave` does that.
     """
     runner = asyncio.Runner()
     try:
         return runner.run(work)
     finally:
         loop = runner.get_loop()
-        loop.set_exception_handler(lambda *_: None)  # of what was not waited for
+        loop.set_exception_handler(lambda *_: None)  # of tasks that were not waited for
         with suppress(TimeoutError, asyncio.CancelledError):
             loop.run_until_complete(asyncio.wait_for(_end_tasks(), 2 * _TASKS_SECONDS))
         loop.close()
@@ -61,7 +61,7 @@ FAILED = 1
 
 INTERRUPTED = 130
 _END_SECONDS = 5.0
-"""So long a console that has been cancelled may take to end."""
+"""For a console to end, after it was cancelled."""
 
 
 def run(options: Namespace) -> int:
@@ -72,19 +72,19 @@ def run(options: Namespace) -> int:
         sys.stdout.write(f"{script.file}: {len(script.steps)} steps, {len(script.always)} always.\n")
         return 0
     if script is None or artifacts is None:
-        _need_terminal()
+        _require_terminal()
     else:
-        _need_places(options)
+        _require_writable_results(options)
         if options.visible:
-            _need_places_for_text()
+            _require_cursor_addressing()
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
-    os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
+    os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and the profile of its credentials
     if script is None or artifacts is None:
         return _open(options, chosen, run_id)
     require_target(
         chosen.target, may_ask=False
-    )  # on a terminal the console does this and the next after its first frame
+    )  # on a terminal, the console does this and the next step after its first frame
     if not options.readonly:
         from actions.run.client import resume_interrupted
 
@@ -117,23 +117,23 @@ def _run_id_of(options: Namespace) -> str | None:
     return find_run(options.run).name
 
 
-def _need_terminal() -> None:
+def _require_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("The console needs a terminal.", hint="Play a script with --script FILE instead.")
-    _need_places_for_text()
+    _require_cursor_addressing()
 
 
-def _need_places_for_text() -> None:
+def _require_cursor_addressing() -> None:
     if not places_text(os.environ):
         name = os.environ.get("TERM", "")
         raise UsageError(
-            f"The console needs a terminal that can place text, and TERM is {f'“{name}”' if name else 'not set'}.",
-            hint="Set TERM to what it is, xterm-256color for instance, or play a script with --script FILE.",
+            f"The console needs a terminal that can position text, and TERM is {f'“{name}”' if name else 'not set'}.",
+            hint="Set TERM to your terminal's type, such as xterm-256color, or play a script with --script FILE.",
         )
 
 
-def _need_places(options: Namespace) -> None:
-    """Refuse places for results that cannot be written, before hours are spent on what goes there."""
+def _require_writable_results(options: Namespace) -> None:
+    """Refuse files and folders of results that cannot be written, before hours are spent on the results."""
     for file in (options.report, options.junit):
         if file and file != Path("-"):
             require_writable(file)
@@ -171,19 +171,23 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
     to_stdout = options.report == Path("-")
     progress = ProgressWriter(sys.stderr if to_stdout else sys.stdout)
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         if not options.visible:
             progress.write(line)
 
     async def play(driver: ScriptDriver) -> Report:
-        from actions.script.play import player_of
+        from actions.script.play import Player
+        from actions.script.run_observer import RunObserver
 
+        clock = SystemClock()
         await driver.show_named_run()
-        return await player_of(script, driver, clock=SystemClock(), tell=tell, artifacts=artifacts).play()
+        with closing(RunObserver(driver, clock)) as run:
+            player = Player(script, driver, run, clock=clock, print_line=print_line, artifacts=artifacts)
+            return await player.play()
 
     async def session() -> Report | None:
         app = ConsoleApp(
-            # without --run no run is shown that the script has not launched: its `always` would tear it down
+            # without --run, only a run that the script launches is shown: its `always` would tear another one down
             replace(_settings(options, chosen, run_id or ""), has_operator=False, write_file=artifacts.write),
             play=play,
         )
@@ -205,7 +209,7 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
         write_report(report, options.report)
     if options.junit:
         write_junit(report, options.junit)
-    tell(f"{report.result} after {report.seconds:.1f} s")
+    print_line(f"{report.result} after {report.seconds:.1f} s")
     return report.exit_code
 
 
@@ -213,13 +217,13 @@ async def require_begin(playing: asyncio.Task[Any], began: asyncio.Event, *, sec
     """Return when the script is being played, or when the console has ended before that.
 
     Args:
-        playing: The console.
-        began: Set when it plays.
-        seconds: The script's deadline, which begins here.
+        playing: The task of the console.
+        began: Set when the script begins.
+        seconds: The longest wait.
 
     Raises:
-        ConfigError: The console has not come so far in time; it is ended.
-        CancelledError: It was cancelled.
+        ConfigError: The script did not begin in time; the console is cancelled.
+        CancelledError: The caller was cancelled.
     """
     waiting = asyncio.create_task(began.wait())
     done, _ = await asyncio.wait({playing, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -256,7 +260,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
 
 
 def _blueprint_folders(extra: Sequence[Path]) -> tuple[Path, ...]:
-    """Where blueprints are looked for; empty for the usual places alone, for which nothing need be imported yet."""
+    """Return the folders to search for blueprints; empty for the usual ones, which need no import yet."""
     if not extra:
         return ()
     from actions.blueprint.catalogue import Catalogue

@@ -16,13 +16,13 @@ from actions.base.patterns import Pattern
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Call
-from actions.fleet.cost import CostModel
 from actions.run.state.records import ClusterName
 from actions.run.state.view import Audit, Goal, RunState, RunView, StageState, StageView
 from actions.script.artifacts import Artifacts
 from actions.script.parse import parse_script
 from actions.script.play import Player
 from actions.script.report import Report, StepResult, write_junit
+from actions.script.run_observer import RunObserver
 from actions.telemetry.points import Point
 
 
@@ -74,7 +74,7 @@ def a_run(*stages: StageView, state: RunState = RunState.RUNNING, audit: Audit |
 
 @dataclass
 class FakeWorld:
-    """A world that a test moves on, frame by frame."""
+    """A console driver whose world a test changes, frame by frame."""
 
     clock: FakeClock
     frames: list[Callable[[FakeWorld], None]] = field(default_factory=list)
@@ -87,29 +87,12 @@ class FakeWorld:
     wrong: list[Finding] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
-    def run(self) -> RunView | None:
-        return self.view
-
-    def points(self, metric: str, stage: str) -> Sequence[Point]:
-        return [point for point in self.curve if point.metric == metric]
-
-    def has_line(self, pattern: Pattern, stage: str) -> bool:
-        return any(pattern.search(line) for line in self.lines)
-
-    def findings(self, stage: str) -> Sequence[Finding] | None:
-        return self.wrong if stage in self.asked else None
-
-    async def ask_why(self, stage: str) -> None:
-        self.asked.append(stage)
-
     async def explain(self, stage: str) -> Sequence[Finding]:
-        return self.wrong
+        self.asked.append(stage)
+        return tuple(self.wrong)
 
     def snapshot(self) -> ClusterSnapshot | None:
         return None
-
-    def costs(self) -> CostModel:
-        return CostModel.load()
 
     def screen_text(self) -> str:
         return self.screen
@@ -145,6 +128,23 @@ class FakeWorld:
         file.write_text(self.screen)
 
 
+class FakeRun(RunObserver):
+    """The world's run, which has no folder."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        super().__init__(world, world.clock)
+        self._world = world
+
+    def view(self) -> RunView | None:
+        return self._world.view
+
+    def points(self, metric: str, stage: str) -> Sequence[Point]:
+        return [point for point in self._world.curve if point.metric == metric]
+
+    def has_line(self, pattern: Pattern, stage: str) -> bool:
+        return any(pattern.search(line) for line in self._world.lines)
+
+
 def stage_is(state: StageState) -> Callable[[FakeWorld], None]:
     def move(world: FakeWorld) -> None:
         world.view = a_run(a_stage("train", state))
@@ -155,7 +155,8 @@ def stage_is(state: StageState) -> Callable[[FakeWorld], None]:
 async def played(text: str, world: FakeWorld, artifacts: Path) -> tuple[Report, list[str]]:
     told: list[str] = []
     script = parse_script(f"eksml-script: 1\n{text}".encode(), file="s.yaml", environment={})
-    player = Player(script, world, world, clock=world.clock, tell=told.append, artifacts=Artifacts(artifacts))
+    run = FakeRun(world)
+    player = Player(script, world, run, clock=world.clock, print_line=told.append, artifacts=Artifacts(artifacts))
     return await player.play(), told
 
 
@@ -305,4 +306,4 @@ async def test_a_diagnosis_is_waited_for(world: FakeWorld, tmp_path: Path) -> No
     world.frames = [lambda world: None, lambda world: world.wrong.append(OUT_OF_MEMORY)]
     report, _ = await played("steps:\n- wait: {why: {of: train, code: OOM_KILLED}}", world, tmp_path)
     assert report.exit_code == 0
-    assert world.asked == ["train"] * 3
+    assert world.asked == ["train"] * 2  # at once, and a second later
