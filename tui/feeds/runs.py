@@ -53,7 +53,7 @@ class RunFeed:
     Args:
         clock: Time.
         changed: Called when the run, or the list, is another one.
-        open_run: Id of the run to show first; `None` for the newest one that has not ended, empty for none.
+        open_run: Id of the run to show first; `None` for the newest one that is not torn down, empty for none.
     """
 
     def __init__(self, clock: Clock, changed: Callable[[], None], *, open_run: str | None = None) -> None:
@@ -62,6 +62,8 @@ class RunFeed:
         self.revision = 0
         """Counts changes of `view` and `summaries`."""
         self.summaries: tuple[RunSummary, ...] = ()
+        self.unreadable: RunSummary | None = None
+        """The newest run, if it cannot be read and no run was named: no other one is shown in its place."""
         self.names: Mapping[str, str] = {}
         """By id: as much of it as tells the run from the others."""
         self._clock = clock
@@ -100,8 +102,7 @@ class RunFeed:
 
         if self._reader is not None:
             self._reader.close()
-        self._reader = None
-        self.view = None
+        self._reader = self.view = self.unreadable = None
         self._reader = RunReader(folder, clock=self._clock)
         self.catch_up()
 
@@ -180,10 +181,17 @@ class RunFeed:
 
     def _choose_first(self) -> None:
         for summary in self.summaries:
-            is_to_be_seen = not summary.error and summary.state is not RunState.TORN_DOWN
-            if self._wanted == summary.id or (self._wanted is None and is_to_be_seen):
+            if self._wanted == summary.id:
                 self.choose(summary.folder)
                 return
+            if self._wanted is None and summary.state is not RunState.TORN_DOWN:
+                if not summary.error:
+                    self.choose(summary.folder)
+                elif self.unreadable != summary:
+                    self.unreadable = summary
+                    self._tell()
+                return
+        self.unreadable = None
 
     def _tell(self) -> None:
         self.revision += 1

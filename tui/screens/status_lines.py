@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actions.run.state.view import NoticeKind, RunState, RunView, notice_words
+from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Span, Tone
@@ -68,14 +69,16 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         is_readonly=settings.readonly,
         cost=services.fleet_cost(),
         trouble=_trouble(services, health) if is_troubled else _connection(services),
-        alarm=_alarm(services.runs.view),
+        alarm=_alarm(services.runs),
     )
 
 
-def _alarm(view: RunView | None) -> str:
-    """The obstacles to the run on screen; that its runner has died is told, and mended, elsewhere."""
-    notices = [] if view is None else [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER]
-    return ", ".join(map(notice_words, notices))
+def _alarm(runs: RunFeed) -> str:
+    """Return the obstacles to the run on screen, or the reason why there is none; a dead runner is shown elsewhere."""
+    if runs.unreadable is not None:
+        return "the newest run cannot be read"
+    notices = [] if runs.view is None else runs.view.notices
+    return ", ".join(notice_words(notice) for notice in notices if notice.kind is not NoticeKind.NO_RUNNER)
 
 
 def _trouble(services: ConsoleServices, health: FeedHealth) -> str:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from actions.base.clock import SystemClock
+from actions.run.journal.folder import runs_home
 from actions.run.journal.store import append_record
+from actions.run.launch import create_folder
 from actions.run.state.records import RequestKind, RunRequest
-from tests.unit.run.world import make_run
+from tests.support.builders import console_services
+from tests.unit.run.world import creation, make_run
 from tui.feeds.runs import RunFeed
+from tui.screens.status_lines import header_facts
 
 
 def test_what_a_look_on_the_thread_has_just_read_is_shown_by_the_next_look(tmp_path: Path) -> None:
@@ -22,3 +29,40 @@ def test_what_a_look_on_the_thread_has_just_read_is_shown_by_the_next_look(tmp_p
     assert feed.view is not None
     assert feed.view.is_paused
     feed.close()
+
+
+def make_newest(home: Path, run_id: str) -> Path:
+    source = home / "source"
+    source.mkdir(exist_ok=True, parents=True)
+    (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
+    body = replace(creation(), run_id=run_id)
+    return create_folder(body, source=source, environment={}, clock=SystemClock(), home=runs_home())
+
+
+async def test_no_other_run_is_shown_in_the_place_of_a_newest_one_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    older, newest = make_newest(tmp_path, "older"), make_newest(tmp_path, "newest")
+    good = (newest / "journal.db").read_bytes()
+    (newest / "journal.db").write_bytes(b"garbage" * 4000)
+    services = console_services()
+    feed = services.runs
+
+    await feed.refresh_list()
+    assert feed.view is None
+    assert feed.unreadable is not None
+    assert feed.unreadable.id == "newest"
+    assert header_facts(services).alarm == "the newest run cannot be read"
+
+    feed.choose(older)
+    assert feed.view is not None
+    assert header_facts(services).alarm == ""
+
+    feed.close()
+    (newest / "journal.db").write_bytes(good)
+    again = RunFeed(SystemClock(), lambda: None)
+    await again.refresh_list()
+    assert again.view is not None
+    assert again.view.id == "newest"
+    again.close()
