@@ -1,1 +1,1 @@
-"""Every verb once, as data: keys, palette, `:` line, script and command line derive from here."""
+"""The commands as data: keys, palette, `:` line, scripts and command line derive from here."""

@@ -1,4 +1,4 @@
-"""From what people write to a `Call`: the `:` line, or a YAML value."""
+"""The parser of calls, from the `:` line or from a YAML value, and its completions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALIASES: Mapping[str, str] = {
     "accelerators": "open accelerators",
     "cost": "open cost",
 }
-"""Short words of the `:` line. `logs` is a command of its own."""
+"""Short words of the `:` line, and the commands they stand for. `logs` is a command of its own."""
 
 
 def parse_line(text: str) -> Call:
@@ -58,12 +58,12 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
     """Decode plain values into the command's arguments.
 
     Args:
-        command: Whose arguments.
+        command: The command.
         value: A mapping by name; a single scalar stands for the positional argument; `None` for no arguments.
-        strict: Whether texts may not stand for numbers and booleans.
+        strict: Refuse texts in the place of numbers and booleans.
 
     Raises:
-        ParameterError: One sentence that names the command and the argument.
+        ParameterError: The value does not fit; the message names the command and the argument.
     """
     fields = command.fields()
     if value is None:
@@ -86,10 +86,10 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
 
 
 def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Whole lines that could follow `text`.
+    """Return the lines that complete `text`.
 
     Args:
-        text: What has been typed so far.
+        text: The line so far.
         choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`.
     """
     head, separator, last = text.rpartition(" ")
@@ -130,14 +130,14 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
 
 
 def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
-    """msgspec's complaint in words: which field, what is wrong, what may stand there."""
+    """Return msgspec's message in plain words: the field, the mistake, the values that are allowed."""
     text, _, path = str(error).partition(" - at `$")
     name = path.strip("`").lstrip(".")
     text = f"{text[:1].lower()}{text[1:]}"
     field = next((f for f in msgspec.structs.fields(struct) if f.name == name), None)
     choices = _choices_of(field.type) if field is not None else ()
     if choices:
-        text = f"{text.removeprefix('invalid enum value ')} is none of {', '.join(choices)}"
+        text = f"{text.removeprefix('invalid enum value ')} is not one of {', '.join(choices)}"
     return f"{name}: {text}" if name else text
 
 

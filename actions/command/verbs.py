@@ -1,4 +1,4 @@
-"""Every verb of the program once: a command with typed arguments, for keys, palette, `:` line and scripts."""
+"""The registry of commands, each with its typed arguments: for keys, palette, `:` line and scripts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every command's arguments. An empty text means *what is selected*."""
+    """The base of every command's arguments. An empty text stands for the selected object."""
 
 
 class Danger(StrEnum):
-    """How sure somebody has to be."""
+    """The confirmation that a command requires."""
 
     NONE = "none"
     CONFIRM = "confirm"
@@ -29,11 +29,15 @@ class Danger(StrEnum):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One verb.
+    """One command of the registry.
 
-    `id` is what people type and scripts say; `title` is what lists show; `help` is one sentence.
-    `arguments` is the Struct that every way of calling decodes into; its first field is the positional one.
-    `is_mutation` commands are refused in a read-only session.
+    Args:
+        id: The word on the `:` line and in scripts.
+        title: The name in lists.
+        help: One sentence.
+        arguments: The Struct that its arguments are decoded into; the first field is the positional one.
+        danger: The confirmation that it requires.
+        is_mutation: It may change the cluster or a run; a read-only session refuses it.
     """
 
     id: str
@@ -44,11 +48,11 @@ class Command(msgspec.Struct, frozen=True):
     is_mutation: bool = False
 
     def fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
-        """The arguments' fields, the positional one first."""
+        """Return the fields of its arguments, the positional one first."""
         return msgspec.structs.fields(self.arguments)
 
     def usage(self) -> str:
-        """How to type it on the `:` line, e.g. `launch BLUEPRINT [preset=…] [name=value …]`."""
+        """Return its usage on the `:` line, such as `launch BLUEPRINT [preset=…] [name=value …]`."""
         words = [self.id]
         for position, item in enumerate(self.fields()):
             if item.name == "set":
@@ -61,13 +65,13 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A command with its arguments, ready to be carried out."""
+    """A command with its arguments, ready to run."""
 
     command: Command
     arguments: Arguments
 
     def values(self) -> Mapping[str, Any]:
-        """The arguments as plain values, defaults left out: what a recorded script shows."""
+        """Return the arguments by name as plain values, without those that have their default."""
         given: dict[str, Any] = {}
         for item in self.command.fields():
             value = getattr(self.arguments, item.name)
@@ -92,13 +96,13 @@ class OpenArguments(Arguments, frozen=True):
     """Show a pane."""
 
     pane: Annotated[PaneName, Meta(description="The pane to show.")]
-    of: Annotated[str, Meta(description="What it shows: a node, a stage, a pod. Empty: what is selected.")] = ""
+    of: Annotated[str, Meta(description="The node, stage or pod to show in it. Empty: the selected one.")] = ""
 
 
 class FilterArguments(Arguments, frozen=True):
     """Narrow the focused pane."""
 
-    text: Annotated[str, Meta(description="Text to look for; empty clears the filter.")] = ""
+    text: Annotated[str, Meta(description="Text to search for; empty clears the filter.")] = ""
 
 
 class SortArguments(Arguments, frozen=True):
@@ -121,40 +125,46 @@ class FocusArguments(Arguments, frozen=True):
 
 
 class ObjectArguments(Arguments, frozen=True):
-    """Look at an object of the cluster."""
+    """Show an object of the cluster."""
 
     object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
 
 
 class ForwardArguments(Arguments, frozen=True):
-    """Open a port on this machine that leads into a pod."""
+    """Open a local port to a pod."""
 
-    to: Annotated[str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")] = ""
+    to: Annotated[
+        str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: list what is available.")
+    ] = ""
     local: Annotated[int, Meta(description="Port on 127.0.0.1; 0, the default, takes a free one.", ge=0, le=65535)] = 0
     stop: Annotated[bool, Meta(description="Close it.")] = False
 
 
 class ExportArguments(Arguments, frozen=True):
-    """Copy what a run has made to S3."""
+    """Copy the results of a run to S3."""
 
     to: Annotated[str, Meta(description="s3://BUCKET/PREFIX")]
     run: str = ""
-    service_account: Annotated[str, Meta(description="Whose AWS role the Job uses; empty: the default.")] = ""
+    service_account: Annotated[
+        str, Meta(description="Service account whose AWS role the Job uses; empty: the default.")
+    ] = ""
 
 
 class ChartArguments(Arguments, frozen=True):
-    """Choose what the chart shows."""
+    """Choose the metric of the chart."""
 
     metric: Annotated[str, Meta(description="loss, lr, grad_norm, throughput, busbw_gbs… Empty: the next one.")] = ""
 
 
 class WatchArguments(Arguments, frozen=True):
-    """Look at a job of the cluster as at a stage of a run."""
+    """Show a job of the cluster like a stage of a run."""
 
     job: Annotated[
         str,
-        Meta(description="`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: the selected pod's. `run`: back."),
+        Meta(
+            description="`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: of the selected pod. `run`: the run."
+        ),
     ] = ""
 
 
@@ -163,13 +173,13 @@ class LaunchArguments(Arguments, frozen=True):
 
     blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
     preset: Annotated[str, Meta(description="A named set of parameters from the blueprint.")] = ""
-    existing_cluster: Annotated[bool, Meta(description="Use the present cluster: provision nothing.")] = False
-    auto_approve: Annotated[bool, Meta(description="Carry every plan out without asking.")] = False
+    existing_cluster: Annotated[bool, Meta(description="Use the current cluster: provision nothing.")] = False
+    auto_approve: Annotated[bool, Meta(description="Apply every plan without asking.")] = False
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
 
 class RunArguments(Arguments, frozen=True):
-    """Say something to a run."""
+    """Send a request to a run."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
 
@@ -178,11 +188,11 @@ class ResumeArguments(Arguments, frozen=True):
     """Start the runner of a run again."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
-    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is ended first.", ge=0)] = 0
+    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is stopped first.", ge=0)] = 0
 
 
 class ApproveArguments(Arguments, frozen=True):
-    """Approve the plan that a stage waits with."""
+    """Approve the plan of a waiting stage."""
 
     stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
     run: str = ""
@@ -204,20 +214,20 @@ class TeardownArguments(Arguments, frozen=True):
 
 
 class ImportArguments(Arguments, frozen=True):
-    """Say under which id a resource exists that Terraform may have made."""
+    """Give the id of an existing resource that Terraform may have made."""
 
-    address: Annotated[str, Meta(description="The resource, as Terraform writes it.")]
-    id: Annotated[str, Meta(description="As the provider's terraform import takes it.")]
-    stage: Annotated[str, Meta(description="Where several stages have it open.")] = ""
+    address: Annotated[str, Meta(description="Address of the resource, as Terraform writes it.")]
+    id: Annotated[str, Meta(description="Its id, as the provider's `terraform import` takes it.")]
+    stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
     run: str = ""
 
 
 class WaiveArguments(Arguments, frozen=True):
-    """Say that a resource is not there that Terraform may have made."""
+    """Declare that a resource does not exist that Terraform may have made."""
 
-    address: Annotated[str, Meta(description="The resource, or errored.tfstate.")]
-    confirm: Annotated[str, Meta(description="The same, letter by letter.")] = ""
-    stage: Annotated[str, Meta(description="Where several stages have it open.")] = ""
+    address: Annotated[str, Meta(description="Address of the resource, or errored.tfstate.")]
+    confirm: Annotated[str, Meta(description="The address again, letter by letter.")] = ""
+    stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
     run: str = ""
 
 
@@ -228,9 +238,11 @@ class ScreenshotArguments(Arguments, frozen=True):
 
 
 class ContextArguments(Arguments, frozen=True):
-    """Look at another cluster."""
+    """Connect to another cluster."""
 
-    name: Annotated[str, Meta(description="A context of the kubeconfig; `run`: of the run. Empty: list them.")] = ""
+    name: Annotated[
+        str, Meta(description="A context of the kubeconfig; `run`: the cluster of the run. Empty: list them.")
+    ] = ""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -243,9 +255,9 @@ COMMANDS: tuple[Command, ...] = (
         Danger.CONFIRM,
         True,
     ),
-    Command("approve", "Approve the plan", "Let the stage that waits go on.", ApproveArguments, Danger.CONFIRM, True),
+    Command("approve", "Approve the plan", "Continue the stage that waits.", ApproveArguments, Danger.CONFIRM, True),
     Command("pause", "Pause the run", "Start no further stage.", RunArguments, is_mutation=True),
-    Command("unpause", "Go on with the run", "Take a paused run up again.", RunArguments, is_mutation=True),
+    Command("unpause", "Unpause the run", "Start further stages again.", RunArguments, is_mutation=True),
     Command("retry", "Retry a stage", "Try the failed stage again.", RetryArguments, Danger.CONFIRM, True),
     Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", RunArguments, Danger.CONFIRM, True),
     Command(
@@ -261,7 +273,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("resume", "Resume the run", "Start its runner again, after it died.", ResumeArguments, is_mutation=True),
     Command(
-        "terraform", "What Terraform left open", "States, running processes, what may exist outside.", RunArguments
+        "terraform",
+        "Show Terraform",
+        "States, running processes, resources that may exist outside of a state.",
+        RunArguments,
     ),
     Command(
         "import",
@@ -271,39 +286,57 @@ COMMANDS: tuple[Command, ...] = (
         Danger.CONFIRM,
         True,
     ),
-    Command("waive", "Waive a resource", "Nobody looks for it any more.", WaiveArguments, Danger.TYPE_NAME, True),
-    Command("results", "List the results", "What the run has made, on its file system.", RunArguments),
-    Command("export", "Export the results", "Copy what the run has made to S3.", ExportArguments, Danger.CONFIRM, True),
-    Command("describe", "Describe", "What the cluster says about the object, with its events.", ObjectArguments),
-    Command("yaml", "Show YAML", "The object as the API has it.", ObjectArguments),
+    Command(
+        "waive",
+        "Waive a resource",
+        "Forget it: teardown and audit no longer look for it.",
+        WaiveArguments,
+        Danger.TYPE_NAME,
+        True,
+    ),
+    Command("results", "List the results", "The files that the run has made.", RunArguments),
+    Command(
+        "export",
+        "Export the results",
+        "Copy the files that the run has made to S3.",
+        ExportArguments,
+        Danger.CONFIRM,
+        True,
+    ),
+    Command("describe", "Describe", "The object's status and events.", ObjectArguments),
+    Command("yaml", "Show YAML", "The object as the API returns it.", ObjectArguments),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", ObjectArguments),
     Command("logs", "Show logs", "Follow the object's log.", ObjectArguments),
-    Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", WatchArguments),
+    Command("watch", "Watch a job", "Show logs, accelerators and curves of any job of the cluster.", WatchArguments),
     Command(
-        "forward", "Forward a port", "A local port into a pod: dashboards of a run.", ForwardArguments, is_mutation=True
+        "forward",
+        "Forward a port",
+        "Open a local port to a pod: dashboards of a run.",
+        ForwardArguments,
+        is_mutation=True,
     ),
     Command("shell", "Open a shell", "A shell in the container.", ObjectArguments, is_mutation=True),
-    Command("chart", "Choose the curve", "The losses, or another metric of the log.", ChartArguments),
-    Command("filter", "FilterArguments", "Narrow the focused pane.", FilterArguments),
-    Command("sort", "SortArguments", "Order the focused table by a column.", SortArguments),
+    Command("chart", "Choose the curve", "Show the losses, or another metric of the log.", ChartArguments),
+    Command("filter", "Filter", "Narrow the focused pane.", FilterArguments),
+    Command("sort", "Sort", "Order the focused table by a column.", SortArguments),
     Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", LayoutArguments),
     Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", NoArguments),
     Command("focus", "Go to a pane", "Move the focus.", FocusArguments),
-    Command("context", "Change cluster", "Look at another context of the kubeconfig.", ContextArguments),
+    Command("context", "Change cluster", "Connect to another context of the kubeconfig.", ContextArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
-    Command("back", "Back", "Close what is in front, or go up a level.", NoArguments),
+    Command("back", "Back", "Close the screen in front, or go back.", NoArguments),
     Command("help", "Help", "Keys and commands.", NoArguments),
-    Command("quit", "Quit", "Leave the console; runs go on.", NoArguments),
+    Command("quit", "Quit", "Leave the console; runs continue.", NoArguments),
 )
 
 _BY_ID = {command.id: command for command in COMMANDS}
 
 
 def command_of(identifier: str) -> Command:
-    """The command called `identifier`.
+    """Return the command called `identifier`.
 
     Raises:
-        MissingError: There is none; the message names the nearest ones.
+        MissingError: There is none; the hint names the nearest ones.
     """
     found = _BY_ID.get(identifier)
     if found is None:
@@ -312,7 +345,7 @@ def command_of(identifier: str) -> Command:
 
 
 def nearest_hint(word: str, known: object) -> str:
-    """`Did you mean …?`, or the list of what is known if nothing is near."""
+    """Return `Did you mean …?`, or the list of known names if none is similar."""
     import difflib
 
     names = sorted(str(name) for name in known) if isinstance(known, (dict, list, tuple, set, frozenset)) else []

@@ -1,1 +1,1 @@
-"""The script language: parse, play, record, report."""
+"""The script language: parse, play, report."""

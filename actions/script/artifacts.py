@@ -1,8 +1,7 @@
-"""Where a script may write: below the folder of its artifacts, and where its operator has given it leave.
+"""The files that a script may write: below the folder of its artifacts, and below folders that its operator allows.
 
-A script comes from somebody else as often as not, and its names are not to be trusted: no `..`, absolute path or
-symbolic link leads out, and a file that no script has made is not replaced. `.eksml-artifacts` in the folder says which
-those are.
+Scripts come from third parties, so their file names are not trusted: no `..`, absolute path or symbolic link leads out
+of these folders, and a file is replaced only if a script has made it. `.eksml-artifacts` in the folder lists those.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 MADE = ".eksml-artifacts"
 _OWN_PICTURE = b'<svg class="rich-terminal"'
-"""How a picture of the screen begins, also those of versions that kept no list."""
+"""The first bytes of a picture of the screen, also of versions that kept no list."""
 _LARGEST_BYTES = 64 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -31,16 +30,16 @@ class Artifacts:
     """The files of a script.
 
     Args:
-        folder: Of artifacts; relative names begin there.
-        allowed: Other folders that it may write to, too.
+        folder: The folder of artifacts; relative names begin there.
+        allowed: Other folders that it may write to.
     """
 
     def __init__(self, folder: Path, allowed: Sequence[Path] = ()) -> None:
         self._folder = _absolute(folder)
-        self._roots = (self._folder, *(_absolute(one) for one in allowed))
+        self._roots = (self._folder, *(_absolute(root) for root in allowed))
 
     def place(self, file: Path) -> Path:
-        """Where a file would be written.
+        """Return the path that a file would be written to.
 
         Raises:
             ConfigError: The script may not write there.
@@ -48,10 +47,10 @@ class Artifacts:
         return _joined(*self._divided(file))
 
     def check(self, file: Path) -> None:
-        """Make sure, as far as can be told beforehand, that a file can be written.
+        """Check that a file can be written, as far as is known before the script is played.
 
         Raises:
-            ConfigError: The script may not write there, or would replace a file that none has made.
+            ConfigError: The script may not write there, or would replace a file that no script has made.
         """
         root, inside = self._divided(file)
         with suppress(OSError), _opened(root, inside.parent, makes=False) as folder:
@@ -61,7 +60,7 @@ class Artifacts:
         """Write a file, 0600, in one step; folders are made.
 
         Raises:
-            ConfigError: It cannot be written, or as of `check`.
+            ConfigError: It cannot be written, or see `check`.
         """
         root, inside = self._divided(file)
         made = _MadeFiles(root)
@@ -76,7 +75,7 @@ class Artifacts:
             ) from error
 
     def _divided(self, file: Path) -> tuple[Path, Path]:
-        """The folder that holds a file, and its name below that."""
+        """Split a file's path into the allowed folder and the path below it."""
         target = Path(os.path.normpath(self._folder / file))
         for root in self._roots:
             if target != root and target.is_relative_to(root):
@@ -90,20 +89,20 @@ class Artifacts:
 
 
 class _MadeFiles:
-    """The list of what scripts have made in a folder: digest of the name below it, and of what was written.
+    """The list of files that scripts have made in a folder: digests of the path below it, and of the content.
 
-    The name itself is left out, as a value of the environment may be in it.
+    The path itself is not stored, since it may hold a value of the environment.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def has(self, inside: Path, data: bytes) -> bool:
-        """Return whether a script has made a file, and nobody has changed it since."""
+        """Return whether a script has made a file, and it has not changed since."""
         return self._read().get(_digest(os.fsencode(inside))) == _digest(data)
 
     def add(self, inside: Path, data: bytes) -> None:
-        """Note a file."""
+        """Add a file and its content."""
         made = self._read() | {_digest(os.fsencode(inside)): _digest(data)}
         with _opened(self._root, Path(), makes=True) as folder:
             _replace(folder, MADE, msgspec.json.format(msgspec.json.encode(made)) + b"\n")
@@ -122,10 +121,15 @@ def _digest(data: bytes) -> str:
 
 @contextmanager
 def _opened(root: Path, inside: Path, *, makes: bool) -> Iterator[int]:
-    """A folder below `root`, reached without following a link.
+    """Open a folder below `root` without following links, and yield its descriptor.
+
+    Args:
+        root: The allowed folder.
+        inside: Path of the folder below it.
+        makes: Make missing folders.
 
     Raises:
-        ConfigError: A link, or something else than a folder, is in the way.
+        ConfigError: A part of the path is a link or a file.
         OSError: It cannot be opened.
     """
     if makes:
@@ -153,7 +157,7 @@ def _opened(root: Path, inside: Path, *, makes: bool) -> Iterator[int]:
 
 
 def _require_own(folder: int, inside: Path, made: _MadeFiles) -> None:
-    """Refuse to replace what no script has made."""
+    """Refuse to replace a file that no script has made."""
     try:
         status = os.stat(inside.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -162,8 +166,8 @@ def _require_own(folder: int, inside: Path, made: _MadeFiles) -> None:
     data = _content(folder, inside.name) if is_plain else b""
     if not is_plain or not (data.startswith(_OWN_PICTURE) or made.has(inside, data)):
         raise ConfigError(
-            f"A script may not replace {str(inside)!r}: it is there already, and no script has made it.",
-            hint="Name another file, or take it away.",
+            f"A script may not replace {str(inside)!r}: it exists already, and no script has made it.",
+            hint="Name another file, or remove it.",
         )
 
 

@@ -1,4 +1,4 @@
-"""A script, parsed and checked: steps in order, those always played, and the small values written in them."""
+"""The parsed script: its steps, their conditions, and the small values written in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WITHIN_SECONDS = {
     "teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 60.0, "approve": 1800.0,
     "export": 1800.0, "results": 120.0,
 }  # fmt: skip
-"""Verbs that are done only when the run is where they lead: a real teardown takes half an hour."""
+"""Commands that end when the run has reached their state: a real teardown takes half an hour."""
 DEFAULT_DEADLINE_SECONDS = 900.0
 DEFAULT_SIZE = (160, 45)
 
@@ -27,7 +27,7 @@ Amount = str | int | float
 
 
 class PodsCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods of the cluster, by any of their properties; all that are given have to hold."""
+    """A number of pods of the cluster; all properties that are given must match."""
 
     of: str = ""
     """A stage of the run on screen."""
@@ -39,7 +39,7 @@ class PodsCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line in the log of the run on screen."""
+    """A line in the logs of the run on screen."""
 
     match: str
     """Regular expression."""
@@ -48,7 +48,7 @@ class LogCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodesCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nodes of the cluster."""
+    """Numbers of nodes of the cluster."""
 
     count: Amount = ""
     type: str = ""
@@ -58,7 +58,7 @@ class NodesCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AcceleratorsCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Accelerators of all nodes, in whole devices."""
+    """Numbers of accelerators of all nodes, in whole devices."""
 
     busy: Amount = ""
     """Requested by pods that have not ended."""
@@ -67,23 +67,23 @@ class AcceleratorsCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
 
 class WhyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The diagnosis of a stage: the first finding, which is the cause."""
+    """The first finding of a stage's diagnosis, which is the cause."""
 
     of: str
     """A stage of the run on screen."""
     code: str = ""
     says: str = ""
-    """Regular expression, searched in its sentence and its evidence."""
+    """Regular expression, searched in its headline and evidence."""
 
 
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"is_": "is"}):
-    """What `wait` waits for and `expect` looks at. All that are given have to hold."""
+    """The conditions of a `wait` or `expect`; all that are given must hold."""
 
     stage: str = ""
     run: str = ""
-    """State that the run on screen is in."""
+    """State of the run on screen."""
     is_: str = ""
-    """With `stage`: the state it is in, or has passed."""
+    """With `stage`: a state that it is in, or has passed."""
     pods: PodsCondition | None = None
     log: LogCondition | str | None = None
     metric: str = ""
@@ -105,13 +105,13 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class Press(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Keys, by Textual's names, separated by blanks."""
+    """Keys to press, by Textual's names, separated by blanks."""
 
     keys: str
 
 
 class ScriptStep(msgspec.Struct, frozen=True):
-    """One step: what to do, where it is written, how long it may take."""
+    """One step: its action, its place in the file, its time limit."""
 
     verb: str
     action: Call | Conditions | Press
@@ -134,7 +134,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def default_within(verb: str) -> float:
-    """How many seconds a step of this verb may take if it does not say."""
+    """Return the time limit of a step that has no `within`, in seconds, by its verb."""
     return _WITHIN_SECONDS.get(verb, DEFAULT_WITHIN_SECONDS)
 
 
@@ -151,17 +151,17 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds from `90s`, `2m`, `1h30m` or a plain number of seconds.
+    """Return the seconds of `90s`, `2m`, `1h30m` or a plain number of seconds.
 
     Raises:
-        ValueError: It is none of these, or not above zero.
+        ValueError: It has another form, or is not above zero.
     """
     if isinstance(text, int | float):
         seconds = float(text)
     else:
         match = _DURATION.fullmatch(text.strip())
         if not match or not any(match.groups()):
-            raise ValueError(f"{text!r} is no duration; write 90s, 2m or 1h30m")
+            raise ValueError(f"{text!r} is not a duration; write 90s, 2m or 1h30m")
         hours, minutes, rest = match.groups()
         seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or 0)
     if not 0 < seconds < math.inf:
@@ -170,13 +170,13 @@ def parse_duration(text: str | float) -> float:
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A bound such as `>= 200`. NaN meets none."""
+    """A bound such as `>= 200`. NaN meets no bound."""
 
     sign: str
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Whether `value` meets the bound."""
+        """Return whether `value` meets the bound."""
         return not math.isnan(value) and _OPERATORS[self.sign](value, self.bound)
 
     def __str__(self) -> str:
@@ -187,11 +187,11 @@ def parse_comparison(text: str | float) -> Comparison:
     """Read `>= 200`, `< 9`, or a plain number, which means *equal*.
 
     Raises:
-        ValueError: It is no comparison.
+        ValueError: It is not a comparison.
     """
     match = _COMPARISON.fullmatch(str(text).strip())
     if isinstance(text, bool) or not match:
-        raise ValueError(f"{text!r} is no comparison; write '>= 200', '< 9' or a number")
+        raise ValueError(f"{text!r} is not a comparison; write '>= 200', '< 9' or a number")
     return Comparison(match[1] or "==", float(match[2]))
 
 
@@ -206,7 +206,7 @@ _NAMED = frozenset(
 
 
 def is_key(word: str) -> bool:
-    """Whether `word` names a key: `j`, `enter`, `ctrl+w`, `question_mark`."""
+    """Return whether `word` names a key, such as `j`, `enter`, `ctrl+w`, `question_mark`."""
     while word.startswith(_MODIFIERS):
         word = word.partition("+")[2]
     if len(word) == 1 or word in _NAMED:

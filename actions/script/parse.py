@@ -1,4 +1,4 @@
-"""From a YAML file to a checked `Script`: whatever is wrong is said before anything runs."""
+"""The parser of scripts, from YAML to a checked `Script`: every mistake is reported before anything runs."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _SIZE = re.compile(r"(\d{2,3})x(\d{2,3})")
 def load_script(
     file: Path, *, environment: Mapping[str, str] | None = None, check_place: CheckPlace | None = None
 ) -> Script:
-    """Read and check a script. What it takes from the environment is a secret from here on, see `redact`.
+    """Read and check a script. Values from the environment are secrets from here on, see `redact`.
 
     Args:
         file: The script.
-        environment: Where `${env:NAME}` looks; the process's own by default.
-        check_place: Whether a file may be written; all may without it.
+        environment: The variables of `${env:NAME}`; those of the process by default.
+        check_place: Refuses files that may not be written; `None` allows all.
 
     Raises:
-        ScriptError: With file, line, column and what to write instead.
+        ScriptError: The script is wrong; with file, line, column and a hint.
     """
     data = read_input(file, kind=ScriptError)
     variables = os.environ if environment is None else environment
@@ -64,10 +64,10 @@ def load_script(
 def parse_script(
     data: bytes, *, file: str, environment: Mapping[str, str], check_place: CheckPlace | None = None
 ) -> Script:
-    """Like `load_script`, from bytes."""
+    """Parse and check a script as `load_script` does, from bytes."""
     try:
         return _parsed(data, file, environment, check_place)
-    except ScriptError as error:  # what it quotes may be a value of the environment; so may what it came from
+    except ScriptError as error:  # its text, and that of its cause, may quote a value of the environment
         raise ScriptError(redact(error.message), hint=redact(error.hint)) from None
 
 
@@ -76,7 +76,7 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place:
     document.require_plain(ScriptError)
     top = document.value
     if not isinstance(top, dict):
-        raise document.error(ScriptError, "a script is a mapping.", hint="Start with 'eksml-script: 1'.")
+        raise document.error(ScriptError, "a script must be a mapping.", hint="Start with 'eksml-script: 1'.")
     for key in top:
         if key not in _TOP:
             raise document.error(ScriptError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
@@ -100,10 +100,10 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place:
 def _variables(document: Document) -> dict[str, Any]:
     variables = document.value.get("vars") or {}
     if not isinstance(variables, dict):
-        raise document.error(ScriptError, "vars is a mapping of names to values.", "vars")
+        raise document.error(ScriptError, "vars must be a mapping of names to values.", "vars")
     for name, value in variables.items():
         if isinstance(value, dict | list) or value is None:
-            raise document.error(ScriptError, f"the variable {name!r} has to be a single value.", "vars", name)
+            raise document.error(ScriptError, f"the variable {name!r} must be a single value.", "vars", name)
     return variables
 
 
@@ -113,7 +113,7 @@ def _size(document: Document) -> tuple[int, int]:
         return DEFAULT_SIZE
     match = _SIZE.fullmatch(str(text))
     if not match:
-        raise document.error(ScriptError, f"{text!r} is no size.", "size", hint="Write columns x rows: 160x45.")
+        raise document.error(ScriptError, f"{text!r} is not a size.", "size", hint="Write columns x rows: 160x45.")
     return int(match[1]), int(match[2])
 
 
@@ -133,7 +133,7 @@ class _Parser:
     def steps(self, key: str) -> tuple[ScriptStep, ...]:
         listed = self._document.value.get(key) or []
         if not isinstance(listed, list):
-            raise self._document.error(ScriptError, f"{key} is a list of steps.", key)
+            raise self._document.error(ScriptError, f"{key} must be a list of steps.", key)
         return tuple(self._step(item, (key, index)) for index, item in enumerate(listed))
 
     def duration(self, value: Any, *path: str | int) -> float:
@@ -147,7 +147,10 @@ class _Parser:
             item = {item: None}
         if not isinstance(item, dict) or len(item) != 1:
             raise self._document.error(
-                ScriptError, "a step is one verb with its arguments.", *path, hint="Write '- wait: {stage: train}'."
+                ScriptError,
+                "a step must be one verb with its arguments.",
+                *path,
+                hint="Write '- wait: {stage: train}'.",
             )
         ((verb, raw),) = item.items()
         where = (*path, verb)
@@ -173,7 +176,7 @@ class _Parser:
             for key in press.keys.split():
                 if not is_key(key):
                     raise self._document.error(
-                        ScriptError, f"{key!r} is no key.", *where, hint="Write keys as enter, ctrl+w, f1 or j."
+                        ScriptError, f"{key!r} is not a key.", *where, hint="Write keys as enter, ctrl+w, f1 or j."
                     )
             return press
         if verb in _WORDS:
@@ -195,7 +198,7 @@ class _Parser:
 
     def _convert(self, value: Any, kind: type[S], where: tuple[str | int, ...]) -> S:
         if not isinstance(value, dict):
-            raise self._document.error(ScriptError, f"{where[-1]} takes a mapping.", *where)
+            raise self._document.error(ScriptError, f"{where[-1]} needs a mapping.", *where)
         known = [field.encode_name for field in msgspec.structs.fields(kind)]
         for key in value:
             if key not in known:
@@ -214,7 +217,7 @@ class _Parser:
         if not _has_subject(conditions):
             raise self._document.error(
                 ScriptError,
-                f"{where[-1]} says nothing to look at.",
+                f"{where[-1]} has no condition.",
                 *where,
                 hint=f"Give one of {', '.join(_SUBJECTS)}.",
             )
@@ -222,7 +225,7 @@ class _Parser:
             raise wrong(message, key, hint)
         for key, word, states in _states(conditions):
             if word not in states:
-                raise wrong(f"{word!r} is no state.", key, f"Write one of {', '.join(states)}.")
+                raise wrong(f"{word!r} is not a state.", key, f"Write one of {', '.join(states)}.")
         for key, amount in _amounts(conditions):
             try:
                 parse_comparison(amount)
@@ -232,7 +235,7 @@ class _Parser:
             try:
                 compile_pattern(pattern)
             except PatternError as error:
-                raise wrong(f"{pattern[:60]!r} is no regular expression that can be used: {error}.", key) from error
+                raise wrong(f"{pattern[:60]!r} is not a usable regular expression: {error}.", key) from error
 
     def _substitute(self, value: Any, path: tuple[str | int, ...]) -> Any:
         if isinstance(value, dict):
@@ -269,26 +272,26 @@ def _has_subject(conditions: Conditions) -> bool:
 
 
 def _incomplete(conditions: Conditions) -> Iterator[tuple[str, str, str]]:
-    """Message, key and hint for each condition that lacks its other half."""
+    """Yield message, key and hint of each condition that lacks its other half."""
     if bool(conditions.stage) != bool(conditions.is_):
         yield "stage and is go together.", "stage", "Write {stage: train, is: succeeded}."
     if (conditions.step != "" or conditions.value != "" or conditions.of) and not conditions.metric:
         yield "step, value and of belong to metric.", "step", "Add metric: loss."
     if conditions.why and not (conditions.why.code or conditions.why.says):
-        yield "why needs what the diagnosis is to be.", "why", "Write {of: train, code: OOM_KILLED}."
+        yield "why needs an expected diagnosis.", "why", "Write {of: train, code: OOM_KILLED}."
 
 
 def _unknown_codes(conditions: Conditions) -> Iterator[tuple[str, str, str]]:
     code = conditions.why.code if conditions.why else ""
     if code and code not in Code.__members__:
-        yield f"{code!r} is no code of a diagnosis.", "why", nearest_hint(code, [one.value for one in Code])
+        yield f"{code!r} is not a code of a diagnosis.", "why", nearest_hint(code, [known.value for known in Code])
 
 
 def _states(conditions: Conditions) -> list[tuple[str, str, list[str]]]:
-    """Key, word and known words of each state that is asked for."""
+    """Return key, word and known words of each state that is given."""
     of_stage = [state.value for state in StageState]
     of_run = [state.value for state in RunState]
-    return [asked for asked in (("is", conditions.is_, of_stage), ("run", conditions.run, of_run)) if asked[1]]
+    return [given for given in (("is", conditions.is_, of_stage), ("run", conditions.run, of_run)) if given[1]]
 
 
 def _amounts(conditions: Conditions) -> list[tuple[str, str | int | float]]:
@@ -314,7 +317,7 @@ def _patterns(conditions: Conditions) -> list[tuple[str, str]]:
 
 
 def _one_line(verb: str, raw: Any) -> str:
-    """The step as written, before variables are filled in: what comes from the environment stays out of reports."""
+    """Return the step as written, with variables by name: values of the environment stay out of reports."""
     if raw is None:
         return verb
     if not isinstance(raw, dict):

@@ -47,7 +47,7 @@ class StepFailed(Exception):
 
 
 class Player:
-    """Plays one script once.
+    """The player of a script. Plays it once.
 
     Args:
         script: The script.

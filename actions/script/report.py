@@ -1,4 +1,4 @@
-"""What a played script leaves behind: a JSON report and a JUnit report."""
+"""The reports of a played script, as JSON and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESULTS: dict[int, Result] = {
 
 
 class StepResult(StrEnum):
-    """How a step ended."""
+    """The result of a step."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -37,7 +37,7 @@ class StepResult(StrEnum):
 
 
 class StepReport(msgspec.Struct, frozen=True):
-    """One step as it was played."""
+    """One played step."""
 
     section: Literal["steps", "always"]
     verb: str
@@ -46,7 +46,7 @@ class StepReport(msgspec.Struct, frozen=True):
     result: StepResult
     seconds: float
     seen: str
-    """What was there in the end, or why it failed."""
+    """The state that was found in the end, or the reason of the failure."""
 
 
 class StageReport(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class StageReport(msgspec.Struct, frozen=True):
     id: str
     kind: str
     state: str
-    """How it ended; for a stage that a teardown has taken back since, how it had ended before."""
+    """Its last state; of a stage that a teardown has undone, the last state before that."""
     is_undone: bool
     attempt: int
     seconds: float | None
@@ -71,14 +71,14 @@ class RunReport(msgspec.Struct, frozen=True):
     stages: tuple[StageReport, ...]
     teardown: tuple[StageReport, ...]
     leftovers: tuple[str, ...] | None
-    """What the audit found; `null` if there was none."""
+    """Objects that the audit found; `null` without an audit."""
     retained: tuple[str, ...]
     unknown: tuple[str, ...] = ()
-    """The questions that the audit could not ask."""
+    """Checks that the audit could not make."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A played script."""
+    """The report of a played script; its fields are the keys of the JSON."""
 
     schema: str
     script: str
@@ -92,7 +92,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def exit_code_of(steps: tuple[StepReport, ...], run: RunReport | None, *, is_interrupted: bool = False) -> int:
-    """0 passed, 3 if something is left behind or nobody knows, 130 broken off, else 1."""
+    """Return 0 for passed, 3 if something is or may be left behind, 130 for interrupted, else 1."""
     if run is not None and (run.leftovers or run.unknown):
         return LEFT_SOMETHING
     failed = [step for step in steps if step.result is StepResult.FAILED]
@@ -104,12 +104,12 @@ def exit_code_of(steps: tuple[StepReport, ...], run: RunReport | None, *, is_int
 
 
 def result_of(exit_code: int) -> Result:
-    """The word for an exit code of `exit_code_of`."""
+    """Return the word for an exit code of `exit_code_of`."""
     return _RESULTS[exit_code]
 
 
 def run_report(view: RunView) -> RunReport:
-    """A run's part of the report."""
+    """Return a run's part of the report."""
     return RunReport(
         id=view.id,
         blueprint=view.blueprint_id,
@@ -123,7 +123,7 @@ def run_report(view: RunView) -> RunReport:
 
 
 def without_secrets(report: Report) -> Report:
-    """The report with every text in it redacted; names, states and times stay as they are."""
+    """Return the report with secrets hidden in its texts; names, states and times are unchanged."""
     run = report.run
     return replace(
         report,
@@ -148,12 +148,12 @@ def _redacted_stages(stages: tuple[StageReport, ...]) -> tuple[StageReport, ...]
 
 
 def report_json(report: Report) -> bytes:
-    """As indented JSON, ended by a newline."""
+    """Return the report as indented JSON, ended by a newline."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def write_report(report: Report, file: Path) -> None:
-    """As JSON.
+    """Write the report as JSON.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -162,7 +162,7 @@ def write_report(report: Report, file: Path) -> None:
 
 
 def write_junit(report: Report, file: Path) -> None:
-    """As JUnit XML: one test case a step.
+    """Write the report as JUnit XML, with one test case a step.
 
     Raises:
         ConfigError: The file cannot be written.

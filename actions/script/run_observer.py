@@ -20,7 +20,7 @@ WHY_SECONDS = 1.0
 
 
 class RunObserver:
-    """Reads journal and spools of the run on screen, which may be another one at every call. Closed by its maker.
+    """A reader of the run on screen, which may change between calls. Closed by its maker.
 
     Args:
         driver: Names the run's folder, and diagnoses its stages.

@@ -123,7 +123,7 @@ STEPS = {
     "log": ('- wait: {log: "(?!x)"}', "look-around"),
     "pods": ('- wait: {pods: {name: "["}}', "no regular expression"),
     "says": ('- wait: {why: {of: a, says: "*"}}', "no regular expression"),
-    "keys": ("- press: '%s'" % ("x" * 100_000), "is no key"),
+    "keys": ("- press: '%s'" % ("x" * 100_000), "is not a key"),
 }
 
 

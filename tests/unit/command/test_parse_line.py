@@ -34,7 +34,7 @@ def test_a_single_value_stands_for_the_positional_argument() -> None:
     [
         ("lunch x", "Did you mean launch?"),
         ("launch", "launch needs blueprint"),
-        ("open window", "none of accelerators"),
+        ("open window", "not one of accelerators"),
         ("zoom now", "cannot use 'now'"),
         ("launch 'x", "Close the quotes"),
         ("", "Nothing to do"),

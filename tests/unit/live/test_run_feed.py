@@ -44,25 +44,22 @@ async def test_no_other_run_is_shown_in_the_place_of_a_newest_one_that_cannot_be
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     older, newest = make_newest(tmp_path, "older"), make_newest(tmp_path, "newest")
-    good = (newest / "journal.db").read_bytes()
     (newest / "journal.db").write_bytes(b"garbage" * 4000)
     services = console_services()
-    feed = services.runs
+
+    await services.runs.refresh_list()
+    assert (services.runs.folder, header_facts(services).alarm) == (None, "the newest run cannot be read")
+
+    services.runs.choose(older)
+    assert (services.runs.folder, header_facts(services).alarm) == (older, "")
+    services.runs.close()
+
+
+async def test_the_newest_run_is_shown_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    _, newest = make_newest(tmp_path, "older"), make_newest(tmp_path, "newest")
+    feed = RunFeed(SystemClock(), lambda: None)
 
     await feed.refresh_list()
-    assert feed.view is None
-    assert feed.unreadable is not None
-    assert feed.unreadable.id == "newest"
-    assert header_facts(services).alarm == "the newest run cannot be read"
-
-    feed.choose(older)
-    assert feed.view is not None
-    assert header_facts(services).alarm == ""
-
+    assert (feed.folder, feed.unreadable) == (newest, None)
     feed.close()
-    (newest / "journal.db").write_bytes(good)
-    again = RunFeed(SystemClock(), lambda: None)
-    await again.refresh_list()
-    assert again.view is not None
-    assert again.view.id == "newest"
-    again.close()
