@@ -1,4 +1,4 @@
-"""Every use of a private name of Textual, so that an upgrade breaks here and nowhere else."""
+"""All uses of private names of Textual, so that an upgrade breaks here and nowhere else."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 _READ_PER_SECOND = 15
-"""Characters of a message that somebody reads who was looking elsewhere."""
+"""Reading speed, in characters of a notification, of an operator whose eyes are elsewhere."""
 
 
 def screen_strips(app: App[ResultT]) -> list[Strip]:
-    """What the active screen shows, one strip a line, as the terminal driver would get it."""
+    """Return the active screen as the terminal driver would get it, one strip a line."""
     return app.screen._compositor.render_strips()  # noqa: SLF001 - there is no public dump of the composed screen
 
 
 def screen_text(app: App[ResultT]) -> str:
-    """What the active screen shows as plain text: one line a row, right-hand blanks removed."""
+    """Return the active screen as plain text, one line a row, without blanks at line ends."""
     return "\n".join(strip.text.rstrip() for strip in screen_strips(app))
 
 
@@ -45,18 +45,18 @@ def forget_arrangement(container: Widget) -> None:
     """Make `container` place its children anew at the next layout.
 
     `refresh(layout=True)` clears the arrangements of the ancestors only, because Textual expects a layout to depend
-    on styles and children; a layout that depends on a model has to say when the model moved.
+    on styles and children; a layout that depends on a model must clear its own when the model changes.
     """
     container._clear_arrangement_cache()  # noqa: SLF001 - see above
 
 
 def release_closed_widgets() -> None:
-    """Have no cache of Textual keep the drawn lines of widgets that are gone.
+    """Replace the cache of Textual that keeps the drawn lines of closed widgets alive.
 
     `StylesCache.get_inner_outer` is an `lru_cache` on a method, so its 1,024 entries keep as many widgets' lines alive:
     up to 100 KB for each screen that was ever shown. The answer depends on the two colours alone.
     """
-    setattr(StylesCache, "get_inner_outer", _inner_and_outer)  # noqa: B010 - a method, which mypy lets nobody assign
+    setattr(StylesCache, "get_inner_outer", _inner_and_outer)  # noqa: B010 - a method, which mypy does not let us assign
 
 
 def _inner_and_outer(cache: StylesCache, base_background: Color, background: Color) -> tuple[Style, Style]:
@@ -66,29 +66,29 @@ def _inner_and_outer(cache: StylesCache, base_background: Color, background: Col
 
 @lru_cache(maxsize=1024)
 def _grounds(base_background: Color, background: Color) -> tuple[Style, Style]:
-    """The styles inside and outside a border."""
+    """Return the styles inside and outside a border."""
     return Style(background=base_background + background), Style(background=base_background)
 
 
 class RedactingApp(App[ResultT]):
-    """An app whose messages show no credentials, and whose crash report no local variables.
+    """An app that shows no credentials in notifications, and no local variables in a crash report.
 
     Textual prints the locals of every frame, and among those of a console are tokens.
     """
 
     def ends_badly(self, report: str) -> None:
-        """Called when the app closes because of a defect, with what will be printed."""
+        """Handle the end of the app by a defect; `report` will be printed. Overridden by apps with a deadline."""
 
     def panic(self, *renderables: RenderableType) -> None:
         """End the app with a report; its return code is never 0."""
         self._return_code = self._return_code or 1
-        self.ends_badly(" ".join(str(one) for one in renderables if isinstance(one, str)))
+        self.ends_badly(" ".join(str(item) for item in renderables if isinstance(item, str)))
         super().panic(*renderables)
 
     def notify_plainly(self, text: str) -> None:
-        """Tell one sentence; markup in it means nothing."""
-        said = one_line(redact(text))
-        self.notify(said, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND))
+        """Show one sentence, without secrets, as long as reading it takes; markup in it is not interpreted."""
+        line = one_line(redact(text))
+        self.notify(line, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(line) / _READ_PER_SECOND))
 
     def _fatal_error(self) -> None:
         self._return_code = self._return_code or 1
@@ -99,16 +99,16 @@ class RedactingApp(App[ResultT]):
 
 
 def paint_only_changes(screen: Screen[Any]) -> None:
-    """Let a screen that was just made go this way."""
+    """Give a new screen the compositor that paints only changes."""
     screen._compositor = ChangesCompositor()  # noqa: SLF001 - Textual has no setting for it
 
 
 class _Owned(NamedTuple):
-    """Columns `[left, right)` of some lines that one widget is seen in."""
+    """The columns `[left, right)` of some lines in which one widget is visible."""
 
     widget: Widget
     place: Region
-    """Of the whole widget on the screen."""
+    """The region of the whole widget on the screen."""
     left: int
     right: int
 
@@ -120,21 +120,21 @@ class _ChangedRegion(NamedTuple):
 
 
 class PiecesUpdate(CompositorUpdate):
-    """Pieces of lines, each to be written at its place."""
+    """An update of pieces of lines, each at its own position."""
 
     def __init__(self, pieces: list[_ChangedRegion]) -> None:
         self.pieces = pieces
 
     def render_segments(self, console: Console) -> str:
-        """The pieces as the terminal takes them."""
+        """Return the pieces as text with control sequences for the terminal."""
         return "".join([f"\x1b[{y + 1};{x + 1}H{strip.render(console)}" for x, y, strip in self.pieces])
 
 
 class ChangesCompositor(Compositor):
-    """Paints as Textual's does, but of a part of the screen only that part."""
+    """A compositor that paints as Textual's, but renders only the changed parts of the screen."""
 
     def render_partial_update(self) -> PiecesUpdate | None:  # type: ignore[override]
-        """What is to be written so that the screen shows what changed; `None` if nothing did."""
+        """Return the update that shows all changes; `None` if there are none."""
         regions, self._dirty_regions = self._dirty_regions, set()
         owned: dict[_Owned, list[int]] = {}
         for y, left, right in self._regions_to_spans(regions):
@@ -144,7 +144,7 @@ class ChangesCompositor(Compositor):
         return PiecesUpdate(pieces) if pieces else None
 
     def _owners(self, y: int, left: int, right: int) -> Iterator[_Owned]:
-        """Who is seen in a part of a line: widgets in front hide those behind them."""
+        """Yield the visible widgets of a part of a line: widgets in front hide those behind them."""
         parts = [(left, right)]
         for widget, shown, place in self.layers_visible[y]:
             rest: list[tuple[int, int]] = []
@@ -161,7 +161,7 @@ class ChangesCompositor(Compositor):
 
 
 def _runs(lines: list[int]) -> Iterator[range]:
-    """Lines, ascending, as ranges without gaps."""
+    """Yield ascending line numbers as ranges without gaps."""
     begin = lines[0]
     for line, following in zip(lines, [*lines[1:], -1], strict=True):
         if following != line + 1:
@@ -172,5 +172,7 @@ def _runs(lines: list[int]) -> Iterator[range]:
 def _drawn(part: _Owned, lines: range) -> Iterator[_ChangedRegion]:
     place = part.place
     asked = Region(part.left - place.x, lines.start - place.y, part.right - part.left, len(lines))
-    for y, strip in zip(lines, part.widget.render_lines(asked), strict=False):  # a widget may know less than its place
+    for y, strip in zip(
+        lines, part.widget.render_lines(asked), strict=False
+    ):  # a widget may have fewer lines than its region
         yield _ChangedRegion(part.left, y, strip)

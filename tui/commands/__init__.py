@@ -1,1 +1,1 @@
-"""What every command does, and the dispatcher that runs it."""
+"""The handlers of all commands, and the dispatcher that runs them."""

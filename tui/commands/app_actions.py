@@ -13,7 +13,7 @@ from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
 
 Handler = Callable[[Any], Awaitable[None]]
-"""Carries out one command; its argument is the command's own Struct."""
+"""A function that carries out one command; its argument is the command's own Struct."""
 
 
 class AppActions(msgspec.Struct, frozen=True):

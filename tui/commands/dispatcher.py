@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommandDispatcher:
-    """Runs the handlers of commands.
+    """The dispatcher of commands to their handlers.
 
     A command of the operator (`submit`) is completed with the selected run and confirmed by the danger of its command
     before its handler runs, in a worker; errors become notifications. A command of a script (`execute`) is complete and

@@ -1,4 +1,4 @@
-"""The lines at the edges of the console: where one is, which panes there are, which keys work here."""
+"""The lines at the edges of the console: the facts of the header, the tabs of all panes, the hints of keys."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _STATES = {
     "park": _ENDED,
     "teardown": tuple(state for state in RunState if state not in (RunState.TORN_DOWN, RunState.TEARING_DOWN)),
 }
-"""In which states of the run a key is worth its place."""
+"""Run states in which the footer shows a key."""
 
 
 class SelectedRun(msgspec.Struct, frozen=True):
-    """What the footer has to know of the run that keys act on.
+    """The run that the keys of a pane act on, as far as the footer depends on it.
 
     Args:
-        state: How it is.
-        is_interrupted: There is something to do, and no runner is alive.
+        state: Its state.
+        is_interrupted: It has work to do, and its runner has died.
     """
 
     state: RunState
@@ -53,7 +53,7 @@ class SelectedRun(msgspec.Struct, frozen=True):
 
 
 def header_facts(services: ConsoleServices) -> HeaderFacts:
-    """What the header line says at this moment."""
+    """Return the facts of the header line at this moment."""
     settings, identity = services.settings, services.cluster.identity
     now = services.clock.now().timestamp()
     expires_at = services.credentials.expires_at
@@ -83,8 +83,8 @@ def _alarm(runs: RunFeed) -> str:
 
 def _trouble(services: ConsoleServices, health: FeedHealth) -> str:
     label = services.label_of(health)
-    has_picture = services.cluster.snapshot() is not None
-    return label if has_picture else label.replace("stale", "no answer for", 1)
+    has_snapshot = services.cluster.snapshot() is not None
+    return label if has_snapshot else label.replace("stale", "no answer for", 1)
 
 
 def _connection(services: ConsoleServices) -> str:
@@ -93,7 +93,7 @@ def _connection(services: ConsoleServices) -> str:
 
 
 def selected_run(services: ConsoleServices, subject: Subject | None) -> SelectedRun | None:
-    """The run that is selected in a list of runs, else the one on screen."""
+    """Return the run that is selected in a list of runs, else the one on screen."""
     wanted = subject.name if subject is not None and subject.kind == "Run" else ""
     view = services.runs.view
     if view is not None and wanted in ("", view.id):
@@ -103,7 +103,7 @@ def selected_run(services: ConsoleServices, subject: Subject | None) -> Selected
 
 
 def run_mark(view: RunView | None) -> Span | None:
-    """The sign of the run on screen, for its tab: from every pane one sees that it waits, works or has failed."""
+    """Return the mark on the run's tab, which shows its state in every pane; `None` in states without a mark."""
     return None if view is None or view.state not in _MARKS else Span(_MARKS[view.state], RUN_TONES[view.state])
 
 
@@ -116,22 +116,22 @@ def tabs_line(
     marks: Mapping[str, Span | None],
     keymap: Keymap = NO_CHANGES,
 ) -> Cells:
-    """Keys and names of all panes; the current one in brackets, those of the arrangement stressed.
+    """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
     Args:
         order: Names of the panes, in the order of their keys.
-        present: Those in the arrangement, seen or behind the current one.
-        current: The one with the focus.
+        present: Panes of the arrangement, also those behind the current one.
+        current: The pane with the focus.
         width: Terminal columns.
-        marks: What stands behind a name.
+        marks: The mark behind a name, by name.
         keymap: The operator's own keys.
     """
     spans: list[Span] = []
     for name in order:
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
         shown = _SHORT.get(name, name) if width < _NARROW else name
-        found = marks.get(name)
-        mark = [] if found is None else [found]
+        span = marks.get(name)
+        mark = [] if span is None else [span]
         if name == current:
             spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
         else:
@@ -150,15 +150,15 @@ def hints_line(
     is_zoomed: bool = False,
     keymap: Keymap = NO_CHANGES,
 ) -> Cells:
-    """Keys that work in the focused pane, as the run at hand is.
+    """Return the keys of the focused pane that apply to the selected run.
 
-    A plan that waits, and a runner that is stalled, are told in every other pane.
+    A plan that waits and a stalled runner are shown in every pane that has no key for them.
 
     Args:
-        context: Of the focused pane.
+        context: Key context of the focused pane.
         run: The run on screen.
-        at_hand: The run that keys of the pane act on.
-        is_readonly: Nothing may be changed.
+        selected: The run that keys of the pane act on.
+        is_readonly: The session is read-only.
         is_zoomed: The pane has the whole screen.
         keymap: The operator's own keys.
     """
@@ -166,22 +166,22 @@ def hints_line(
     if is_zoomed:
         zoom = name_of(KeyContext.EVERYWHERE, "zoom", keymap)
         spans += [Span(zoom, Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
-    is_told = (
-        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _is_worth_it("approve", selected)
+    has_key_for_plan = (
+        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
     )
-    if run is not None and run.state is RunState.AWAITING_APPROVAL and not is_told:
-        go_there = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += [Span(go_there, Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
+    if run is not None and run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
+        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+        spans += [Span(run_key, Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
     if run is not None and run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
-        go_there = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += [Span(go_there, Tone.ACCENT), Span(" ▲ runner stalled  ", Tone.BAD)]
+        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+        spans += [Span(run_key, Tone.ACCENT), Span(" ▲ runner stalled  ", Tone.BAD)]
     for name, label in footer(context, keymap):
-        if not (is_readonly and label in _MUTATIONS) and _is_worth_it(label, selected):
+        if not (is_readonly and label in _MUTATIONS) and _applies(label, selected):
             spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
     return tuple(spans)
 
 
-def _is_worth_it(label: str, selected: SelectedRun | None) -> bool:
+def _applies(label: str, selected: SelectedRun | None) -> bool:
     if label == "resume":  # an approval starts a runner, too
         if selected is None or selected.state is RunState.AWAITING_APPROVAL:
             return False

@@ -1,4 +1,4 @@
-"""The panes of the console: which there are, which are seen, which has the focus."""
+"""The workspace: all panes of the console, their arrangement, and the focus."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _CLASSES: Mapping[str, str] = {
     "runs": "RunsPane",
 }
 PANES = tuple(_CLASSES)
-"""Names in the order of the digits that open them, 1 to 9 and 0."""
+"""The panes' names, in the order of the digits that open them, 1 to 9 and 0."""
 
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 def layout_of(name: LayoutName, current: str) -> Tree:
-    """The arrangement called `name`; `single` keeps the current pane."""
+    """Return the arrangement called `name`; `single` is the current pane alone."""
     match name:
         case "watch":
             return side_by_side("run", stacked("logs", side_by_side("accelerators", "charts"), share=0.55), share=0.38)
@@ -47,7 +47,7 @@ def layout_of(name: LayoutName, current: str) -> Tree:
 
 
 def _pane_class(name: str) -> type[Pane]:
-    """The class of a pane, loaded when it is first shown: only the first one may delay the first frame."""
+    """Import the class of a pane. Called when it is first shown: only the first pane may delay the first frame."""
     found: object = getattr(importlib.import_module(f"tui.panes.{name}"), _CLASSES[name])
     if not isinstance(found, type) or not issubclass(found, Pane):
         raise TypeError(f"tui.panes.{name} has no pane")
@@ -58,7 +58,7 @@ class PaneWorkspace:
     """Panes and their arrangement. A pane is made when it is first shown. Used on the loop only.
 
     Args:
-        desk: What panes look at.
+        services: The data behind the panes.
     """
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -69,7 +69,7 @@ class PaneWorkspace:
         self._past: list[str] = []
 
     def pane(self, name: str) -> Pane:
-        """The pane called `name`.
+        """Return the pane called `name`; make it if it was never shown.
 
         Raises:
             MissingError: There is no such pane.
@@ -83,16 +83,16 @@ class PaneWorkspace:
 
     @property
     def current(self) -> Pane:
-        """The pane that has, or had last, the focus."""
+        """The pane that has the focus, or had it last."""
         return self._made[self.split.current]
 
     @property
     def visible(self) -> tuple[Pane, ...]:
-        """The panes that can be seen."""
+        """The panes that are on screen."""
         return tuple(self._made[key] for key in self.split.visible_keys)
 
     def open(self, name: str, of: str) -> None:
-        """Show a pane, pointed at `of`, and give it the focus.
+        """Show `of` in a pane, and give the pane the focus.
 
         Raises:
             ConsoleError: The pane cannot show that.
@@ -101,7 +101,7 @@ class PaneWorkspace:
         self._move(name)
 
     def focus(self, where: str) -> None:
-        """Give the focus to the next, previous or neighbouring pane, or to one by its name or number.
+        """Focus the next, previous or neighbouring pane, or one by name or number.
 
         Raises:
             MissingError: There is no such pane.
@@ -115,7 +115,7 @@ class PaneWorkspace:
         self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:
-        """Put the panes into one of the known arrangements."""
+        """Put the panes into the arrangement called `name`."""
         tree = layout_of(name, self.split.current)
         for key in leaves(tree):
             self.pane(key)
@@ -124,12 +124,12 @@ class PaneWorkspace:
         self.refresh_data()
 
     def zoom(self) -> None:
-        """Give the current pane all the room, or back."""
+        """Give the current pane the whole screen, or undo that."""
         self.split.zoom()
         self.refresh_data()
 
     def back(self) -> bool:
-        """Undo the nearest of: filter, zoom, way.
+        """Clear the filter, else unzoom, else return to the previous pane.
 
         Returns:
             Whether there was anything to undo.
@@ -148,10 +148,10 @@ class PaneWorkspace:
         return False
 
     def refresh_data(self) -> None:
-        """Let every visible pane look at its sources."""
+        """Refresh every visible pane; show an error at the border of its pane."""
         for pane in self.visible:
             if not pane.is_mounted:
-                continue  # it pulls when it is
+                continue  # it refreshes itself when it is mounted
             try:
                 pane.refresh_data()
             except ConsoleError as error:
