@@ -1,10 +1,10 @@
-"""The garbage collector, kept from going over what lives for ever, and from leaving what is dead.
+"""Settings of the garbage collector: skip what lives for ever, free the rest soon.
 
 A full collection visits every object of the program: with all libraries loaded and a large cluster on screen that
-would stop the loop for tens of milliseconds, again and again, to find nothing. So what is there when the program has
-started is *frozen*: no collection looks at it.
+would stop the loop for tens of milliseconds, again and again, to find nothing. So what exists when the program has
+started is *frozen*: no collection visits it.
 
-The rest has to be looked at often. Textual's widgets, and the styles that every change of focus makes anew, refer to
+The rest has to be collected often. Textual's widgets, and the styles that every change of focus makes anew, refer to
 each other, so only the collector frees them: one change of the layout leaves about 8,000 such objects.
 """
 
@@ -16,18 +16,18 @@ from contextlib import suppress
 from typing import Literal
 
 _THRESHOLDS = (5_000, 8, 4)
-"""Objects made and not freed until the youngest are looked at; how many of those looks until one at the middle
-generation; how many of those until one at all: a full collection after some 225,000 objects, 20 MB. With 10,000 × 20 ×
-50, as it was, ten million objects could be garbage first."""
+"""Objects made and not freed before the youngest generation is collected; how many of these collections before one of
+the middle generation; how many of those before a full one: after some 225,000 objects, 20 MB. With 10,000 × 20 × 50,
+as it was, ten million objects could be garbage first."""
 _M_ARENA_MAX = -8
-"""Of malloc.h."""
+"""From malloc.h."""
 _FREEZES = 2
-"""So many full collections freeze what survives them: what was loaded after the start (verbs, the AWS library) is part
-of the program from then on. 84,000 objects, 50 ms a collection, become 19,000 and 7 ms."""
+"""Number of full collections that freeze what survives them: what was loaded after the start (verbs, the AWS library)
+is part of the program from then on. 84,000 objects, 50 ms a collection, become 19,000 and 7 ms."""
 
 
 class _Freezer:
-    """Freezes what survives the first full collections."""
+    """A callback of the collector that freezes what survives the first full collections."""
 
     def __init__(self) -> None:
         self._left = _FREEZES
@@ -42,22 +42,22 @@ _freezer = _Freezer()
 
 
 def share_one_heap() -> None:
-    """Have all threads take memory from one heap of the C library, where it has several (glibc).
+    """Make all threads allocate from one heap of the C library, where it has several (glibc).
 
-    A heap for each thread that was ever at work keeps what it once needed: a fifth of the memory of a long session.
-    Only one thread of Python works at a time, so they do not wait for each other.
+    A heap for each thread that ever worked keeps what that thread once needed: a fifth of the memory of a long
+    session. Only one Python thread runs at a time, so threads do not wait for each other.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def disable_during_startup() -> None:
-    """Look at nothing while the program starts: what is imported stays. Lasts until `freeze_startup_objects`."""
+    """Disable collection until `freeze_startup_objects`: what is imported at startup stays."""
     gc.disable()
 
 
 def freeze_startup_objects() -> None:
-    """Count everything that is there now as living for ever, and look at what comes from here on."""
+    """Freeze everything that exists now, and collect what is made from here on."""
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
     gc.enable()
@@ -66,7 +66,7 @@ def freeze_startup_objects() -> None:
 
 
 def collect_frozen() -> None:
-    """Free what was counted as living for ever and is not used any more: the picture of a cluster that was left.
+    """Free frozen objects that are no longer used: the snapshot of a cluster that was left.
 
     Takes some 0.2 s, or twice that after a cluster of 50,000 pods.
     """

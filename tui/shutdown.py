@@ -1,4 +1,4 @@
-"""A process whose work is over is gone within two seconds, whatever its threads and its loop do."""
+"""The end of the process, within two seconds, even if threads or the event loop are stuck."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 ORDERLY_SECONDS = 1.5
-"""For an app to close after it was asked to end; then the process ends without it."""
+"""Time for an app to close in order; after it, the process is ended."""
 _THREADS_SECONDS = 1.0
-"""For threads that still work when everything else has ended."""
+"""Time for threads that still work when everything else has ended."""
 
 
 class ExitDeadline:
-    """Ends the process if it does not end by itself.
+    """A deadline after which the process is ended if it has not ended by itself.
 
-    An app closes in an order: its widgets, the connections behind them, the loop, the threads of its pools, and then
-    the interpreter waits for every other thread. A server that answers nothing, a name that is being looked up, or a
-    terminal that nobody reads can hold up each of these for as long as it likes.
+    An app closes in order: its widgets, the connections behind them, the loop, the threads of its pools, and then
+    the interpreter waits for every other thread. A silent server, a pending name lookup, or a terminal that is not
+    read can block each of these steps without end.
 
     Args:
-        seconds: How long the orderly way may take.
-        leave: Ends the process with a code.
+        seconds: Time for an orderly end.
+        leave: Function that ends the process with an exit code.
     """
 
     def __init__(self, seconds: float = ORDERLY_SECONDS, leave: Callable[[int], object] = os._exit) -> None:
@@ -35,11 +35,11 @@ class ExitDeadline:
         threading.Thread(target=self._end, name="ending", daemon=True).start()
 
     def begin(self, code: int, restore: Callable[[], None]) -> None:
-        """Count from now; only the first call counts. For any thread, and for handlers of signals.
+        """Start the deadline; only the first call counts. May be called by any thread and by signal handlers.
 
         Args:
             code: The exit code.
-            restore: Gives the terminal back; must not block.
+            restore: Function that restores the terminal; must not block.
         """
         self._asked.put((code, restore))
 
@@ -51,10 +51,10 @@ class ExitDeadline:
 
 
 def leave(code: int) -> int:
-    """Wait a second for threads that still work, and end the process if they do not.
+    """Wait a second for threads that still work; if some remain, end the process at once.
 
     Returns:
-        The code, for `sys.exit`, when there are none.
+        The code, for `sys.exit`, when no thread is left.
     """
     until = time.monotonic() + _THREADS_SECONDS
     for thread in _working():
@@ -68,5 +68,5 @@ def leave(code: int) -> int:
 
 
 def _working() -> list[threading.Thread]:
-    """Threads that the interpreter would wait for."""
-    return [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+    """Return the threads that the interpreter would wait for at exit."""
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]

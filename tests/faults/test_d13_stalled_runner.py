@@ -80,7 +80,7 @@ def test_a_stopped_runner_is_told_within_ten_seconds_and_taken_over_when_it_is_n
         assert str(stopped.pid) in refused.stderr
         assert is_alive(stopped)
     taken = program.run("runs", "resume", "latest", "--takeover", str(stopped.pid))
-    assert (taken.returncode, "goes on as process" in taken.stdout) == (0, True), taken.stderr
+    assert (taken.returncode, "continues as process" in taken.stdout) == (0, True), taken.stderr
     assert not is_alive(stopped)  # so that it cannot wake up in the middle of what the other one does
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     assert all(len(uids) == 1 for uids in uids_by_object(folder).values())
@@ -200,7 +200,7 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     assert resume_interrupted(environment=crash_at, module=RUNNER_MODULE) == []
     assert program.run("runs", "list").stderr == ""
     assert "died five times in ten minutes" in program.run("runs", "show", "latest").stdout
-    assert "goes on as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is
+    assert "continues as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is
     send_request(folder, RequestKind.CANCEL)
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     wait(lambda: not has_crashed_too_often(folder, CLOCK), "the deaths to be forgotten")

@@ -99,7 +99,7 @@ def test_a_run_whose_runner_was_killed_says_so_and_goes_on(program: Program) -> 
     said(program, "approve", "latest")
     kill_runner(program)
     if "It has no runner" in program.run("--readonly", "runs", "show", "latest").stdout:
-        assert "goes on as process" in said(program, "resume", "latest")
+        assert "continues as process" in said(program, "resume", "latest")
     else:  # it had come to the next plan, and an approval starts a runner
         said(program, "approve", "latest")
     wait(lambda: is_waiting(program, "filesystem") or is_at_work(program), "the run to go on")
@@ -119,8 +119,8 @@ def test_a_runner_of_an_earlier_boot_counts_as_gone(program: Program) -> None:
         # the machine has come up again, and something else has the pid
         connection.execute("UPDATE lease SET pid = ?, boot_id = 'an-earlier-boot' WHERE id = 1", (os.getpid(),))
     connection.close()
-    assert "goes on as process" in said(program, "resume", "latest")
-    assert "at work already" in said(program, "resume", "latest")
+    assert "continues as process" in said(program, "resume", "latest")
+    assert "already running" in said(program, "resume", "latest")
 
 
 def test_the_next_console_takes_an_interrupted_run_up_and_says_so(program: Program) -> None:

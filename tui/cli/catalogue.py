@@ -1,4 +1,4 @@
-"""`eksml-tui blueprints`, `validate` and `plan`: what could be launched, and what it would cost."""
+"""`eksml-tui blueprints`, `validate` and `plan`: the catalogue, its checks, and the cost of a launch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from actions.blueprint.parameters import bind, bounds_of
 from actions.fleet.instance_types import PriceBook
 
 BAD_FILE = 2
-"""The exit code where a blueprint has a mistake."""
+"""Exit code for a blueprint with a mistake."""
 
 
 def run(options: Namespace) -> int:
-    """Answer one of the three."""
+    """Run one of the three commands; return its exit code."""
     match options.command:
         case "blueprints":
             return _show(options) if options.id else _list(options)
@@ -100,7 +100,7 @@ def _assignments(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise ParameterError(f"{word!r} sets nothing.", hint="Write name=value.")
+            raise ParameterError(f"{word!r} is not a parameter.", hint="Write name=value.")
         given[name] = value
     return given
 

@@ -25,7 +25,7 @@ from tui.present.subject import parse_subject
 
 
 def print_nodes(options: Namespace) -> int:
-    """Print what the cluster's nodes are, do and cost."""
+    """Print the cluster's nodes with their usage and cost."""
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
     census, region = asyncio.run(_take(chosen))
@@ -51,7 +51,7 @@ _STDIN = Path("-")
 
 
 def print_findings(options: Namespace) -> int:
-    """Print what is wrong with an object, a captured file, or the whole cluster."""
+    """Print the findings on an object, a captured file, or the whole cluster."""
     found = _read(options) if options.source is not None else _ask(options)
     sys.stdout.write(findings_json(found) if options.output == "json" else findings_text(found))
     return 0
@@ -65,7 +65,7 @@ def _read(options: Namespace) -> list[Finding]:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """What is in it, unpacked and in UTF-8: PowerShell redirects into UTF-16."""
+    """Read a file, unpacked and in UTF-8: PowerShell redirects into UTF-16."""
     try:
         if path == _STDIN:
             return b"".join(pieces_of(sys.stdin.buffer))

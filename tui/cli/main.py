@@ -1,4 +1,4 @@
-"""The entry point: dispatch, exit codes, and the one place where an error becomes a line on stderr."""
+"""The entry point: dispatch, exit codes, errors as one line on stderr."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMMANDS = {
 
 
 def program() -> int:
-    """Run the program as the whole of a process, which ends when `main` has, whatever threads still do."""
+    """Run the program as a process of its own, which ends soon after `main` returns, even if threads still work."""
     return leave(main())
 
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program.
 
     Returns:
-        0 done or passed; 1 failed; 2 bad usage, a file with a mistake; 3 a teardown left something;
+        0 done or passed; 1 failed; 2 bad usage or an invalid file; 3 a teardown left something;
         130 interrupted.
     """
     os.umask(0o077)
@@ -55,14 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = function_of(options.command)(options)
         sys.stdout.flush()
     except ConsoleError as error:
-        return _complain(error, debug=options.debug)
+        return _print_error(error, debug=options.debug)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        abandon(sys.stdout)  # and say nothing: whoever read it has seen enough
+        abandon(sys.stdout)  # no message: the reader of the pipe has closed it
         return FAILED
     except OSError as error:
-        return _complain(_from_oserror(error), debug=options.debug)
+        return _print_error(_from_oserror(error), debug=options.debug)
     return code
 
 
@@ -74,18 +74,18 @@ def function_of(command: str | None) -> Callable[[Namespace], int]:
 
 
 def _from_oserror(error: OSError) -> ConfigError:
-    """The sentence for a file, or the output, that could not be used and that nobody else has a sentence for."""
+    """Make a sentence of an error on a file, or on the output, that no other code has turned into one."""
     if error.filename is None:
         abandon(sys.stdout)
-    complaint = ConfigError(
+    converted = ConfigError(
         f"{error.filename or 'The output'} cannot be used: {error.strerror or error}.",
-        hint="Free some space, or check its rights.",
+        hint="Free some space, or check its permissions.",
     )
-    complaint.__cause__ = error
-    return complaint
+    converted.__cause__ = error
+    return converted
 
 
-def _complain(error: ConsoleError, *, debug: bool) -> int:
+def _print_error(error: ConsoleError, *, debug: bool) -> int:
     from actions.base.untrusted import plain_text, redact
 
     if debug:

@@ -1,4 +1,4 @@
-"""`eksml-tui mirror`: fills a folder with the operators that blueprints pin."""
+"""`eksml-tui mirror`: a local copy of the operators that blueprints pin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAILED = 1
 
 
 class _Line(msgspec.Struct):
-    """What became of one operator."""
+    """The outcome for one operator."""
 
     name: str
     version: str
@@ -33,10 +33,10 @@ class _Line(msgspec.Struct):
 
 
 def run(options: Namespace) -> int:
-    """Take what is missing; look at what is there.
+    """Add what is missing, and check what is there.
 
     Returns:
-        0 if every operator that was asked for is in the mirror.
+        0 if every requested operator is in the mirror.
     """
     blueprints = Catalogue.usual(options.blueprints).list()
     wanted = _chosen(pinned_operators(blueprints), options.name)
@@ -56,7 +56,7 @@ def run(options: Namespace) -> int:
 
 
 def _chosen(wanted: list[PinnedOperator], names: list[str]) -> list[PinnedOperator]:
-    """Those of the names, which are of operators or of blueprints; all without names."""
+    """Select operators by their names or those of blueprints; all of them without names."""
     for name in names:
         if not any(name in (one.source.name, one.key, *one.blueprints) for one in wanted):
             known = ", ".join(sorted({one.source.name for one in wanted}))
@@ -98,8 +98,8 @@ def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEnt
 def _remedy(wanted: PinnedOperator) -> str:
     source = wanted.source
     if source.url:
-        return f"Say eksml-tui mirror {source.name}."
-    how = f"Make it with {source.made_by} > FILE, then say" if source.made_by else "Say"
+        return f"Run eksml-tui mirror {source.name}."
+    how = f"Make it with {source.made_by} > FILE, then run" if source.made_by else "Run"
     return f"{how} eksml-tui mirror {source.name} --from FILE."
 
 
@@ -116,7 +116,7 @@ def _sentence(line: _Line) -> str:
         return head
     trust = {
         Basis.RECORDED.value: "verified against the sha256 in the blueprint",
-        Basis.FIRST_DOWNLOAD.value: "UNVERIFIED: nobody has recorded its sha256; kept from now on",
-        Basis.BY_HAND.value: "UNVERIFIED: given by hand; kept from now on",
+        Basis.FIRST_DOWNLOAD.value: "UNVERIFIED: the blueprint records no sha256; this one is recorded from now on",
+        Basis.BY_HAND.value: "UNVERIFIED: given by hand; its sha256 is recorded from now on",
     }[line.basis or ""]
     return f"{head}, sha256 {line.sha256[:16]}…, {trust} ({line.origin})"

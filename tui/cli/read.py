@@ -1,4 +1,4 @@
-"""`eksml-tui read`: what a tool or a trainer printed, as a table, as JSON, or drawn."""
+"""`eksml-tui read`: the output of a tool or trainer as a table, JSON or plot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Reading_co = TypeVar("Reading_co", covariant=True)
 
 
 class _OutputReader(Protocol[Reading_co]):
-    """Takes in what a tool printed, piece by piece."""
+    """A reader of a tool's output, fed piece by piece."""
 
     def feed(self, piece: bytes) -> None: ...
 
@@ -92,7 +92,7 @@ def _findings(stream: LogStream, pieces: Iterable[bytes]) -> Iterator[list[objec
 
 
 def _print_points(points: Iterable[Point]) -> None:
-    """A list, each point as soon as it is read."""
+    """Print a JSON list of points, each as soon as it is read."""
     opening = "["
     for point in points:
         sys.stdout.write(f"{opening}\n {json.dumps(point_document(point), ensure_ascii=False)}")
@@ -127,16 +127,16 @@ def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
     chosen = curves_of(curves, metrics)
     _print_lines(log_plot(chosen))
     if not chosen and curves.metrics():
-        _print_lines([f"There is: {', '.join(curves.metrics())}."])
+        _print_lines([f"This log has: {', '.join(curves.metrics())}."])
 
 
 def _nccl(pieces: Iterable[bytes], options: Namespace) -> None:
-    _told(CapturedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines)
+    _print_reading(CapturedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines)
 
 
 def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
     reader = CapturedSmi()
-    _told(
+    _print_reading(
         reader,
         pieces,
         options,
@@ -148,7 +148,7 @@ def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
 
 def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
     reader = CapturedNeuron()
-    _told(
+    _print_reading(
         reader,
         pieces,
         options,
@@ -159,10 +159,10 @@ def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
 
 
 def _efa(pieces: Iterable[bytes], options: Namespace) -> None:
-    _told(CapturedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
+    _print_reading(CapturedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
 
 
-def _told(
+def _print_reading(
     reader: _OutputReader[Reading_co],
     pieces: Iterable[bytes],
     options: Namespace,
@@ -171,7 +171,7 @@ def _told(
     plot: Callable[[Reading_co], Iterable[str]],
     lines: Callable[[Reading_co], Iterable[str]],
 ) -> None:
-    """Read it all, then print what was read in the form that is asked for."""
+    """Read all of it, then print it in the requested form."""
     for piece in pieces:
         reader.feed(piece)
     reading = reader.reading()

@@ -1,4 +1,4 @@
-"""Readings of saved outputs as charts of characters, in the width of the terminal."""
+"""Readings of captured output as text charts, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _LABEL = 18
 
 
 def curves_of(curves: Curves, metrics: Sequence[str] = ()) -> list[Curve]:
-    """What of a log is drawn: the metrics that are named; else the losses; else everything."""
+    """Choose the curves to draw: the named metrics, else the losses, else all."""
     known = curves.metrics()
     wanted = metrics or [name for name in known if name.endswith("_loss")] or known
     return [_curve(name, series) for name in wanted if (series := curves.series(name)) is not None]
 
 
 def log_plot(curves: Sequence[Curve]) -> Iterator[str]:
-    """Curves over the step."""
+    """Draw curves over the step."""
     yield from _chart(curves, PlotOptions(), "over step")
 
 
 def nccl_plot(reading: NcclReading | NccomReading) -> Iterator[str]:
-    """Bus bandwidth over the size of the message."""
+    """Draw bus bandwidth over message size."""
     yield from _chart(
         bandwidth_curves(reading), PlotOptions(is_by_size=True, is_smoothed=False), "GB/s over message size"
     )
 
 
 def bandwidth_curves(reading: NcclReading | NccomReading) -> list[Curve]:
-    """Bus bandwidth in GB/s by bytes, out of place and in place."""
+    """Return bus bandwidth in GB/s by message size in bytes, out of place and in place."""
     if isinstance(reading, NccomReading):
         pairs = [(row.get("size(B)"), row.get("busbw(GB/s)")) for row in reading.rows]
         kept = [(x, y) for x, y in pairs if isinstance(x, float) and isinstance(y, float)]
@@ -64,16 +64,16 @@ def bandwidth_curves(reading: NcclReading | NccomReading) -> list[Curve]:
 
 
 def smi_plot(reading: SmiReading, history: Mapping[int, Series]) -> Iterator[str]:
-    """Load by GPU: over the answers, or as bars where there is one."""
+    """Draw the load of each GPU: over the samples, or as bars if there is only one."""
     if any(len(series.samples()) > 1 for series in history.values()):
         curves = [_curve(f"GPU {index}", series) for index, series in sorted(history.items())]
-        yield from _chart(curves, PlotOptions(), "percent busy, over answers")
+        yield from _chart(curves, PlotOptions(), "percent busy, over samples")
         return
     yield from _bars([(f"GPU {gpu.index} {gpu.name}", gpu.util_pct) for gpu in reading.gpus])
 
 
 def neuron_plot(reading: NeuronReport | NeuronScreen | NeuronListing, history: Series) -> Iterator[str]:
-    """Load of the cores: over the records, or as bars where there is one."""
+    """Draw the load of the cores: over the records, or as bars if there is only one."""
     if len(history.samples()) > 1:
         yield from _chart([_curve("mean of all cores", history)], PlotOptions(), "percent busy, over records")
         return
@@ -86,11 +86,11 @@ def neuron_plot(reading: NeuronReport | NeuronScreen | NeuronListing, history: S
             ]
             yield from _bars(cells)
         case NeuronListing():
-            yield "A list of devices has nothing to draw; leave --output plot out."
+            yield "A list of devices has nothing to draw; omit --output plot."
 
 
 def efa_plot(reading: EfaReading | Sequence[NodeListing]) -> Iterator[str]:
-    """Adapters by rank, or EFA devices by node."""
+    """Draw adapters by rank, or EFA devices by node."""
     if isinstance(reading, EfaReading):
         ranks = sorted({one.rank for one in reading.providers})
         counts = [(f"rank {rank}", float(reading.adapters_of(rank))) for rank in ranks]

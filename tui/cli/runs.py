@@ -1,4 +1,4 @@
-"""`eksml-tui runs`: what has been launched from this machine, and what to ask of it."""
+"""`eksml-tui runs`: list, inspect and control the runs launched from this machine."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _LOOKING = ("list", "show", "logs", "terraform")
 _LEAVING_ALONE = frozenset(
     {"resume", "repair", "approve", "teardown", "cancel", "park", "retry", "import", "waive", "export"}
 )
-"""Verbs that see to the runner of their run themselves, and must not find one that has begun more meanwhile."""
+"""Verbs that start the run's runner themselves, or must not find one that was just started for them."""
 _OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 
 
 def run(options: Namespace) -> int:
-    """Carry one verb out.
+    """Carry out one verb.
 
     Raises:
         ConsoleError: It cannot be done.
     """
     if options.readonly and options.verb not in _LOOKING:
-        raise RefusedError(f"runs {options.verb} would change a run, and --readonly is set.", hint="Leave it out.")
+        raise RefusedError(f"runs {options.verb} would change a run, and --readonly is set.", hint="Omit --readonly.")
     verbs: dict[str, Callable[[Namespace], int]] = {
         "list": _list,
         "show": _show,
@@ -76,13 +76,13 @@ def run(options: Namespace) -> int:
 
 
 def _resume_interrupted(options: Namespace) -> None:
-    """Start runners again that have died, where that is possible; what it is about goes to stderr."""
+    """Restart runners that have died, where possible; print a sentence about each on stderr."""
     served = {sandbox.process.aws_endpoint_url for sandbox in running_sandboxes()}
     try:
-        told = resume_interrupted(environment=_environment(options), endpoints=served, needs_room=True)
+        sentences = resume_interrupted(environment=_environment(options), endpoints=served, needs_room=True)
     except ConsoleError:
-        return  # no run can be listed: the verb says why
-    for sentence in told:
+        return  # no run can be listed: the verb's own error explains it
+    for sentence in sentences:
         _warn(sentence)
 
 
@@ -137,18 +137,18 @@ def _export(options: Namespace) -> int:
         is_detached=options.detach,
     )
     try:
-        told = asyncio.run(done)
+        summary = asyncio.run(done)
     except KeyboardInterrupt:
         if begun:
-            _say(f"\n{begun[0].ref.describe()} goes on; the same command shows how far it is.")
+            _say(f"\n{begun[0].ref.describe()} continues; run the same command again to see its progress.")
         raise
-    if told:
-        _say(told)
+    if summary:
+        _say(summary)
     return 0
 
 
 def _entered(options: Namespace) -> Path:
-    """The run's folder; this process then speaks to the AWS that the run was launched into."""
+    """Return the run's folder; point this process at the AWS account that the run was launched into."""
     folder = find_run(options.run)
     os.environ.update({**load_environment(folder), **_environment(options)})
     return folder
@@ -156,25 +156,27 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    load_run(folder)  # a damaged journal is said here rather than in the runner's log
+    load_run(folder)  # report a damaged journal here rather than in the runner's log
     if options.takeover:
         started = take_over(folder, options.takeover, environment=_environment(options))
     else:
         _refuse_stalled(folder)
         started = start_runner(folder, environment=_environment(options))
     _say(
-        f"Run {folder.name} goes on as process {started.pid}." if started else f"Run {folder.name} is at work already."
+        f"Run {folder.name} continues as process {started.pid}."
+        if started
+        else f"Run {folder.name} is already running."
     )
     return 0
 
 
 def _refuse_stalled(folder: Path) -> None:
-    """A runner that is stopped may go on at any moment: it is only ended if its process is named."""
+    """Refuse to start beside a stalled runner: it may continue at any moment, so it is ended only by its process id."""
     stalled = stalled_runner(folder)
     if stalled is not None:
         raise RefusedError(
-            f"The runner of {folder.name}, process {stalled.pid}, gives no sign of life, and may go on at any moment.",
-            hint=f"Say --takeover {stalled.pid} to end it and start another.",
+            f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
+            hint=f"Add --takeover {stalled.pid} to end it and start another.",
         )
 
 
@@ -196,7 +198,7 @@ def _approve(options: Namespace) -> int:
             _warn(in_the_way)
             _say(f"Approved the plan of {stage.id}: {stage.plan.add} to add, {stage.plan.destroy} to destroy.")
             return 0
-    raise RefusedError(f"No {'such ' if options.plan else ''}plan of run {folder.name} waits for an approval.")
+    raise RefusedError(f"No {'such ' if options.plan else ''}plan of run {folder.name} is waiting for approval.")
 
 
 def _teardown(options: Namespace) -> int:
@@ -205,7 +207,7 @@ def _teardown(options: Namespace) -> int:
     if options.confirm != cluster:
         raise ConfigError(
             f"Tearing down run {folder.name} removes what it made in cluster {cluster}.",
-            hint=f"Say --confirm {cluster} if you mean it.",
+            hint=f"Add --confirm {cluster} to confirm.",
         )
     in_the_way = send_request(
         folder, RequestKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options)
@@ -225,14 +227,17 @@ def _terraform(options: Namespace) -> int:
 def _import(options: Namespace) -> int:
     folder = find_run(options.run)
     stage = request_import(folder, options.address, options.id, stage=options.stage).stage
-    _say(f"{options.address} of {stage} is imported by the next step; go on with: eksml-tui runs retry {folder.name}")
+    _say(
+        f"{options.address} of {stage} will be imported by the next step; "
+        f"continue with: eksml-tui runs retry {folder.name}"
+    )
     return 0
 
 
 def _waive(options: Namespace) -> int:
     folder = find_run(options.run)
     stage = waive(folder, options.address, confirm=options.confirm, stage=options.stage).stage
-    _say(f"Waived {options.address} of {stage}; go on with: eksml-tui runs retry {folder.name}")
+    _say(f"Waived {options.address} of {stage}; continue with: eksml-tui runs retry {folder.name}")
     return 0
 
 
@@ -266,14 +271,14 @@ def _follow(printer: _Printer, reader: RunReader) -> None:
 
 
 class _Printer:
-    """Prints what the spools of some stages hold, each line once."""
+    """A printer of the spools of some stages, each line once."""
 
     def __init__(self, folder: Path, stages: list[str]) -> None:
         self._readers = {stage: SpoolReader(folder, stage) for stage in stages}
         self._offsets = dict.fromkeys(stages, 0)
 
     def print_new(self) -> bool:
-        """Print what has come; whether anything has."""
+        """Print new lines; return whether there were any."""
         printed = [self._print_stage(stage, reader) for stage, reader in self._readers.items()]
         sys.stdout.flush()
         return any(printed)
@@ -289,14 +294,14 @@ class _Printer:
 
 
 def _printed(line: SpooledLine) -> str:
-    """A line for people on a terminal, with its colours; for a file, without them and with the last state of bars."""
+    """Format a line: with colours for a terminal; plain, and with only the last state of a bar, for a file."""
     moment = time_of_day(line.at_ns / 1e9)
     text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
     return f"{moment} {line.pod} {text}\n"
 
 
 def _environment(options: Namespace) -> dict[str, str]:
-    """What a runner that has to be started gets of the command line; a run of the demo knows its own."""
+    """Return the variables that the command line gives a new runner; a run of the demo has its own."""
     given = {"AWS_PROFILE": options.profile, "AWS_REGION": options.region}
     return {} if options.demo else {name: value for name, value in given.items() if value}
 

@@ -1,4 +1,4 @@
-"""`eksml-tui sandbox`: serve the embedded cluster in the foreground, or control the faults of a running one."""
+"""`eksml-tui sandbox`: the embedded cluster in the foreground, or the faults of a running one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CREDENTIALS = (
 
 
 def run(options: Namespace) -> int:
-    """Become the sandbox process, whose first line is the path of its kubeconfig; or list or change its faults."""
+    """Become the sandbox process, whose first line of output is its kubeconfig's path; or list or change its faults."""
     return _faults(options) if options.verb == "faults" else _serve(options)
 
 
 def environment_of(sandbox: RunningSandbox, region: str) -> dict[str, str]:
-    """Return the environment in which AWS clients reach the sandbox instead of AWS."""
+    """Return the environment variables with which AWS clients reach the sandbox instead of AWS."""
     return {
         "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
         "AWS_REGION": region,
@@ -43,9 +43,7 @@ def _faults(options: Namespace) -> int:
 
     found = find_sandbox(options.name)
     if found is None:
-        raise MissingError(
-            f"The sandbox {options.name} is not running.", hint="Name it: --name demo for that of --demo."
-        )
+        raise MissingError(f"Sandbox {options.name} is not running.", hint="Use --name demo for the sandbox of --demo.")
     for fault in control_faults(found.kubeconfig, options.words):
         print(fault.line())  # noqa: T201 - the answer
     return 0

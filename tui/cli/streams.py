@@ -1,4 +1,4 @@
-"""The standard streams, made usable whatever the caller has left of them."""
+"""The standard streams, made usable even if the caller has closed some."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, TextIO
 from actions.base.errors import UsageError
 
 LEAST_FILES: Final = 64
-"""Files that may have to be open at once: a console on a small cluster has thirty, with its libraries' own."""
+"""Open files that the program may need: a console on a small cluster has thirty, including its libraries'."""
 WANTED_FILES: Final = 1024
 """The usual limit, which is also room for 150 logs."""
 
@@ -21,7 +21,7 @@ def require_files() -> None:
     """Raise the limit of open files to `WANTED_FILES`, as far as that is allowed.
 
     Raises:
-        UsageError: Fewer than `LEAST_FILES` are: what fails then, and how, nobody can foresee.
+        UsageError: Fewer than `LEAST_FILES` are allowed: what would fail then, and how, cannot be foreseen.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -40,7 +40,7 @@ _LINES_ONLY = ("", "dumb", "unknown")
 
 
 def prepare_streams() -> None:
-    """Fill the places of closed streams, and let text that the locale cannot write come out as `?`.
+    """Replace closed streams by the null device, and print characters that the locale lacks as `?`.
 
     A closed descriptor 1 or 2 would be given to the next file that is opened, a journal for instance.
     """
@@ -58,20 +58,20 @@ def prepare_streams() -> None:
 
 
 def speaks_unicode(environment: Mapping[str, str]) -> bool:
-    """Whether the locale allows signs beyond ASCII; one that says nothing does: ssh often hands none on."""
+    """Return whether the locale allows more than ASCII; an unset one does, as ssh often passes none on."""
     named = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environment.get(name, ""))), "")
     return not named or "utf-8" in named.lower() or "utf8" in named.lower()
 
 
 def places_text(environment: Mapping[str, str]) -> bool:
-    """Whether TERM tells of a terminal that can place text, and not only take line after line."""
+    """Return whether TERM names a terminal that can position text, not only append lines."""
     return environment.get("TERM", "").lower() not in _LINES_ONLY
 
 
 def abandon(stream: TextIO) -> None:
-    """Write nothing more to a stream: whoever read it has gone, or its disk is full.
+    """Discard everything written to a stream from now on: its reader has gone, or its disk is full.
 
-    What is still in the buffer goes nowhere, so that the interpreter does not fail on it at its end.
+    What is still in the buffer is discarded too, so that the interpreter does not fail on it at exit.
     """
     descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, stream.fileno())
@@ -79,24 +79,24 @@ def abandon(stream: TextIO) -> None:
 
 
 class ProgressWriter:
-    """Writes lines of progress for as long as somebody takes them.
+    """A writer of progress lines, silent once its stream has failed.
 
-    Nobody reading is no reason to break off what is told of: a script still has its teardown to do.
+    A closed stream does not stop the work that is reported: a script still has to tear down.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._is_heard = True
+        self._is_open = True
 
     def write(self, line: str) -> None:
         """Write one line, now; silent once the stream has failed."""
-        if not self._is_heard:
+        if not self._is_open:
             return
         try:
             self._stream.write(f"{line}\n")
             self._stream.flush()
         except OSError:
-            self._is_heard = False
+            self._is_open = False
             abandon(self._stream)
 
 

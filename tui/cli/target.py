@@ -1,4 +1,4 @@
-"""Which cluster the command line means."""
+"""The cluster that the command line selects."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 
 
 class ChosenTarget(msgspec.Struct, frozen=True):
-    """A cluster, and what children that work on it need in their environment."""
+    """A cluster, with the environment variables that child processes need for it."""
 
     target: ClusterTarget
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     region: str = ""
     profile: str = ""
     demo_speed: float | None = None
-    """Set for the embedded cluster: how much faster its workloads print."""
+    """Set for the embedded cluster: the speed of its workloads as a multiple of real time."""
 
 
 def chosen_target(options: Namespace) -> ChosenTarget:
-    """Follow the options; starts the embedded cluster for `--demo`."""
+    """Return the cluster that the options select; start the embedded one for `--demo`."""
     if options.allow_plugin:
         from actions.cluster.auth.exec_plugins import allow
 
@@ -39,14 +39,14 @@ def chosen_target(options: Namespace) -> ChosenTarget:
 
 
 def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
-    """Refuse a kubeconfig that cannot be used, or whose exec plugin nobody has allowed.
+    """Refuse a kubeconfig that cannot be used, or whose exec plugin has not been allowed.
 
     Args:
         target: The cluster.
-        may_ask: Whether somebody on the terminal, if there is one, may allow it now.
+        may_ask: Ask on the terminal, if there is one, whether to allow the plugin.
 
     Raises:
-        ConfigError: Why it cannot be used.
+        ConfigError: It cannot be used.
     """
     from actions.cloud.eks import request_of
     from actions.cluster.auth.exec_plugins import PluginUnconfirmedError, confirm, require_usable
@@ -56,7 +56,7 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
     except PluginUnconfirmedError as error:
         if not (may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        sys.stderr.write("\n".join([*error.request.lines(), "", "Start it, now and from now on? [y/N] "]))
+        sys.stderr.write("\n".join([*error.request.lines(), "", "Start it now, and without asking in future? [y/N] "]))
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             raise

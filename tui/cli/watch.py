@@ -33,7 +33,7 @@ def run(options: Namespace) -> int:
     """Watch the job.
 
     Returns:
-        Of a job whose log was printed: 0 if it has finished, 1 if it has failed or is gone.
+        If its log was printed: 0 for a job that has finished, 1 for one that has failed or is gone.
     """
     chosen = chosen_target(options)
     if sys.stdin.isatty() and sys.stdout.isatty() and places_text(os.environ) and not options.plain:
@@ -42,8 +42,8 @@ def run(options: Namespace) -> int:
         return watch_job(options, chosen)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
     end = asyncio.run(_print_log(chosen, options.job))
-    words = {"finished": "has finished", "failed": "has failed"}.get(end.state, "is gone")
-    sys.stderr.write(f"eksml-tui: {options.job} {words}{f': {end.message}' if end.message else '.'}\n")
+    ending = {"finished": "has finished", "failed": "has failed"}.get(end.state, "is gone")
+    sys.stderr.write(f"eksml-tui: {options.job} {ending}{f': {end.message}' if end.message else '.'}\n")
     return 0 if end.state == "finished" else 1
 
 
@@ -76,10 +76,10 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
 
 
 async def _complete(state: ClusterState, following: asyncio.Task[None]) -> ClusterSnapshot:
-    """The first complete picture.
+    """Return the first complete snapshot.
 
     Raises:
-        UnreachableError: It does not come.
+        UnreachableError: There is none in time.
     """
     try:
         async with asyncio.timeout(_SYNC_SECONDS):
@@ -88,7 +88,9 @@ async def _complete(state: ClusterState, following: asyncio.Task[None]) -> Clust
                     following.result()
                 await asyncio.sleep(_PRINT_SECONDS)
     except TimeoutError:
-        raise UnreachableError("The cluster does not say what runs in it.", hint="Check network and rights.") from None
+        raise UnreachableError(
+            "The cluster did not list its objects in time.", hint="Check the network and your permissions."
+        ) from None
     return state.snapshot()
 
 

@@ -1,1 +1,1 @@
-"""Snapshot to rows, lines and glyphs: pure."""
+"""Pure functions from snapshots and views to rows, lines and glyphs."""

@@ -1,4 +1,4 @@
-"""Accelerators of all workers as rows of a table, the rank that holds the others up named."""
+"""Accelerators of all workers as rows of a table, with the rank that slows down the others."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _IDLE_PERCENT = 5
 _LAGS_BY_PERCENT = 20
 _HOT_CELSIUS = 85
 _STARVED = 0.8
-"""Share of the others' power below which a device that claims to be busy is waiting, or throttled."""
+"""Share of the median power below which a busy device is waiting or throttled."""
 _NUMBER = re.compile(r"(\d+)")
 
 
 class DeviceRow(msgspec.Struct, frozen=True):
-    """One accelerator of one worker, or a worker that gave no answer.
+    """One accelerator of one worker, or a worker that did not answer.
 
     Args:
         pod: `namespace/name` of the worker.
-        worker: Its name, shortened to what tells it apart.
-        device: `None` if there was no answer.
-        rank: Its place among all accelerators of all workers; -1 without an answer.
-        noun: What it is: `GPU`, `Neuron device`.
-        error: Why there was no answer.
+        worker: Name, shortened to the part that differs between workers.
+        device: Its reading; `None` without an answer.
+        rank: Place among all accelerators of all workers; -1 without an answer.
+        noun: Kind of device: `GPU`, `Neuron device`.
+        error: Reason why there is no answer.
     """
 
     pod: str
@@ -47,12 +47,12 @@ class DeviceRow(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Identity of the row, in the order of the ranks."""
+        """The key of the row; sorts by rank."""
         return f"{_sortable(self.pod)}#{self.device.index:03}" if self.device else _sortable(self.pod)
 
 
 def device_rows(readings: Iterable[WorkerReading]) -> list[DeviceRow]:
-    """One row for each accelerator, and one for each worker without an answer."""
+    """Return one row for each accelerator, and one for each worker without an answer."""
     workers = sorted(readings, key=lambda worker: _sortable(worker.pod.name))
     names = short_names([worker.pod.name for worker in workers])
     rows: list[DeviceRow] = []
@@ -68,12 +68,12 @@ def device_rows(readings: Iterable[WorkerReading]) -> list[DeviceRow]:
 
 
 def search_text(row: DeviceRow) -> str:
-    """What a filter looks at."""
+    """Return the text that a filter matches."""
     return f"{row.pod} {row.device.model if row.device else row.error}"
 
 
 def name_cell(row: DeviceRow) -> CellValue:
-    """Model of a GPU, load of each core of a Neuron device, or why there is no answer."""
+    """The model of a GPU, the load of each core of a Neuron device, or the reason for no answer."""
     if row.device is None:
         return Span(row.error, Tone.WARN)
     cores = " ".join(f"{load:.0f}%" for load in row.device.core_pcts)
@@ -81,12 +81,12 @@ def name_cell(row: DeviceRow) -> CellValue:
 
 
 def index_cell(row: DeviceRow) -> CellValue:
-    """Its number in the worker."""
+    """The device's number in its worker."""
     return row.device.label if row.device else _ABSENT
 
 
 def load_cell(row: DeviceRow) -> CellValue:
-    """Share of time in which it worked."""
+    """The share of time in which the device worked."""
     load = row.device.load_pct if row.device else None
     if load is None:
         return _ABSENT
@@ -95,7 +95,7 @@ def load_cell(row: DeviceRow) -> CellValue:
 
 
 def memory_cell(row: DeviceRow) -> CellValue:
-    """Memory used of all, in GiB."""
+    """Used and total memory, in GiB."""
     device = row.device
     if device is None or device.mem_used_bytes is None or not device.mem_total_bytes:
         return _ABSENT
@@ -104,7 +104,7 @@ def memory_cell(row: DeviceRow) -> CellValue:
 
 
 def power_cell(row: DeviceRow) -> CellValue:
-    """Watts of the cap."""
+    """Power drawn and power cap, in watts."""
     device = row.device
     if device is None or device.power_w is None:
         return _ABSENT
@@ -120,31 +120,31 @@ def temperature_cell(row: DeviceRow) -> CellValue:
 
 
 def load_key(row: DeviceRow) -> float:
-    """For sorting: workers without an answer first, because somebody has to look."""
+    """The sort key of the load: workers without an answer come first, as they need attention."""
     return -1 if row.device is None or row.device.load_pct is None else row.device.load_pct
 
 
 def summary(rows: Sequence[DeviceRow]) -> list[Cells]:
-    """Two lines: mean load of all, and who holds the others up."""
+    """Return two lines: the mean load, and the slowest device."""
     known = [row for row in rows if row.device is not None]
     loads = [row.device.load_pct for row in known if row.device is not None and row.device.load_pct is not None]
     if not rows:
         return []
     if not loads:
-        return [(Span("No worker has answered yet.", Tone.MUTED),)]
+        return [(Span("Waiting for the first answer of a worker.", Tone.MUTED),)]
     mean = sum(loads) / len(loads)
     silent = len(rows) - len(known)
     head: list[Span] = [Span(f"{len(known)} {known[0].noun}s, {mean:.0f}% busy on average", Tone.STRONG)]
     if silent:
-        head.append(Span(f"   ✗ {silent} workers gave no answer", Tone.BAD))
+        head.append(Span(f"   ✗ {silent} worker{'s' * (silent > 1)} did not answer", Tone.BAD))
     return [tuple(head), _laggard(known, mean)]
 
 
 def _laggard(rows: Sequence[DeviceRow], mean: float) -> Cells:
-    """Who holds the others up.
+    """Name the device that slows down the others.
 
-    A rank that waits for another one is as busy as all: so one that takes less power than the others, or is hot, tells
-    more than a load that is a little lower for a moment.
+    A rank that waits for another one is as busy as all. So low power or a high temperature is better evidence than a
+    load that is a little lower for a moment.
     """
     slowest = min(rows, key=load_key)
     load = load_key(slowest)
@@ -159,20 +159,20 @@ def _laggard(rows: Sequence[DeviceRow], mean: float) -> Cells:
 
 
 def _suspect(busy: Sequence[DeviceRow]) -> str:
-    """The one of the busy ones that takes the least power, if that is little, or is hot; empty if none is."""
+    """Describe the busy device that draws far less power than the others, or is hot; empty if there is none."""
     devices = [
         (row, row.device) for row in busy if row.device is not None and (row.device.load_pct or 0) >= _IDLE_PERCENT
     ]
     powers = [device.power_w for _, device in devices if device.power_w is not None]
     usual = median(powers) if len(powers) > 1 else 0.0
     for row, device in sorted(devices, key=lambda one: one[1].power_w or 0.0):
-        says = []
+        signs = []
         if device.power_w is not None and device.power_w < _STARVED * usual:
-            says.append(f"{device.power_w:.0f} W where others take {usual:.0f} W")
+            signs.append(f"draws {device.power_w:.0f} W (others: {usual:.0f} W)")
         if device.temp_c is not None and device.temp_c >= _HOT_CELSIUS:
-            says.append(f"{device.temp_c} °C")
-        if says:
-            return f"{_place(row)} is as busy as the others, but {', '.join(says)}"
+            signs.append(f"is at {device.temp_c} °C")
+        if signs:
+            return f"{_place(row)} is as busy as the others, but {' and '.join(signs)}"
     return ""
 
 
@@ -185,5 +185,5 @@ def _place(row: DeviceRow) -> str:
 
 
 def _sortable(name: str) -> str:
-    """Numbers by size: `worker-2` before `worker-10`."""
+    """Pad the numbers of a name, so that `worker-2` sorts before `worker-10`."""
     return _NUMBER.sub(lambda match: match[1].zfill(8), name)

@@ -1,4 +1,4 @@
-"""Text with SGR colours, as a log line has it, to styled segments."""
+"""Text with SGR colours, as in a log line, to styled segments."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ATTRIBUTES = {
 
 
 def last_frame(line: str) -> str:
-    """What a terminal would still show of a line whose parts overwrite each other with `\\r` (progress bars)."""
+    """Return the last state of a line whose parts overwrite each other with `\\r` (progress bars)."""
     return line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line
 
 
 def segments_of(line: str) -> list[Segment]:
-    """Read one line. Only SGR has an effect; every other control is dropped; tabs are expanded.
+    """Parse one line. Only SGR has an effect; every other control is dropped; tabs are expanded.
 
     A line without any control, the usual one, costs two scans.
     """
@@ -52,7 +52,7 @@ def segments_of(line: str) -> list[Segment]:
 
 
 def visible_text(line: str) -> str:
-    """The characters of `segments_of(line)`."""
+    """Return the characters of `segments_of(line)`."""
     return "".join(segment.text for segment in segments_of(line))
 
 
@@ -70,7 +70,7 @@ def _styled(text: str) -> Iterator[Segment]:
 
 @lru_cache(4096)
 def _after(style: Style, parameters: str) -> Style:
-    """The style that holds after `ESC [ parameters m`."""
+    """Return the style after `ESC [ parameters m`."""
     codes = [min(int(code), 255) if code.isdigit() else 0 for code in parameters.replace(":", ";").split(";")]
     while codes:
         code = codes.pop(0)

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 def search_text(blueprint: Blueprint) -> str:
-    """What a filter on blueprints looks at."""
+    """Return the text that a filter on blueprints matches."""
     return f"{blueprint.id} {blueprint.title} {blueprint.summary}"
 
 
 def expectation_cell(blueprint: Blueprint) -> str:
-    """How long all stages take one after the other."""
+    """The expected duration of all stages, one after the other."""
     low = sum(stage.expect.low_seconds for stage in blueprint.stages)
     high = sum(stage.expect.high_seconds for stage in blueprint.stages)
     return duration_range(low, high)
 
 
 def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, width: int) -> list[Cells]:
-    """The summary and the stages of a blueprint, then the folders that could not be read.
+    """Return the summary and stages of a blueprint, then the folders that could not be read.
 
     Args:
         blueprint: The one under the cursor, if any.
-        broken: What could not be loaded.
+        broken: Blueprints that could not be loaded.
         width: Terminal columns to wrap at.
     """
     lines: list[Cells] = []
@@ -69,7 +69,7 @@ _KINDS = {
 
 
 def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool) -> list[Field]:
-    """Preset and cluster first, then the parameters with the preset's values as defaults."""
+    """Return the form's fields: preset and cluster, then the parameters with the preset's values as defaults."""
     fields = [
         Field(EXISTING, "Use this cluster", FieldKind.SWITCH, existing_cluster, help="provision nothing"),
         *(
@@ -84,13 +84,13 @@ def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool) -> l
 
 
 def default_of(blueprint: Blueprint, preset: str, name: str) -> Value:
-    """What a parameter is if nobody chooses it."""
+    """Return the value of a parameter that is not set."""
     chosen = blueprint.presets.get(preset)
     return chosen.set.get(name, blueprint.parameters[name].default) if chosen else blueprint.parameters[name].default
 
 
 def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Value]) -> dict[str, Value]:
-    """The parameters that differ from what the preset makes of them."""
+    """Return the parameters whose values differ from the preset's."""
     return {
         name: values[name]
         for name in blueprint.parameters
@@ -113,20 +113,20 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
 
 
 def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
-    """The sums, then one line for each stage, in `width` columns; where they are few, titles are cut, then nodes go."""
+    """Return the sums and one line for each stage; in few columns titles are cut, then the nodes are left out."""
     total = _range(plan.total_low, plan.total_high)
     peak = "" if plan.peak_usd_per_hour is None else f", at most {format_usd(plan.peak_usd_per_hour)}/h"
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
-    lines: list[Cells] = [(Span("All of it: ", Tone.MUTED), Span(sums, Tone.STRONG))]
+    lines: list[Cells] = [(Span("Total: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
-        lines += _wrapped(f"▲ at least: no price is known of {'; '.join(plan.unpriced)}", Tone.WARN, width)
+        lines += _wrapped(f"▲ At least: no price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
     if plan.is_cost_simulated:
         lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
     return lines + _stage_lines(plan.stages, width)
 
 
 def problem_lines(sentence: str, width: int) -> list[Cells]:
-    """What stands in the plan's place while there is none."""
+    """Return the lines shown instead of a plan that cannot be computed."""
     return _wrapped(f"✘ {sentence}", Tone.BAD, width)
 
 
@@ -153,7 +153,7 @@ def _stage_lines(stages: Sequence[StagePlan], width: int) -> list[Cells]:
 
 
 def _stage_row(stage: StagePlan) -> tuple[str, ...]:
-    """Title, time, hourly and whole cost, nodes; all but the title are empty of a stage that is skipped."""
+    """Return title, time, hourly cost, total cost and nodes; all but the title are empty for a skipped stage."""
     if stage.is_skipped:
         return (stage.title, "", "", "", "")
     return (
@@ -183,4 +183,4 @@ def _range(low: Decimal | None, high: Decimal | None) -> str:
     if low is None or high is None:
         return UNKNOWN
     first, last = format_usd(low), format_usd(high)
-    return first if first == last else f"{first}…{last}"
+    return first if first == last else f"{first}–{last}"

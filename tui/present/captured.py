@@ -1,4 +1,4 @@
-"""Readings of saved outputs as lines of text."""
+"""Readings of captured output as lines of text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = "-"
 
 
 def point_line(points: Sequence[Point]) -> str:
-    """The points of one record: its step, then each value as it was printed."""
+    """Format the points of one record: its step, then each value as it was printed."""
     first = points[0]
     where = f"{_or_unknown(first.step):>10}  {_or_unknown(_short(first.epoch)):>6}  {first.rank:>4}"
     values = " · ".join(f"{point.metric} {point.raw or short_number(point.value)}" for point in points)
@@ -26,17 +26,17 @@ def point_line(points: Sequence[Point]) -> str:
 
 
 def point_head() -> str:
-    """The line above such lines."""
+    """Return the heading of the lines of `point_line`."""
     return f"{'step':>10}  {'epoch':>6}  {'rank':>4}  values"
 
 
 def is_same_record(one: Point, other: Point) -> bool:
-    """Whether two points stand in the same line of a table."""
+    """Return whether two points belong to the same line of the table."""
     return (one.step, one.epoch, one.rank) == (other.step, other.epoch, other.rank)
 
 
 def nccl_lines(reading: NcclReading | NccomReading) -> Iterator[str]:
-    """The rows, and what they come to."""
+    """Return the rows of the table and their summary."""
     if isinstance(reading, NccomReading):
         yield from _nccom_lines(reading)
         return
@@ -58,16 +58,16 @@ def nccl_lines(reading: NcclReading | NccomReading) -> Iterator[str]:
 
 
 def bandwidth_lines(reading: NcclReading) -> Iterator[str]:
-    """What a run comes to: its peak first, since the average counts small messages too."""
+    """Summarize the bandwidth: the peak first, since the average includes small messages."""
     if reading.error:
         yield f"✗ {one_line(reading.error)}"
     if not reading.rows:
-        yield "No row of a table is in this output."
+        yield "This output has no rows of a table."
         return
     best = max(reading.rows, key=lambda row: max(way.busbw for way in row.ways))
     parts = [f"peak {reading.peak_busbw or 0.0:g} GB/s at {format_bytes(best.size)}"]
     parts.append(
-        "no average was printed" if reading.avg_bus_bandwidth is None else f"average {reading.avg_bus_bandwidth:g} GB/s"
+        "no average printed" if reading.avg_bus_bandwidth is None else f"average {reading.avg_bus_bandwidth:g} GB/s"
     )
     if reading.is_efa is not None:
         parts.append("over EFA" if reading.is_efa else "not over EFA")
@@ -76,7 +76,7 @@ def bandwidth_lines(reading: NcclReading) -> Iterator[str]:
 
 
 def smi_lines(reading: SmiReading) -> Iterator[str]:
-    """GPUs, MIG devices, processes; or the rows that were asked for."""
+    """Return GPUs, MIG devices and processes, or the rows of a query."""
     if reading.error:
         yield f"✗ {one_line(reading.error)}"
     if reading.gpus:
@@ -116,7 +116,7 @@ def smi_lines(reading: SmiReading) -> Iterator[str]:
 
 
 def neuron_lines(reading: NeuronReport | NeuronScreen | NeuronListing) -> Iterator[str]:
-    """Devices and cores, and who uses them."""
+    """Return devices and cores, and the processes that use them."""
     match reading:
         case NeuronReport():
             yield from _report_lines(reading)
@@ -131,17 +131,17 @@ def neuron_lines(reading: NeuronReport | NeuronScreen | NeuronListing) -> Iterat
 
 
 def efa_lines(reading: EfaReading | Sequence[NodeListing]) -> Iterator[str]:
-    """The adapters that each rank sees, or the resources of nodes."""
+    """Return the adapters that each rank found, or the resources of nodes."""
     if isinstance(reading, EfaReading):
         if reading.error:
-            yield f"✗ {reading.error}: no EFA adapter can be seen there."
+            yield f"✗ {reading.error}: no EFA adapter is visible there."
         rows = [(str(p.rank), p.provider, p.domain, p.fabric, p.version, p.type, p.protocol) for p in reading.providers]
         if rows:
             yield from columns_of(("rank", "provider", "domain", "fabric", "version", "type", "protocol"), rows)
             for rank in sorted({one.rank for one in reading.providers}):
-                yield f"rank {rank} sees {reading.adapters_of(rank)} EFA adapters"
+                yield f"rank {rank} found {reading.adapters_of(rank)} EFA adapters"
         elif not reading.error:
-            yield "No adapter and no node is in this output."
+            yield "This output has no adapter and no node."
         return
     for node in reading:
         yield node.name or "node"
@@ -151,7 +151,7 @@ def efa_lines(reading: EfaReading | Sequence[NodeListing]) -> Iterator[str]:
 
 
 def columns_of(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table: every column as wide as it has to be, numbers to the right."""
+    """Lay out a table: columns as narrow as possible, numbers to the right."""
     cells = [[one_line(cell, limit=80) for cell in row] for row in rows]
     table = [list(heads), *cells] if heads else cells
     count = max(map(len, table), default=0)
@@ -184,11 +184,11 @@ def _way(way: Bandwidth) -> tuple[str, ...]:
 def _verdict(reading: NcclReading) -> str:
     bounds = reading.out_of_bounds
     if bounds is not None and not bounds.ok:
-        return f"✗ {bounds.count} tests gave wrong values"
+        return f"✗ {bounds.count} tests had wrong values"
     if not reading.is_checked:
-        return "nobody checked the values"
+        return "values were not checked"
     wrong = sum(bool(way.wrong) for row in reading.rows for way in row.ways)
-    return f"✗ {wrong} rows hold wrong values" if wrong else "✓ values are right"
+    return f"✗ {wrong} rows have wrong values" if wrong else "✓ values are correct"
 
 
 def _report_lines(report: NeuronReport) -> Iterator[str]:

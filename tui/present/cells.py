@@ -1,4 +1,4 @@
-"""Text with a tone, and bars: what present functions hand to widgets, free of colours and of Textual."""
+"""Cells and bars: text with tones, as present functions give it to widgets; free of colours and of Textual."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 
 class Tone(StrEnum):
-    """What a piece of text means."""
+    """The meaning of a piece of text; the style sheet gives it a colour."""
 
     PLAIN = "plain"
     MUTED = "muted"
@@ -34,14 +34,14 @@ Cells: TypeAlias = tuple[Span, ...]
 """A short line of toned text, left to right."""
 
 CellValue: TypeAlias = str | Span | Cells
-"""What a column's function may return."""
+"""The return type of a column's function."""
 
 _LEAST_ENDS = 9
-"""In fewer columns the two ends of a text say nothing."""
+"""Below this width, text is cut at its end, not in the middle."""
 
 
 def cells_of(value: CellValue) -> Cells:
-    """Normalise what a column's function returned."""
+    """Normalize the return value of a column's function."""
     match value:
         case str():
             return (Span(value),)
@@ -52,14 +52,14 @@ def cells_of(value: CellValue) -> Cells:
 
 
 def text_of(value: CellValue) -> str:
-    """The characters of `value`, without their tones."""
+    """Return the characters of `value`, without their tones."""
     return value if isinstance(value, str) else "".join(span.text for span in cells_of(value))
 
 
 def merged(cells: Iterable[Span]) -> list[tuple[str, Tone]]:
-    """Runs of one tone, as few as there can be: every run costs on its way to the terminal.
+    """Join neighbours of one tone into as few spans as possible: every span costs on its way to the terminal.
 
-    Blanks look the same in every tone, so they join the run before them.
+    Blanks look the same in every tone, so they join the span before them.
     """
     runs: list[tuple[str, Tone]] = []
     parts: list[str] = []
@@ -77,13 +77,13 @@ def merged(cells: Iterable[Span]) -> list[tuple[str, Tone]]:
 
 
 def width_of(value: CellValue) -> int:
-    """Terminal columns that `value` takes."""
+    """Return the width of `value` in terminal columns."""
     text = text_of(value)
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(value: CellValue, width: int, *, align_right: bool = False) -> Cells:
-    """Cut or pad `value` to exactly `width` terminal columns; what was cut ends in `…`."""
+    """Cut or pad `value` to exactly `width` terminal columns; a cut text ends in `…`."""
     if isinstance(value, str):
         value = Span(value)
     if isinstance(value, Span) and value.text.isascii() and len(value.text) <= width:
@@ -98,7 +98,7 @@ def fit(value: CellValue, width: int, *, align_right: bool = False) -> Cells:
 
 
 def fit_ends(text: str, width: int) -> Cells:
-    """Cut or pad to exactly `width` terminal columns, cut in the middle: names of pods differ at their end."""
+    """Cut in the middle, or pad, to exactly `width` terminal columns: pod names differ at their end."""
     over = cell_len(text) - width
     if over <= 0 or width < _LEAST_ENDS:
         return fit(text, width)
@@ -126,10 +126,10 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def bar(share: float, width: int) -> str:
-    """The filled part of a bar.
+    """Draw the filled part of a bar.
 
     Args:
-        share: 0 to 1; what is beyond is cut. Anything above 0 shows at least a sliver, and only 1 fills it.
+        share: 0 to 1, clamped. Anything above 0 shows at least a sliver, and only 1 fills the bar.
         width: Terminal columns of the whole bar.
 
     Returns:
@@ -144,7 +144,7 @@ def bar(share: float, width: int) -> str:
 
 
 def meter(part: float, whole: float, *, cells: int = 5) -> Cells:
-    """A bar of `cells` columns, full at `part` ≥ `whole`; more than the whole is marked by its tone."""
+    """Draw a bar of `cells` columns, full at `part` ≥ `whole`; its tone marks more than the whole."""
     filled = bar(part / whole if whole > 0 else 0.0, cells)
     tone = Tone.WARN if part > whole else Tone.GOOD if part == whole else Tone.BUSY
     return (Span(filled, tone), Span("·" * (cells - len(filled)), Tone.MUTED))

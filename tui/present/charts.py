@@ -1,4 +1,4 @@
-"""The charts and progress bars that the metrics of a log make, with notes in words."""
+"""The charts and progress bars of a log's metrics, with notes in words."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _STEP_TIMES = ("step_time_s", "step_time_ms", "seconds_per_iter")
 _FIRST = (BANDWIDTH, "step_time_s", "throughput", "grad_norm", "lr", "consumed_samples")
 _LABELS = {BANDWIDTH: "bus bandwidth GB/s", "lr": "learning rate", "grad_norm": "gradient norm"}
 _LAGS_BY = 0.1
-"""Share over the median from which a rank is said to hold the others up."""
+"""Excess over the median step time from which a rank counts as slowing down the others."""
 
 
 class MetricChart(msgspec.Struct, frozen=True):
     """Curves that share their axes.
 
     Args:
-        name: What it is asked for by: `loss`, or a metric.
-        metrics: What is drawn.
-        label: Of the y axis.
-        is_by_size: Its x is a number of bytes.
+        name: Name in the command `chart`: `loss`, or a metric.
+        metrics: The metrics drawn.
+        label: Label of the y axis.
+        is_by_size: The x axis is a number of bytes.
     """
 
     name: str
@@ -42,11 +42,11 @@ class MetricChart(msgspec.Struct, frozen=True):
 
 
 def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[MetricChart]:
-    """The losses together, every other metric by itself.
+    """Group metrics into charts: the losses together, every other metric by itself.
 
     Args:
-        metrics: What the log has.
-        order: Metrics whose charts come first, in their order; the losses and then the telling ones follow.
+        metrics: The metrics of the log.
+        order: Metrics whose charts come first, in this order; the losses and other important ones follow.
     """
     losses = tuple(metric for metric in metrics if metric.endswith("_loss"))
     others = [metric for metric in metrics if metric not in losses]
@@ -58,7 +58,7 @@ def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[MetricC
 
 
 def curves_in(chart: MetricChart, curves: Curves) -> list[Curve]:
-    """What is drawn."""
+    """Return the curves to draw."""
     found = []
     for metric in chart.metrics:
         series = curves.series(metric)
@@ -69,7 +69,7 @@ def curves_in(chart: MetricChart, curves: Curves) -> list[Curve]:
 
 
 def notes_on(chart: MetricChart, curves: Curves, findings: Sequence[StageFinding] = ()) -> list[Cells]:
-    """What the chart comes to, in a line or two: a lost loss, peak, mean and verdict of bandwidth, the slowest rank."""
+    """Summarize a chart in at most two lines: a diverged loss, bandwidth with its check, or the slowest rank."""
     return [*_diverged(chart, curves), *_bandwidth(chart, curves, findings), *_slowest(chart, curves)]
 
 
@@ -93,8 +93,8 @@ def _bandwidth(chart: MetricChart, curves: Curves, findings: Sequence[StageFindi
     if wrong is not None:
         yield (Span(f"✗ {wrong.subject}: {wrong.detail}", Tone.BAD),)
     elif findings:
-        told = next((one for one in reversed(findings) if "GB/s" in one.detail), findings[0])
-        yield (Span(f"✓ {told.subject}: {told.detail}", Tone.GOOD),)
+        check = next((one for one in reversed(findings) if "GB/s" in one.detail), findings[0])
+        yield (Span(f"✓ {check.subject}: {check.detail}", Tone.GOOD),)
 
 
 def _slowest(chart: MetricChart, curves: Curves) -> Iterator[Cells]:
@@ -104,11 +104,11 @@ def _slowest(chart: MetricChart, curves: Curves) -> Iterator[Cells]:
             continue
         usual, (rank, worst) = median(times.values()), max(times.items(), key=lambda item: item[1])
         over = worst / usual - 1 if usual > 0 else 0.0
-        said = f"slowest: rank {rank}, {worst:.3g} {'ms' if metric.endswith('_ms') else 's'} a step"
+        slowest = f"slowest: rank {rank}, {worst:.3g} {'ms' if metric.endswith('_ms') else 's'} a step"
         if over >= _LAGS_BY:
-            yield (Span(f"▲ {said}, {over:.0%} over the median", Tone.WARN),)
+            yield (Span(f"▲ {slowest}, {over:.0%} over the median", Tone.WARN),)
         else:
-            yield (Span(f"{said}, no lag", Tone.MUTED),)
+            yield (Span(f"{slowest}, no lag", Tone.MUTED),)
         return
 
 
@@ -116,11 +116,11 @@ _BAR_WIDTH = 8
 
 
 def progress_lines(states: Mapping[tuple[str, str], TrainingProgress], *, limit: int) -> list[Cells]:
-    """One line for each pod, with the bar that moved last; of many pods the slowest first.
+    """Return one line for each pod, with the bar that moved last; if there are many, the slowest pods first.
 
     Args:
-        states: Newest state by pod and label, what moved last at the end.
-        limit: Most lines.
+        states: Newest state by pod and label; the one that moved last is at the end.
+        limit: Maximum number of lines.
     """
     newest: dict[str, TrainingProgress] = {}
     for (pod, _label), state in states.items():

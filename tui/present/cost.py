@@ -1,4 +1,4 @@
-"""What the fleet costs, by what is paid for."""
+"""The cost of the fleet, as rows of a table by type and purchase option."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.present.cells import Cells, CellValue, Span, Tone
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """Nodes that are bought the same way."""
+    """The nodes of one type, purchase option, region and pool."""
 
     instance_type: str
     capacity_type: str
@@ -27,16 +27,16 @@ class CostRow(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Identity of the row."""
+        """The key of the row."""
         return "/".join((self.instance_type, self.capacity_type, self.region, self.pool))
 
 
 def cost_rows(nodes: Iterable[NodeFacts], costs: Mapping[str, NodeCost]) -> list[CostRow]:
-    """One row for each way that nodes are bought.
+    """Return one row for each group of nodes that are bought alike.
 
     Args:
-        nodes: Each once.
-        costs: By node name, for every node.
+        nodes: All nodes, each once.
+        costs: The cost of every node, by name.
     """
     groups: defaultdict[tuple[str, str, str, str], list[NodeCost]] = defaultdict(list)
     for node in nodes:
@@ -45,44 +45,44 @@ def cost_rows(nodes: Iterable[NodeFacts], costs: Mapping[str, NodeCost]) -> list
 
 
 def search_text(row: CostRow) -> str:
-    """What a filter looks at."""
+    """Return the text that a filter matches."""
     return row.key
 
 
 def each_cell(row: CostRow) -> CellValue:
-    """Price of one node an hour."""
+    """The hourly price of one node."""
     return Span("?", Tone.WARN) if row.price is None else f"{row.price.usd_per_hour:.4f}"
 
 
 def hourly_cell(row: CostRow) -> CellValue:
-    """Price of all of them an hour."""
+    """The hourly price of all nodes of the row."""
     return Span("?", Tone.WARN) if row.price is None else format_usd(row.total.usd_per_hour)
 
 
 def monthly_cell(row: CostRow) -> CellValue:
-    """730 hours of it."""
+    """The price of 730 hours."""
     return Span("?", Tone.WARN) if row.price is None else format_usd(row.total.usd_per_hour * HOURS_PER_MONTH)
 
 
 def idle_cell(row: CostRow) -> CellValue:
-    """What accelerators that nobody asked for cost an hour."""
+    """The hourly cost of accelerators that no pod requests."""
     if not row.total.idle_accelerators:
         return Span("-", Tone.MUTED)
     return Span("?" if row.total.idle_unpriced else f"{format_usd(row.total.idle_usd_per_hour)}!", Tone.WARN)
 
 
 def source_cell(row: CostRow) -> CellValue:
-    """Who says what it costs, and of when."""
-    return Span("no source knows it", Tone.WARN) if row.price is None else Span(price_source(row.price), Tone.MUTED)
+    """The source of the price, and its date."""
+    return Span("unknown", Tone.WARN) if row.price is None else Span(price_source(row.price), Tone.MUTED)
 
 
 def hourly_key(row: CostRow) -> float:
-    """For sorting: unknown prices as if they cost most."""
+    """The sort key of the hourly price: unknown ones count as the highest."""
     return float("inf") if row.price is None else float(row.total.usd_per_hour)
 
 
 def total_lines(cost: FleetCost | None) -> list[Cells]:
-    """What stands above the table."""
+    """Return the lines above the table."""
     if cost is None:
         return [(Span("Waiting for the list of nodes.", Tone.MUTED),)]
     lines: list[Cells] = [

@@ -1,4 +1,4 @@
-"""Curves made fit for drawing: cleaned, smoothed, thinned, with honest ticks."""
+"""Curves prepared for drawing: cleaned, smoothed and thinned, with round ticks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME_WIDTH = 24
 
 
 class Curve(msgspec.Struct, frozen=True, eq=False):
-    """Points as they were measured, oldest first; both sequences `(n,)`. Values may be NaN or infinite."""
+    """Points as measured, oldest first; both sequences `(n,)`. Values may be NaN or infinite."""
 
     name: str
     xs: Sequence[float]
@@ -21,7 +21,7 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What is said of a curve in numbers. All are NaN when no value is finite."""
+    """The figures of a curve's legend. All are NaN when no value is finite."""
 
     last: float
     low: float
@@ -38,33 +38,33 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def clean_name(name: str) -> str:
-    """A curve's name for the legend: printable, of bounded length."""
+    """Return a curve's name for the legend: printable, of bounded length."""
     printable = "".join(character for character in name if character.isprintable())
     return text_of(fit(Span(printable), NAME_WIDTH)).rstrip()
 
 
 def heights_of(curve: Curve, *, is_log: bool) -> list[float | None]:
-    """The values as heights on the axis (their decimal logarithm on a logarithmic one); `None` for what has none."""
+    """Return heights on the y axis (decimal logarithms on a logarithmic one); `None` for values that have none."""
     if is_log:
         return [math.log10(y) if y > 0 and math.isfinite(y) else None for y in curve.ys]
     return [y if math.isfinite(y) else None for y in curve.ys]
 
 
 def by_size(curve: Curve) -> Curve:
-    """The curve over the binary logarithm of its x; what is at 0 bytes has no place there."""
+    """Return the curve over the binary logarithm of its x; points at 0 bytes are left out."""
     kept = [(math.log2(x), y) for x, y in zip(curve.xs, curve.ys, strict=True) if x > 0 and math.isfinite(x)]
     return Curve(curve.name, [x for x, _ in kept], [y for _, y in kept])
 
 
 def size_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of two between two of them (all as exponents), at most `most`, at least one."""
+    """Return the exponents of powers of two between `low` and `high`: at most `most`, at least one."""
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     step = max(1, -(-(last - first + 1) // max(1, most)))
     return [float(power) for power in range(first, last + 1, step)] or [low]
 
 
 def figures_of(curve: Curve, *, is_log: bool) -> Figures:
-    """Last, least and greatest finite value, and how many are not shown."""
+    """Return the last, least and greatest finite value, and the number of values that are not shown."""
     finite = [y for y in curve.ys if math.isfinite(y)]
     unshown = sum(height is None for height in heights_of(curve, is_log=is_log))
     if not finite:
@@ -73,7 +73,7 @@ def figures_of(curve: Curve, *, is_log: bool) -> Figures:
 
 
 def smoothed(heights: Sequence[float | None], *, weight: float = 0.9) -> list[float | None]:
-    """The exponential moving average, corrected for its start; gaps stay gaps and do not pull it."""
+    """Return the exponential moving average, corrected for its start; gaps stay gaps and do not affect it."""
     average, share = 0.0, 0.0
     result: list[float | None] = []
     for height in heights:
@@ -87,7 +87,7 @@ def smoothed(heights: Sequence[float | None], *, weight: float = 0.9) -> list[fl
 
 
 def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) -> Line:
-    """At most two points a bucket, the least and the greatest, in their order: spikes survive, and gaps too."""
+    """Keep at most two points a bucket, the least and the greatest, in their order: spikes and gaps survive."""
     count = min(len(xs), len(heights))
     if count <= 2 * buckets:
         return Line(tuple(xs[:count]), tuple(heights[:count]))
@@ -108,7 +108,7 @@ def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) 
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between `low` and `high`, at most `most`, at least one."""
+    """Return round numbers between `low` and `high`: at most `most`, at least one."""
     is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than numbers of that size can tell
     if is_point or most < 2:
         return [low]
@@ -121,7 +121,7 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def short_number(value: float) -> str:
-    """A number in at most seven characters: `0.0312`, `12.5`, `1.2k`, `3.4M`, `2e-07`; `?` if it is none."""
+    """Format a number in at most seven characters: `0.0312`, `12.5`, `1.2k`, `3.4M`, `2e-07`; `?` if not finite."""
     if not math.isfinite(value):
         return "?"
     size = abs(value)

@@ -1,4 +1,4 @@
-"""An object of the cluster as a page for reading: identity, conditions, containers, events."""
+"""The `describe` page of an object: identity, conditions, containers, events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Object = Mapping[str, Any]
 
 
 def object_yaml(document: _Object) -> str:
-    """The object as YAML, without managed fields, cleaned of controls and of what looks like a credential."""
+    """Format an object as YAML, without managed fields, control characters and anything like a credential."""
     import yaml
 
     metadata = {key: value for key, value in _part(document, "metadata").items() if key != "managedFields"}
@@ -22,11 +22,11 @@ def object_yaml(document: _Object) -> str:
 
 
 def object_page(document: _Object, events: Iterable[EventFacts], *, now: float) -> str:
-    """The page that `describe` shows.
+    """Format the page that `describe` shows.
 
     Args:
-        document: The object as the API has it.
-        events: Those about this object, oldest first.
+        document: The object as the API returned it.
+        events: The object's events, oldest first.
         now: Seconds since the epoch.
     """
     sections = [
@@ -41,7 +41,7 @@ def object_page(document: _Object, events: Iterable[EventFacts], *, now: float) 
 
 
 def _part(document: _Object, name: str) -> _Object:
-    """A mapping inside an object; empty where the API has none, or null, which some controllers write."""
+    """Return a mapping inside an object; empty if it is missing, or null, which some controllers write."""
     return document.get(name) or {}
 
 
@@ -129,10 +129,10 @@ def _state(state: object) -> str:
     word, details = next(iter(state.items()))
     if not isinstance(details, Mapping):
         return str(word)
-    told = [str(details[key]) for key in ("reason", "message", "startedAt", "finishedAt") if details.get(key)]
+    parts = [str(details[key]) for key in ("reason", "message", "startedAt", "finishedAt") if details.get(key)]
     if "exitCode" in details:
-        told.insert(0, f"exit code {details['exitCode']}")
-    return f"{word}: {', '.join(told)}" if told else str(word)
+        parts.insert(0, f"exit code {details['exitCode']}")
+    return f"{word}: {', '.join(parts)}" if parts else str(word)
 
 
 def _events(events: Iterable[EventFacts], now: float) -> list[str]:

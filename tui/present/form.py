@@ -1,4 +1,4 @@
-"""The state of a form: typed fields, what is entered in them, and the line being edited."""
+"""The state of a form: typed fields, their entries, and the line being edited."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Field(msgspec.Struct, frozen=True):
     """One field.
 
     Args:
-        key: Its name in the values.
-        title: Its name on the screen.
-        kind: Its type.
-        default: What holds if nothing is entered; of the kind's type.
+        key: Name in the values.
+        title: Name on the screen.
+        kind: Type of the value.
+        default: Value if nothing is entered; of the kind's type.
         help: One sentence.
-        minimum: Least number, if any.
-        maximum: Greatest number, if any.
-        choices: What can be chosen.
-        unit: Shown behind the bounds.
+        minimum: Smallest number, if limited.
+        maximum: Greatest number, if limited.
+        choices: Options of a choice.
+        unit: Unit, shown after the bounds.
     """
 
     key: str
@@ -56,7 +56,7 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def bounds(self) -> str:
-        """What may be entered, in a few characters; empty if anything."""
+        """The permitted entries, in a few characters; empty for any text."""
         match self.kind:
             case FieldKind.INTEGER | FieldKind.NUMBER:
                 return _range(self.minimum, self.maximum, self.unit)
@@ -67,15 +67,15 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def text_of_value(value: Value) -> str:
-    """A value as it is typed."""
+    """Format a value as it is typed."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def read_field(field: Field, text: str) -> Value:
-    """The value that `text` stands for.
+    """Parse `text` as a value of the field.
 
     Raises:
-        ValueError: It is not of the field's kind, or out of its bounds; the message is a sentence without a subject.
+        ValueError: It is not of the field's kind, or out of bounds; the message is a sentence without a subject.
     """
     text = text.strip()
     match field.kind:
@@ -119,14 +119,14 @@ def _bounded(field: Field, number: float) -> float:
 
 
 def _plain(number: float) -> str:
-    """A bound as people write it: never with an exponent."""
+    """Format a bound with thousands separators, never with an exponent."""
     return f"{int(number):,}" if number == int(number) else f"{number:,}"
 
 
 def _range(minimum: float | None, maximum: float | None, unit: str) -> str:
     low, high = ("" if bound is None else _plain(bound) for bound in (minimum, maximum))
     if low and high:
-        text = low if low == high else f"{low}…{high}"
+        text = low if low == high else f"{low}–{high}"
     elif low or high:
         text = f"at least {low}" if low else f"at most {high}"
     else:
@@ -135,30 +135,30 @@ def _range(minimum: float | None, maximum: float | None, unit: str) -> str:
 
 
 Check: TypeAlias = Callable[[Mapping[str, Value]], Mapping[str, str]]
-"""Looks at all values together; returns what is wrong by field key, as sentences without a subject."""
+"""A function that checks all values together; returns problems by field key, as sentences without a subject."""
 
 
 class Entries:
-    """The texts of a form's fields, read as values.
+    """The texts of a form's fields, parsed as values.
 
     Args:
-        fields: The fields, in their order.
-        values: What stands there at first, where it is not the default.
-        check: Looks at all values together.
+        fields: The fields, in order.
+        values: Initial values that are not the default.
+        check: Check of all values together.
     """
 
     def __init__(self, fields: Sequence[Field], values: Mapping[str, Value], check: Check) -> None:
         self.fields = tuple(fields)
         self.texts = [text_of_value(values.get(field.key, field.default)) for field in fields]
         self.values: Mapping[str, Value] = {}
-        """Every value that can be read."""
+        """Every value that can be parsed, by field key."""
         self.errors: Mapping[str, str] = {}
-        """What is wrong, by field key."""
+        """Problems by field key."""
         self._check = check
         self._review()
 
     def write(self, at: int, text: str) -> bool:
-        """Have `text` stand in the field at a position; whether values or errors are different for it."""
+        """Set the text of the field at a position; return whether values or errors changed."""
         if not self.fields:
             return False
         self.texts[at] = text
@@ -180,11 +180,11 @@ class Entries:
 
     @property
     def first_wrong(self) -> int | None:
-        """Position of the first field that is wrong."""
+        """Return the position of the first field with a problem."""
         return next((at for at, field in enumerate(self.fields) if field.key in self.errors), None)
 
     def turned(self, at: int, step: int) -> str:
-        """The option `step` places after the one that is chosen, round the end; what stands there if there is none."""
+        """Return the option `step` places after the chosen one, wrapping around; the text if there are no options."""
         options, text = options_of(self.fields[at]) if self.fields else (), self.texts[at] if self.fields else ""
         if not options:
             return text
@@ -192,7 +192,7 @@ class Entries:
         return options[(place + step) % len(options)]
 
     def note(self, at: int) -> Cells:
-        """What is wrong, else what differs from the default, else what may be entered."""
+        """Return the field's problem, else its default if the entry differs, else its bounds and help."""
         field = self.fields[at]
         default = text_of_value(field.default)
         if problem := self.errors.get(field.key, ""):
@@ -204,7 +204,7 @@ class Entries:
         return (Span(f"  {about}", Tone.MUTED),)
 
     def explanation(self, at: int) -> str:
-        """All that is to be said about a field, as sentences."""
+        """Return help, bounds, options and default of a field in one line."""
         field = self.fields[at]
         default = text_of_value(field.default)
         chosen = ", ".join(options_of(field)) if field.kind is FieldKind.CHOICE else ""
@@ -218,7 +218,7 @@ class Entries:
 
 
 def options_of(field: Field) -> tuple[str, ...]:
-    """What a field can be set to, as it is shown; empty for one that takes text."""
+    """Return the options of a field, as shown; empty for one that takes text."""
     match field.kind:
         case FieldKind.CHOICE:
             return tuple(text_of_value(choice) for choice in field.choices)
@@ -236,9 +236,9 @@ class LineEdit(msgspec.Struct, frozen=True):
     """Text under a cursor.
 
     Args:
-        text: What stands there.
+        text: The characters.
         cursor: Characters before the cursor.
-        is_marked: The whole text is marked, as when one has just come to it: what is typed takes its place.
+        is_marked: The whole text is selected, as on entering a field: typing replaces it.
     """
 
     text: str
@@ -247,11 +247,11 @@ class LineEdit(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> LineEdit:
-        """A text that one has just come to."""
+        """Return a text just entered by the cursor: at its end, all selected."""
         return cls(text, len(text), is_marked=bool(text))
 
     def typed(self, text: str) -> LineEdit:
-        """With `text` at the cursor; line ends in it are blanks."""
+        """Return the line with `text` inserted at the cursor; line ends become blanks."""
         text = " ".join(text.splitlines())
         if self.is_marked:
             return LineEdit(text, len(text))
@@ -259,11 +259,11 @@ class LineEdit(msgspec.Struct, frozen=True):
         return LineEdit(before + text + after, self.cursor + len(text))
 
     def at(self, cursor: int) -> LineEdit:
-        """With the cursor elsewhere, within the text; nothing is marked."""
+        """Return the line with the cursor moved, within the text; nothing is selected."""
         return LineEdit(self.text, max(0, min(cursor, len(self.text))))
 
     def without(self, start: int, end: int) -> LineEdit:
-        """Without the characters from `start` up to `end`, or without all of a marked text."""
+        """Return the line without the characters from `start` up to `end`, or empty if all is selected."""
         if self.is_marked:
             return LineEdit("", 0)
         start, end = max(0, start), min(end, len(self.text))
@@ -271,13 +271,13 @@ class LineEdit(msgspec.Struct, frozen=True):
 
     @property
     def word_start(self) -> int:
-        """Where the word before the cursor begins."""
+        """Return the start of the word before the cursor."""
         found = _WORD_BEFORE.search(self._halves[0])
         return found.start() if found else 0
 
     @property
     def word_end(self) -> int:
-        """Where the word after the cursor ends."""
+        """Return the end of the word after the cursor."""
         found = _WORD_AFTER.match(self.text, self.cursor)
         return found.end() if found else len(self.text)
 
@@ -299,4 +299,4 @@ EDITS: Mapping[str, Callable[[LineEdit], LineEdit]] = {
     "delete_to_start": lambda line: line.without(0, line.cursor),
     "delete_to_end": lambda line: line.without(line.cursor, len(line.text)),
 }
-"""What editing keys do, by name."""
+"""The effect of editing keys, by name."""

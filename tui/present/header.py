@@ -1,4 +1,4 @@
-"""The line that is always on screen: where one is, for how long still, what it costs."""
+"""The header line: cluster, account, credentials, cost."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SEPARATOR = Span(" · ", Tone.MUTED)
 
 
 class HeaderFacts(msgspec.Struct, frozen=True):
-    """What the header line says. Texts are cleaned; an empty one is unknown.
+    """The contents of the header line. Texts are cleaned; an empty one is unknown.
 
     Args:
-        expires_in_seconds: Until the credentials end; negative when they have ended, `None` if unknown or never.
-        demo: The embedded cluster's badge, empty on a real one.
-        cost: `None` before the first complete picture of the nodes.
-        trouble: Why the picture may be old; empty while it is live.
-        alarm: What keeps the run on screen from going on; empty if nothing does.
+        expires_in_seconds: Time until the credentials expire; negative afterwards, `None` if unknown or never.
+        demo: Badge of the embedded cluster, empty on a real one.
+        cost: Cost of the fleet; `None` before the first complete snapshot of the nodes.
+        trouble: Reason why the snapshot may be stale; empty while it is live.
+        alarm: Reason why the run on screen cannot continue; empty if it can.
     """
 
     account: str = ""
@@ -39,7 +39,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
 
 
 class ContextParts(msgspec.Struct, frozen=True):
-    """What the name of a context tells."""
+    """Cluster, region and account, as far as a context's name contains them."""
 
     cluster: str
     region: str = ""
@@ -47,7 +47,7 @@ class ContextParts(msgspec.Struct, frozen=True):
 
 
 def parse_context_name(context: str) -> ContextParts:
-    """Take an EKS ARN apart; any other name is the cluster's name."""
+    """Split an EKS ARN; any other name is the cluster's name."""
     words = context.split(":")
     if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
         return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
@@ -55,10 +55,10 @@ def parse_context_name(context: str) -> ContextParts:
 
 
 def header_line(facts: HeaderFacts, width: int) -> Cells:
-    """The widest form of the header that fits, its cost at the right-hand end.
+    """Format the widest header that fits, with the cost at its right end.
 
     Returns:
-        Exactly `width` columns. Cluster, badges and the hourly sum are the last to be cut.
+        Exactly `width` columns. Cluster, badges and the hourly sum are cut last.
     """
     last: Cells = ()
     for left, right in _forms(facts):

@@ -1,4 +1,4 @@
-"""Nodes as rows of a table: what each has, what is requested of it, what it costs."""
+"""Nodes as rows of a table: capacity, requests, cost."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class NodeRow(msgspec.Struct, frozen=True):
     usage: NodeUsage
     cost: NodeCost
     rank: tuple[bool, str, str]
-    """Where it stands by default: accelerated ones first, by pool, by name."""
+    """Position by default: accelerated nodes first, by pool, by name."""
 
     @property
     def accelerators(self) -> int:
-        """GPUs and Neuron devices that the node offers."""
+        """The number of GPUs and Neuron devices of the node."""
         return self.node.allocatable.gpu + self.node.allocatable.neuron
 
 
@@ -38,13 +38,13 @@ def node_rows(
     costs: Mapping[str, NodeCost],
     known: Mapping[str, NodeRow],
 ) -> dict[str, NodeRow]:
-    """Rows by node name; a row whose facts are the same objects as before is the same object.
+    """Return rows by node name; a row whose facts are the same objects as before is the same object.
 
     Args:
-        nodes: Each once.
-        usage: By node name.
-        costs: By node name, for every node.
-        known: What the call before returned.
+        nodes: All nodes, each once.
+        usage: Requests of a node's pods, by its name.
+        costs: The cost of every node, by name.
+        known: The result of the previous call.
     """
     rows: dict[str, NodeRow] = {}
     for node in nodes:
@@ -58,24 +58,24 @@ def node_rows(
 
 
 def rank_of(node: NodeFacts) -> tuple[bool, str, str]:
-    """Where a node stands by default."""
+    """Return the position of a node by default."""
     return (not has_accelerators(node), node.pool, node.name)
 
 
 def search_text(row: NodeRow) -> str:
-    """What a filter on nodes looks at."""
+    """Return the text that a filter on nodes matches."""
     node = row.node
     return " ".join((node.name, node.instance_type, node.zone, node.capacity_type, node.pool, state_of(node)))
 
 
 def name_cell(row: NodeRow) -> str:
-    """The node's name; of EC2's private DNS names the host part, which alone tells nodes apart."""
+    """The node's name; of EC2's private DNS names only the host part, as the rest is the same for all."""
     name = row.node.name
     return name.partition(".")[0] if name.endswith(_DOMAINS) else name
 
 
 def state_cell(row: NodeRow) -> Cells:
-    """A glyph with the word: `● Ready`."""
+    """The state after a glyph: `● Ready`."""
     word = state_of(row.node)
     if word == "Ready":
         return (Span("● ", Tone.GOOD), Span(word))
@@ -84,18 +84,18 @@ def state_cell(row: NodeRow) -> Cells:
 
 
 def capacity_cell(row: NodeRow) -> CellValue:
-    """How it is bought, spot marked: it can go at any moment."""
+    """The purchase option; spot is highlighted, as the node can be reclaimed at any moment."""
     bought = row.node.capacity_type
     return Span(bought, Tone.WARN) if bought == "spot" else bought or _ABSENT
 
 
 def pods_cell(row: NodeRow) -> str:
-    """Pods on it, of those that fit."""
+    """Pods on the node, of its maximum."""
     return f"{row.usage.pods}/{row.node.pods_allocatable}" if row.node.pods_allocatable else str(row.usage.pods)
 
 
 def cpu_cell(row: NodeRow) -> CellValue:
-    """Requested of allocatable processors."""
+    """Requested of allocatable CPU."""
     return _share(row, lambda amount: amount.cpu_milli, format_cpu)
 
 
@@ -105,20 +105,20 @@ def memory_cell(row: NodeRow) -> CellValue:
 
 
 def accelerator_cell(row: NodeRow) -> CellValue:
-    """Requested of offered GPUs, or Neuron devices where it has those."""
+    """Requested of allocatable GPUs, or of Neuron devices on a node that has those."""
     if row.node.allocatable.neuron and not row.node.allocatable.gpu:
         return _share(row, lambda amount: amount.neuron, str)
     return _share(row, lambda amount: amount.gpu, str)
 
 
 def efa_cell(row: NodeRow) -> CellValue:
-    """Requested of offered EFA interfaces."""
+    """Requested of allocatable EFA interfaces."""
     part, whole = row.usage.requested.efa, row.node.allocatable.efa
     return f"{part}/{whole}" if part or whole else _ABSENT
 
 
 def price_cell(row: NodeRow) -> CellValue:
-    """Dollars an hour; `?` if no source knows the price."""
+    """Dollars an hour; `?` for an unknown price."""
     if row.cost.price is None:
         return Span("?", Tone.WARN)
     price = row.cost.price.usd_per_hour
@@ -126,12 +126,12 @@ def price_cell(row: NodeRow) -> CellValue:
 
 
 def price_key(row: NodeRow) -> float:
-    """For sorting by price: unknown ones come as if they cost most, because nobody has looked."""
+    """The sort key of the price: unknown ones count as the highest."""
     return float(row.cost.price.usd_per_hour) if row.cost.price else float("inf")
 
 
 def idle_cell(row: NodeRow) -> CellValue:
-    """Dollars an hour for accelerators that nobody asked for."""
+    """Dollars an hour for accelerators that no pod requests."""
     idle = row.cost.idle_usd_per_hour
     if not row.cost.idle_accelerators:
         return _ABSENT

@@ -23,13 +23,13 @@ _CALM_REASONS = frozenset({"", "Running", "Completed", "ContainerCreating", "Pod
 
 
 class PodScope(msgspec.Struct, frozen=True):
-    """Which pods a table shows.
+    """The pods that a table shows.
 
     Args:
         node: Only those of this node.
         run: Only those of this run.
         stage: Only those of this stage of the run.
-        job: Only those of this job, whoever made it.
+        job: Only those of this job, with or without a run.
     """
 
     node: str = ""
@@ -38,7 +38,7 @@ class PodScope(msgspec.Struct, frozen=True):
     job: JobRef | None = None
 
     def holds(self, pod: PodFacts) -> bool:
-        """Whether the pod is to be shown."""
+        """Return whether the pod is in scope."""
         return (
             (not self.node or pod.node == self.node)
             and (not self.run or pod.run == self.run)
@@ -47,7 +47,7 @@ class PodScope(msgspec.Struct, frozen=True):
         )
 
     def title(self) -> str:
-        """For the border of the pane."""
+        """The title of the pane."""
         if self.job is not None:
             return f"pods of {self.job.key}"
         if self.node:
@@ -58,17 +58,17 @@ class PodScope(msgspec.Struct, frozen=True):
 
 
 def pods_in(pods: Mapping[str, PodFacts], scope: PodScope) -> Iterable[PodFacts]:
-    """The pods to show."""
+    """Return the pods in scope."""
     return pods.values() if scope == PodScope() else [pod for pod in pods.values() if scope.holds(pod)]
 
 
 def search_text(pod: PodFacts) -> str:
-    """What a filter on pods looks at."""
+    """Return the text that a filter on pods matches."""
     return " ".join((pod.namespace, pod.name, pod.node, pod.phase, pod.reason, pod.owner_kind, pod.owner_name, pod.run))
 
 
 def status_cell(pod: PodFacts) -> Cells:
-    """A glyph with the word that kubectl shows as STATUS."""
+    """The state after a glyph, in kubectl's words for STATUS."""
     glyph, tone = _GLYPHS.get(pod.phase, ("?", Tone.WARN))
     word = pod.reason or pod.phase
     if pod.reason not in _CALM_REASONS and pod.phase != "Succeeded":
@@ -79,32 +79,32 @@ def status_cell(pod: PodFacts) -> Cells:
 
 
 def ready_cell(pod: PodFacts) -> CellValue:
-    """Ready containers of all."""
+    """Ready containers of their total."""
     text = f"{pod.ready}/{len(pod.containers)}"
     return Span(text, Tone.WARN) if pod.phase == "Running" and pod.ready < len(pod.containers) else text
 
 
 def restarts_cell(pod: PodFacts) -> CellValue:
-    """Restarts of its containers."""
+    """Restarts of the pod's containers."""
     return Span(str(pod.restarts), Tone.WARN) if pod.restarts else "0"
 
 
 def requests_cell(pod: PodFacts) -> str:
-    """Processors and memory asked for."""
+    """Requested CPU and memory."""
     asked = pod.requests
     return f"{format_cpu(asked.cpu_milli)} {format_bytes(asked.memory_bytes)}"
 
 
 def accelerators_cell(pod: PodFacts) -> CellValue:
-    """GPUs or Neuron devices asked for."""
+    """Requested GPUs or Neuron devices."""
     return str(pod.requests.gpu or pod.requests.neuron or "") or _ABSENT
 
 
 def owner_cell(pod: PodFacts) -> CellValue:
-    """The workload that it belongs to."""
+    """The workload that the pod belongs to."""
     return f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_name else _ABSENT
 
 
 def node_cell(pod: PodFacts) -> CellValue:
-    """Where it runs, or why it runs nowhere yet."""
+    """The pod's node, or the reason why it has none yet."""
     return pod.node or Span(pod.message or "unscheduled", Tone.WARN)

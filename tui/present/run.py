@@ -1,4 +1,4 @@
-"""A run in words: its row, heading, stages, and what waits for the operator."""
+"""A run in words: its row, heading, stages, and pending approvals."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class StageLook(StrEnum):
-    """How a stage looks."""
+    """The state of a stage as the rail shows it."""
 
     PENDING = "pending"
     RUNNING = "running"
     WAITING = "waiting"
-    """For a person: an approval."""
+    """For approval by the operator."""
     UNKNOWN = "unknown"
     DONE = "done"
     FAILED = "failed"
@@ -36,7 +36,7 @@ class StageLook(StrEnum):
 
 
 class Glyph(msgspec.Struct, frozen=True):
-    """A sign with its tone."""
+    """A character with its tone."""
 
     sign: str
     tone: Tone
@@ -60,13 +60,13 @@ class StageLine(msgspec.Struct, frozen=True):
     """One stage of a rail.
 
     Args:
-        key: Its identity: the stage's id.
-        title: What people call it.
-        look: What it is doing.
-        elapsed_seconds: How long it has been or was at it; `None` before it starts.
-        expected_seconds: Low and high of what is expected; `None` if nothing is.
-        note: The one thing to know about it now: a reason, a count.
-        is_warning: The note is a warning, whatever the stage is doing.
+        key: The stage's id.
+        title: Name for people.
+        look: State.
+        elapsed_seconds: Time since its start, or its whole duration; `None` before it starts.
+        expected_seconds: Low and high end of the expected duration; `None` if unknown.
+        note: The most important detail: a reason, a count.
+        is_warning: The note is a warning, independent of the state.
     """
 
     key: str
@@ -79,7 +79,7 @@ class StageLine(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """Elapsed against the high end of the expectation; above 1 when overdue; `None` if unknown."""
+        """Elapsed time over the high end of the expectation; above 1 when overdue; `None` if unknown."""
         if self.elapsed_seconds is None or not self.expected_seconds or self.expected_seconds[1] <= 0:
             return None
         return self.elapsed_seconds / self.expected_seconds[1]
@@ -124,21 +124,21 @@ def state_cell(state: RunState) -> Cells:
 
 
 def stage_state_text(state: StageState) -> str:
-    """A stage's state as words."""
+    """Return a stage's state in words."""
     return state.value.replace("_", " ")
 
 
 TEARDOWN_PREFIX = "teardown:"
-"""Before the id of a teardown's step where stages and steps share a rail."""
+"""Prefix of the ids of teardown steps, where stages and steps share a rail."""
 
 
 def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageLine]:
-    """The stages, and below them the steps of a teardown.
+    """Return the stages, and after them the steps of a teardown.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
-        approve_key: What is to be pressed where a plan waits.
+        approve_key: Key that approves a waiting plan.
     """
     asks = f"press {approve_key} to approve"
     looks = {**_LOOKS, StageState.RUNNING: StageLook.UNKNOWN} if view.state is RunState.STALLED else _LOOKS
@@ -151,28 +151,28 @@ def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageL
 
 
 def _doubt(view: RunView) -> Span | None:
-    """The objection of its audit to the word for the run's state."""
+    """Return the audit's objection to the run's state, if any."""
     audit = view.audit
     if audit is None or audit.is_clean:
         return None
     if audit.leftovers:
         return Span(f"{len(audit.leftovers)} objects left", Tone.BAD)
-    return Span("what is left is unknown", Tone.WARN)
+    return Span("leftovers unknown", Tone.WARN)
 
 
 def _line(stage: StageView, key: str, look: StageLook, now: float, *, asks: str = "") -> StageLine:
     elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
-    is_told = stage.state in (StageState.RUNNING, StageState.FAILED)
+    has_message = stage.state in (StageState.RUNNING, StageState.FAILED)
     warning = warning_of(stage)
-    note = asks if look is StageLook.WAITING else stage.message if is_told else warning
+    note = asks if look is StageLook.WAITING else stage.message if has_message else warning
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     title = f"undo {stage.title}" if is_undo else stage.title
     return StageLine(key, title, look, elapsed, expects, note, is_warning=bool(warning))
 
 
 def warning_of(stage: StageView) -> str:
-    """What was found wrong with a stage that ended well; empty if nothing."""
+    """Return the first failed check of a stage that succeeded; empty if there is none."""
     if stage.state is not StageState.SUCCEEDED:
         return ""
     wrong = next((found for found in stage.findings if found.result is CheckResult.FAILED), None)
@@ -180,7 +180,7 @@ def warning_of(stage: StageView) -> str:
 
 
 def stage_of(view: RunView, key: str) -> StageView | None:
-    """The stage or step of a rail's row."""
+    """Return the stage or step of a rail's row."""
     if key.startswith(TEARDOWN_PREFIX):
         step_id = key.removeprefix(TEARDOWN_PREFIX)
         return next((step for step in view.teardown if step.id == step_id), None)
@@ -188,15 +188,15 @@ def stage_of(view: RunView, key: str) -> StageView | None:
 
 
 def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str = "") -> list[Cells]:
-    """Two lines, and below them the obstacles to its runner and its journal.
+    """Return two lines, and below them the problems of its runner and journal.
 
-    The lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word.
+    The lines are the run's identity and its state; on a narrow screen the last parts are left out, never cut.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
         width: Terminal columns.
-        resume_key: What starts its runner again, if it has died.
+        resume_key: Key that restarts its runner, if that has died; else empty.
     """
     chosen: list[Span | None] = [
         Span(view.title, Tone.STRONG),
@@ -210,27 +210,27 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         Span(view.state.value, RUN_TONES[view.state]),
         _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
-        Span(f"▲ its runner has died, {resume_key} starts it again", Tone.BAD) if resume_key else None,
+        Span(f"▲ its runner has died; press {resume_key} to resume", Tone.BAD) if resume_key else None,
         _warnings(view),
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),
-        Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
+        Span(f"started {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
     ]
     return [_joined(chosen, width), _joined(state, width), *_noticed(view, width)]
 
 
 def _noticed(view: RunView, width: int) -> list[Cells]:
-    told = [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER or has_given_up(one)]
-    texts = (textwrap.wrap(f"▲ {notice_line(one)}", max(20, width), subsequent_indent="  ") for one in told)
+    notices = [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER or has_given_up(one)]
+    texts = (textwrap.wrap(f"▲ {notice_line(one)}", max(20, width), subsequent_indent="  ") for one in notices)
     return [(Span(line, Tone.BAD),) for lines in texts for line in lines]
 
 
 def _undone(view: RunView) -> Span | None:
-    """How far a teardown has come."""
+    """The progress of a teardown."""
     if view.state not in (RunState.TEARING_DOWN, RunState.TORN_DOWN) or not view.teardown:
         return None
     done = sum(step.state is StageState.SUCCEEDED for step in view.teardown)
-    return Span(f"{done} of {len(view.teardown)} steps of the teardown done")
+    return Span(f"{done} of {len(view.teardown)} teardown steps done")
 
 
 def _warnings(view: RunView) -> Span | None:
@@ -239,7 +239,7 @@ def _warnings(view: RunView) -> Span | None:
 
 
 def _joined(parts: Iterable[Span | None], width: int, *, begin: Cells = ()) -> Cells:
-    """Parts with dots between, behind what they begin with, as many as fit; the first always."""
+    """Join parts with dots after `begin`, as many as fit; the first one always."""
     line = begin
     for part in parts:
         if part is not None:
@@ -251,7 +251,7 @@ def _joined(parts: Iterable[Span | None], width: int, *, begin: Cells = ()) -> C
 
 
 def _remaining(view: RunView, now: float) -> Span | None:
-    """What the stages still take if they take what is expected."""
+    """The remaining time, if the stages take as long as expected."""
     if view.state not in (RunState.RUNNING, RunState.WAITING, RunState.AWAITING_APPROVAL):
         return None
     low = high = 0.0
@@ -260,17 +260,17 @@ def _remaining(view: RunView, now: float) -> Span | None:
         if stage.state in (StageState.PENDING, StageState.RUNNING, StageState.AWAITING_APPROVAL):
             low += max(0.0, stage.expect_low_seconds - spent)
             high += max(0.0, stage.expect_high_seconds - spent)
-    return Span(f"{duration_range(low, high)} to go as expected", Tone.MUTED) if high > 0 else None
+    return Span(f"about {duration_range(low, high)} left", Tone.MUTED) if high > 0 else None
 
 
 def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: str = "a") -> list[Cells]:
-    """What the selected stage says: title, how long, its message, what it found, offers or gave.
+    """Return the details of a stage: title, duration, message, plan, findings, outputs.
 
     Args:
         stage: The stage, or a step of a teardown.
         now: Seconds since the epoch.
-        width: Terminal columns; what is longer is wrapped, or left out.
-        approve_key: What is to be pressed where a plan waits.
+        width: Terminal columns; longer lines are wrapped, or parts left out.
+        approve_key: Key that approves a waiting plan.
     """
     glyph = GLYPHS[_LOOKS[stage.state]]
     width = max(20, width)
@@ -282,7 +282,7 @@ def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: 
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
         lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, width)]
     if stage.needs and stage.state is StageState.PENDING:
-        lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
+        lines.append((Span(f"Starts after {', '.join(stage.needs)}.", Tone.MUTED),))
     if offer is not None:
         lines += _offer(offer, width, is_wished=stage.is_approval_wished, approve_key=approve_key)
     lines += _findings(stage.findings, width)
@@ -293,12 +293,12 @@ def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: 
 def _spent(stage: StageView, now: float) -> list[Span]:
     expected = ""
     if stage.expect_high_seconds > 0:
-        expected = f"{duration_range(stage.expect_low_seconds, stage.expect_high_seconds)} expected"
+        expected = f"expected {duration_range(stage.expect_low_seconds, stage.expect_high_seconds)}"
     spans = []
     if stage.started_at is not None:
         spent = duration((stage.ended_at or now) - stage.started_at)
-        spans.append(Span(f"{spent} of {expected}" if expected else spent))
-    elif expected:
+        spans.append(Span(spent))
+    if expected:
         spans.append(Span(expected, Tone.MUTED))
     if stage.attempt > 1:
         spans.append(Span(f"attempt {stage.attempt}", Tone.WARN))
@@ -307,10 +307,10 @@ def _spent(stage: StageView, now: float) -> list[Span]:
 
 def _offer(plan: PlanOffer, width: int, *, is_wished: bool, approve_key: str) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
-    asks = "Approved; the runner has not taken note yet." if is_wished else f"Press {approve_key} to approve."
-    told, asked = Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(asks, Tone.ACCENT)
-    whole = (told, Span(" "), asked)
-    lines: list[Cells] = [whole] if width_of(whole) <= width else [(told,), (asked,)]
+    asks = "Approved; waiting for the runner." if is_wished else f"Press {approve_key} to approve."
+    summary, prompt = Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(asks, Tone.ACCENT)
+    whole = (summary, Span(" "), prompt)
+    lines: list[Cells] = [whole] if width_of(whole) <= width else [(summary,), (prompt,)]
     lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
     if len(plan.lines) > _PLAN_LINES:
         lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
@@ -334,30 +334,32 @@ def _findings(findings: Iterable[StageFinding], width: int) -> list[Cells]:
 def idle_lines(
     view: RunView, cost: FleetCost | None, *, park_key: str, teardown_key: str, width: int = 80
 ) -> list[Cells]:
-    """What goes on costing after the run has come to an end, and how to be rid of it.
+    """Return what still costs money after the run has ended, and the keys that end it.
 
-    Accelerators that the run still holds count, also where a pod that does nothing any more has asked for them.
+    Accelerators that the run still holds count, even if a pod that is idle by now has requested them.
     """
     if view.state not in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED):
         return []
     held = ", ".join(stage.title for stage in holders_of(view))
     idle = cost.idle_text if cost is not None and cost.idle_accelerators else ""
-    told = [f"It still holds accelerators: {held}."] * bool(held) + [f"{idle}."] * bool(idle)
-    if not told:
+    warnings = [f"It still holds accelerators: {held}."] * bool(held) + [f"{idle}."] * bool(idle)
+    if not warnings:
         return []
-    way_out = f"{park_key} parks the run (frees them, keeps the data), {teardown_key} tears it down."
+    way_out = f"Press {park_key} to park the run (frees them, keeps the data), {teardown_key} to tear it down."
     room = max(20, width - 2)
-    warned = [(Span(line, Tone.WARN),) for line in textwrap.wrap(f"▲ {' '.join(told)}", room, subsequent_indent="  ")]
+    warned = [
+        (Span(line, Tone.WARN),) for line in textwrap.wrap(f"▲ {' '.join(warnings)}", room, subsequent_indent="  ")
+    ]
     return [*warned, *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, room))]
 
 
 def holders_of(view: RunView) -> list[StageView]:
-    """The stages that hold accelerators, which a park undoes."""
+    """Return the stages that hold accelerators, which parking undoes."""
     return [stage for stage in view.stages if stage.holds_accelerators and stage.state is StageState.SUCCEEDED]
 
 
 def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
-    """How a teardown ended: what is left, what nobody could ask, what was kept on purpose."""
+    """Return the result of a teardown's audit: leftovers, failed checks, and objects kept on purpose."""
     audit = view.audit
     if audit is None:
         return []
@@ -368,34 +370,36 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
         lines.append((Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),))
         lines += [(Span(f"  {name}", Tone.BAD),) for name in audit.leftovers]
     if audit.unknown:
-        lines.append((Span("▲ The audit could not ask for everything: more may be left.", Tone.WARN),))
+        lines.append((Span("▲ The audit could not check everything: more may be left.", Tone.WARN),))
         room = max(20, width - 2)
-        told = [line for sentence in audit.unknown for line in textwrap.wrap(sentence, room, subsequent_indent="  ")]
-        lines += [(Span(f"  {line}", Tone.WARN),) for line in told]
+        sentences = [
+            line for sentence in audit.unknown for line in textwrap.wrap(sentence, room, subsequent_indent="  ")
+        ]
+        lines += [(Span(f"  {line}", Tone.WARN),) for line in sentences]
     return lines + [(Span(f"  kept: {name}", Tone.MUTED),) for name in audit.retained]
 
 
 def search_text(run: RunSummary) -> str:
-    """What a filter on runs looks at."""
+    """Return the text that a filter on runs matches."""
     return " ".join((run.id, run.blueprint_id, run.title, run.cluster, run.state.value, run.stage, run.error))
 
 
 def summary_state_cell(run: RunSummary) -> CellValue:
-    """Its state, or that it cannot be read."""
+    """The run's state, or `unreadable`."""
     return Span("unreadable", Tone.BAD) if run.error else state_cell(run.state)
 
 
 def stage_cell(run: RunSummary) -> CellValue:
-    """The stage under way, what was left, or why it cannot be read."""
+    """The stage at work, the number of leftovers, or the reason why the run cannot be read."""
     if run.error:
         return Span(run.error, Tone.BAD)
     if run.leftovers:
         return Span(f"{run.leftovers} objects left", Tone.BAD)
     if run.unknown:
-        return Span("what is left is unknown", Tone.WARN)
+        return Span("leftovers unknown", Tone.WARN)
     return run.stage or Span("-", Tone.MUTED)
 
 
 def age_text(run: RunSummary, now: float) -> str:
-    """How long ago it was created."""
+    """The run's age."""
     return age(now, run.created_at)

@@ -1,4 +1,4 @@
-"""Values as plain text: durations and moments, shortened names, wrapped paragraphs. No function calls a clock."""
+"""Values as plain text: durations, times, shortened names, wrapped paragraphs. No function reads a clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def duration(seconds: float) -> str:
-    """A length of time: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`. A negative one counts as none."""
+    """Format a duration: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`. A negative one is `0s`."""
     if seconds < 0:
         return "0s"
     if 0 < seconds < 1:
@@ -26,19 +26,19 @@ def duration(seconds: float) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """The same in one unit: `42s`, `3m`, `2h`, `4d`."""
+    """Format a duration in one unit, rounded down: `42s`, `3m`, `2h`, `4d`."""
     whole = max(0, int(seconds))
     return next((f"{whole // size}{name}" for name, size in _UNITS if whole >= size), "0s")
 
 
 def duration_range(low_seconds: float, high_seconds: float) -> str:
-    """An expectation: `35m…45m`, or one value if both are equal."""
+    """Format an expected duration: `35m–45m`, or one value if both look the same."""
     low, high = rough_duration(low_seconds), rough_duration(high_seconds)
-    return low if low == high else f"{low}…{high}"
+    return low if low == high else f"{low}–{high}"
 
 
 def clock_of(at_ns: int) -> str:
-    """The time of day of a moment, UTC, with milliseconds: `10:42:07.123`; blanks if unknown (0)."""
+    """Format the time of day, UTC, with milliseconds: `10:42:07.123`; blanks if unknown (0)."""
     if at_ns == 0:
         return " " * 12
     milliseconds = at_ns // 1_000_000 % 86_400_000
@@ -47,7 +47,7 @@ def clock_of(at_ns: int) -> str:
 
 
 def age(now: float, then: float) -> str:
-    """How long ago a moment was; `?` for an unknown one.
+    """Format the time since `then`; `?` if unknown.
 
     Args:
         now: Seconds since the epoch.
@@ -79,15 +79,15 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 _WORDS = re.compile(r"\S+\s*")
 _LABEL = re.compile(r" *\S+(?: \S+)*  +")
-"""What stands before two blanks: a key, a name, a column."""
+"""The text before two blanks: a key, a name, a column."""
 
 
 class WrappedLine(msgspec.Struct, frozen=True):
     """One row of the screen.
 
     Args:
-        text: What it shows.
-        line: Index of the line that it is a part of.
+        text: The characters.
+        line: Index of the line that the row is a part of.
     """
 
     text: str
@@ -95,7 +95,7 @@ class WrappedLine(msgspec.Struct, frozen=True):
 
 
 def rows_of(lines: Iterable[str], width: int) -> list[WrappedLine]:
-    """Every line as the rows it takes in `width` terminal columns; a width of 0 wraps nothing."""
+    """Wrap lines into rows of `width` terminal columns; a width of 0 wraps nothing."""
     return [WrappedLine(text, index) for index, line in enumerate(lines) for text in _wrapped(line, width)]
 
 
@@ -120,7 +120,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
 
 
 def _indent(line: str, width: int) -> int:
-    """Where rows after the first begin: under the text behind a label, else two columns in."""
+    """Return the indent of rows after the first: under the text behind a label, else two columns."""
     label = _LABEL.match(line)
     if label is not None and label.end() <= width // 2:
         return label.end()

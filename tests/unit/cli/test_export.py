@@ -32,4 +32,4 @@ def test_ctrl_c_says_that_a_copy_that_was_begun_goes_on(
 
     said = capsys.readouterr().out
     assert ("copies /data to s3://bucket, also if this program ends; kubectl delete -n default" in said) == is_begun
-    assert ("Job default/eksml-export-1 goes on; the same command shows how far it is." in said) == is_begun
+    assert ("Job default/eksml-export-1 continues; run the same command again to see its progress." in said) == is_begun

@@ -139,4 +139,4 @@ def test_a_metric_can_be_chosen_for_the_plot(
     assert "grad_norm: last 8, min 1, max 8" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", Piped(lines))
     assert main(["read", "log", "-o", "plot", "--metric", "nothing"]) == 0
-    assert "There is: train_loss, grad_norm." in capsys.readouterr().out
+    assert "This log has: train_loss, grad_norm." in capsys.readouterr().out
