@@ -22,12 +22,11 @@ from tui.screens.console import CommandProvider, ConsoleScreen
 from tui.screens.live_screen import LiveScreen
 from tui.screens.workspace import PaneWorkspace
 from tui.script_driver import ScriptDriver
+from tui.settings.appearance import THEME_NAME, AsciiFilter, ControlFilter, console_theme
 from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
-from tui.settings.theme import NAME, console_theme
 from tui.shutdown import ExitDeadline
 from tui.textual_private import release_closed_widgets
-from tui.widgets.line_filters import AsciiFilter, ControlFilter
 
 if TYPE_CHECKING:
     from tui.commands.app_actions import Handler
@@ -72,7 +71,7 @@ class ConsoleApp(BaseApp[Any]):
         self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
         self.register_theme(console_theme())
-        self.set_reactive(ConsoleApp.theme, NAME)  # assigned, it would have all styles parsed a second time
+        self.set_reactive(ConsoleApp.theme, THEME_NAME)  # assigned, it would have all styles parsed a second time
 
     def get_default_screen(self) -> Screen[None]:
         """Return the console screen."""

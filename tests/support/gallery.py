@@ -21,8 +21,8 @@ from tui.present.cells import CellValue, Span, Tone, meter
 from tui.present.curves import Curve
 from tui.present.form import Field, FieldKind
 from tui.present.run import StageLine, StageLook
+from tui.settings.appearance import ControlFilter
 from tui.widgets.form import ParameterForm
-from tui.widgets.line_filters import ControlFilter
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import BufferedLine, LogBuffer
 from tui.widgets.plot import PlotView

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from tui.present.run import GLYPHS
-from tui.widgets.line_filters import plain
+from tui.settings.appearance import plain
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from textual.filter import LineFilter
 from textual.widgets import Log, Static
 
 from tests.support.waiting import wait_for
+from tui.settings.appearance import ControlFilter
 from tui.textual_private import screen_strips, screen_text
-from tui.widgets.line_filters import ControlFilter
 
 BLACK = Color(0, 0, 0)
 

@@ -1,4 +1,4 @@
-"""Filters for every line that is drawn: no control character reaches the terminal, and no sign that it lacks."""
+"""The appearance of the whole screen: the theme, and the filters that every line passes on its way to the terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,47 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
+from textual.theme import Theme
+
+from actions.base.errors import FormatError
+from actions.base.files import asset
+
+THEME_NAME = "eksml"
+_TOKEN = re.compile(r"^\$(?P<name>[a-z-]+):\s*(?P<value>[^;]+);", re.MULTILINE)
+
+
+def tokens() -> dict[str, str]:
+    """Names and values of `assets/styles/tokens.tcss`."""
+    text = asset("styles/tokens.tcss").read_text(encoding="utf-8")
+    return {match["name"]: match["value"].strip() for match in _TOKEN.finditer(text)}
+
+
+def console_theme() -> Theme:
+    """The dark theme of the console.
+
+    Raises:
+        FormatError: A token is missing.
+    """
+    known = tokens()
+    try:
+        return Theme(
+            name=THEME_NAME,
+            primary=known["primary"],
+            secondary=known["secondary"],
+            accent=known["accent"],
+            success=known["success"],
+            warning=known["warning"],
+            error=known["error"],
+            foreground=known["foreground"],
+            background=known["background"],
+            surface=known["surface"],
+            panel=known["panel"],
+            boost=known["boost"],
+            dark=True,
+        )
+    except KeyError as missing:
+        raise FormatError(f"assets/styles/tokens.tcss has no token ${missing.args[0]}.") from None
+
 
 _SIGNS = {
     "─━▔═–—": "-",
