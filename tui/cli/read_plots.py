@@ -16,7 +16,7 @@ from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from tui.present.ansi import visible_text
 from tui.present.cells import bar
 from tui.present.curves import Curve, figures_of, short_number
-from tui.widgets.plot_renderer import Color, Pen, PlotextRenderer, PlotOptions, picture_of
+from tui.widgets.plot_renderer import Color, Pen, PlotOptions, picture_of
 
 _COLORS: tuple[Color, ...] = (
     (95, 175, 255),
@@ -112,7 +112,7 @@ def _chart(curves: Sequence[Curve], options: PlotOptions, caption: str) -> Itera
     width, rows = shutil.get_terminal_size((100, 30))
     pens = [Pen(color, color) for color in (_COLORS[at % len(_COLORS)] for at in range(len(curves)))]
     height = min(max(rows - 4, _LEAST_ROWS), _MOST_ROWS)
-    lines = picture_of(curves, pens, width=width, height=height, options=options, renderer=PlotextRenderer())
+    lines = picture_of(curves, pens, width=width, height=height, options=options)
     yield from (line if sys.stdout.isatty() else visible_text(line).rstrip() for line in lines)
     for curve, pen in zip(curves, pens, strict=True):
         figures = figures_of(curve, is_log=False)

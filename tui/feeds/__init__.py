@@ -1,1 +1,1 @@
-"""The data feeds behind the panes, and their supervisor."""
+"""The data feeds of the panes, and their supervisor."""

@@ -1,4 +1,4 @@
-"""What the accelerators of some pods are doing, asked while somebody looks, or taken from what a run has sampled."""
+"""The feed of accelerators: devices of chosen pods, sampled by exec or taken from a run's samples."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 ASK_EVERY_SECONDS = 2.0
 AT_ONCE = 8
-"""Most pods asked at the same time; the API server allows few exec sessions."""
+"""Maximum number of pods sampled at the same time; the API server allows few exec sessions."""
 FRESH_SECONDS = 12.0
-"""A sample of the run that is no older need not be asked for again."""
+"""A run's sample of at most this age replaces one of our own."""
 _NVIDIA = ("nvidia-smi",)
 _NEURON = ("sh", "-c", "neuron-monitor | head -n 2")
-"""Its first record has nothing of the runtimes yet, and it never ends by itself."""
+"""The first record of neuron-monitor has no runtimes yet, and it does not end by itself."""
 _DEADLINE_SECONDS = 15.0
 
 
 class WorkerReading(msgspec.Struct, frozen=True):
-    """One answer of one worker.
+    """A sample of one worker.
 
     Args:
-        pod: Whose.
-        reading: What the tool said; its `error` says why there is nothing.
+        pod: The pod.
+        reading: The tool's reading; its `error` is the reason if there is none.
         at: Monotonic seconds.
     """
 
@@ -46,24 +46,24 @@ class WorkerReading(msgspec.Struct, frozen=True):
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """Where a run keeps the samples of a stage."""
+    """The place of a stage's samples in a run."""
 
     folder: Path
     stage: str
 
 
 class AcceleratorFeed:
-    """Asks every chosen pod in turn, a few at a time, until the work is cancelled. Used on the loop only.
+    """Samples of the chosen pods, taken in turn, a few at a time, until `run` is cancelled. Used on the loop only.
 
     Args:
-        cluster: Whose pods.
+        cluster: The cluster of the pods.
         clock: Time.
         changed: Called after every round.
     """
 
     def __init__(self, cluster: ClusterFeed, clock: Clock, changed: Callable[[], None]) -> None:
         self.readings: tuple[WorkerReading, ...] = ()
-        """Newest answers, in the order in which the pods were chosen."""
+        """Newest samples, in the order in which the pods were chosen."""
         self.revision = 0
         self._cluster = cluster
         self._clock = clock
@@ -76,12 +76,12 @@ class AcceleratorFeed:
         *,
         sampled: Callable[[], Sampled | None] = lambda: None,
     ) -> None:
-        """Ask, for ever.
+        """Sample until cancelled.
 
         Args:
-            choose: The pods to ask, looked up before every round.
-            live: Called after a round that had an answer, or nobody to ask.
-            sampled: Where fresh answers may be already.
+            choose: Returns the pods to sample; called before every round.
+            live: Called after a round with an answer, or without pods.
+            sampled: Returns the place of a run's samples, if any.
 
         Raises:
             UnreachableError: The cluster is not connected.
@@ -98,7 +98,7 @@ class AcceleratorFeed:
             await self._clock.sleep(ASK_EVERY_SECONDS)
 
     def _samples(self, sampled: Sampled | None) -> Mapping[str, AcceleratorSample]:
-        """Fresh samples by pod name."""
+        """Return the run's fresh samples by pod name."""
         if sampled is None:
             return {}
         from actions.run.spool.reader import SpoolReader

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 15.0
 _LOADING_SECONDS = 0.02
-"""Between two looks at whether the picture is complete."""
+"""Pause between two checks for the first complete snapshot."""
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
 
 class ClusterFeed:
-    """One cluster at a time, chosen by its target.
+    """The feed of one cluster at a time, selected by its target.
 
-    `run` is endless work for the supervisor. Used on the loop only; heavy libraries are imported in a thread, so
-    that the screen is there before them.
+    `run` is endless work for the supervisor. Used on the loop only; heavy libraries are imported in a thread, after
+    the first frame.
 
     Args:
-        target: Which cluster.
-        readonly: Refuse, in the client, whatever could change it.
+        target: The cluster.
+        readonly: Refuse changing requests in the client.
         clock: Time.
-        changed: Called when there is a new picture, or a source does better or worse.
-        completed: Called when the picture is complete for the first time.
-        profile: AWS profile for EKS tokens, where the kubeconfig names none.
-        region: AWS region for them, where the kubeconfig names none.
+        changed: Called for a new snapshot, or when the health of a source changes.
+        completed: Called when the snapshot is complete for the first time.
+        profile: AWS profile for EKS tokens, if the kubeconfig names none.
+        region: AWS region for EKS tokens, if the kubeconfig names none.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class ClusterFeed:
 
     @property
     def session(self) -> KubeSession:
-        """The session, for what a command asks once.
+        """The session, for single requests of commands.
 
         Raises:
-            UnreachableError: Not connected yet.
+            UnreachableError: The cluster is not connected yet.
         """
         if self._session is None:
-            raise UnreachableError("The cluster is not connected yet.", hint="Wait, or look at the nodes pane.")
+            raise UnreachableError("The cluster is not connected yet.", hint="Wait, or see the nodes pane.")
         return self._session
 
     @property
     def context_name(self) -> str:
-        """The kubeconfig's name of what is on screen; empty before it is read."""
+        """The name of the kubeconfig's context; empty before it is read."""
         return self._session.context if self._session else self.target.context
 
     @property
@@ -93,29 +93,29 @@ class ClusterFeed:
         return (self._session.namespace if self._session else "") or "default"
 
     def snapshot(self) -> ClusterSnapshot | None:
-        """The newest picture; `None` before the first."""
+        """Return the newest snapshot; `None` before the first."""
         return self._state.snapshot() if self._state else None
 
     async def settle(self, *, at_most_seconds: float) -> None:
-        """Wait until the picture is complete, or there will be none for now: what can wait leaves it the processor."""
+        """Wait until the snapshot is complete or fails, so that less urgent work leaves it the processor."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_seconds):
                 await self._settled.wait()
 
     def health(self, resource: str) -> FeedHealth | None:
-        """How the source of one resource (`nodes`, `pods`, `events`…) is doing; `None` while there is no session."""
+        """Return the health of the source of one resource (`nodes`, `pods`, `events`…); `None` without a session."""
         snapshot = self.snapshot() if self._session else None
         found = snapshot.health.get(resource) if snapshot else None
         return None if found is None else _reading_of(found)
 
     async def run(self, live: Callable[[], None]) -> None:
-        """Connect and follow, for ever.
+        """Connect and follow the cluster until cancelled.
 
         Args:
-            live: Called when the session stands.
+            live: Called when the session is connected.
 
         Raises:
-            ConsoleError: The kubeconfig cannot be used, or nobody answers.
+            ConsoleError: The kubeconfig cannot be used, or the server does not answer.
         """
         try:
             await self._follow(live)
@@ -152,31 +152,31 @@ class ClusterFeed:
         """Wait a little for the session, right after the start.
 
         Raises:
-            UnreachableError: It does not come.
+            UnreachableError: There is none in time.
         """
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._connected.wait()
         except TimeoutError:
-            raise UnreachableError("The cluster is not connected.", hint="Look at the nodes pane for why.") from None
+            raise UnreachableError("The cluster is not connected.", hint="The nodes pane shows the reason.") from None
 
     async def identify(self) -> None:
-        """Ask the cluster who it is.
+        """Fetch the identity of the cluster.
 
         Raises:
-            ConsoleError: It does not answer.
+            ConsoleError: The cluster does not answer.
         """
         self.identity = await self.session.identity()
         self._changed()
 
     def _token_source(self, exec_argv: Sequence[str]) -> TokenSource | None:
-        """EKS tokens are made in this process: a plugin would be a new Python every quarter of an hour."""
+        """Return a source of EKS tokens in this process: a plugin would start a new Python every quarter of an hour."""
         from actions.cloud.eks import token_factory
 
         return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
 
     async def _tell_changes(self, state: ClusterState, *, is_first: bool) -> None:
-        """Have changes painted, in batches; asleep while there is none. The first whole picture waits for no batch."""
+        """Report changes in batches; sleep while there are none. The first complete snapshot is reported at once."""
         while not state.snapshot().is_complete:
             self._changed()
             await state.wait_changed()
@@ -184,7 +184,7 @@ class ClusterFeed:
         self._settled.set()
         self._completed()
         if not is_first:
-            await asyncio.sleep(PAINT_INTERVAL_SECONDS)  # until nothing on screen is of the picture before
+            await asyncio.sleep(PAINT_INTERVAL_SECONDS)  # until nothing on screen is from the previous snapshot
             collect_frozen()
         freeze_startup_objects()
         while True:
@@ -218,7 +218,7 @@ def _reading_of(health: SourceHealth) -> FeedHealth:
 
 
 class FleetCosts:
-    """Costs of single nodes and of all, computed anew only for nodes whose facts changed.
+    """Costs of each node and of all, computed again only for nodes whose facts changed.
 
     Args:
         model: Prices.
@@ -232,12 +232,12 @@ class FleetCosts:
         self._sum = CostSum()
 
     def costs(self, snapshot: ClusterSnapshot) -> Mapping[str, NodeCost]:
-        """The cost of every node, by name. Follows the picture: it is not to be kept."""
+        """Return the cost of every node, by name. The mapping changes with the snapshot: do not keep it."""
         self._follow(snapshot)
         return self._costs
 
     def total(self, snapshot: ClusterSnapshot) -> FleetCost:
-        """The cost of all nodes."""
+        """Return the cost of all nodes."""
         self._follow(snapshot)
         return self._sum.total()
 
@@ -268,20 +268,20 @@ RETRY_SECONDS = 60.0
 
 
 class CredentialsFeed:
-    """Asks STS now and then: a role's credentials are renewed behind our back, a login's run out.
+    """The AWS identity, fetched from STS now and then: a role's credentials are renewed unnoticed, a login's expire.
 
     Args:
-        profile: AWS profile; empty for what the environment decides.
-        region: Where the profile names none.
+        profile: AWS profile; empty for the environment's.
+        region: Region, if the profile names none.
         clock: Time.
-        changed: Called when there is another answer.
+        changed: Called when the answer changed.
     """
 
     def __init__(self, *, profile: str, region: str, clock: Clock, changed: Callable[[], None]) -> None:
         self.caller: CallerIdentity | None = None
         """`None` before the first answer."""
         self.trouble = ""
-        """Why there is no answer, in one sentence."""
+        """The reason why there is no answer, in one sentence."""
         self._profile = profile
         self._region = region
         self._clock = clock
@@ -289,17 +289,17 @@ class CredentialsFeed:
 
     @property
     def account(self) -> str:
-        """Twelve digits, or empty."""
+        """The account: twelve digits, or empty."""
         return self.caller.account if self.caller else ""
 
     @property
     def expires_at(self) -> float | None:
-        """Seconds since the epoch; `None` if unknown, or if they do not expire."""
+        """The expiry in seconds since the epoch; `None` if unknown, or if the credentials do not expire."""
         moment = self.caller.expires_at if self.caller else None
         return moment.timestamp() if moment else None
 
     async def run(self, live: Callable[[], None]) -> None:
-        """Keep asking, for ever. Having no credentials is an answer, not a failure."""
+        """Fetch the identity again and again, until cancelled. Having no credentials is an answer, not a failure."""
         from actions.cloud.account import fetch_identity
         from actions.cloud.aws_session import AwsSession
 

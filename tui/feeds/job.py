@@ -1,4 +1,4 @@
-"""A job of the cluster that is watched without a run: its logs, its curves, its pods."""
+"""The feed of a watched job without a run: its logs, curves and pods."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from actions.telemetry.outlines import LinePrefilter
 
 MOST_LINES = 200_000
-"""Lines kept for a log pane that nobody looks at."""
+"""Maximum number of lines kept for a hidden log pane."""
 QUIET_SECONDS = 1.0
 _WHOLE_LOGS = 8
-"""So many pods are read from their first line on, so that their curves are whole; of the others the end."""
+"""So many pods are read from their first line on, for complete curves; the others from near their end."""
 _TAIL_LINES = 2_000
 
 
 class JobFeed:
-    """What the log, accelerator and curve panes show of one job. `run` is work for the supervisor.
+    """The data of one job for the log, accelerator and chart panes. `run` is work for the supervisor.
 
-    It reads on while no pane looks, so that no curve has a hole. Used on the loop only.
+    It keeps reading while no pane is visible, so that curves have no gap. Used on the loop only.
 
     Args:
-        job: Which.
-        cluster: Whose.
+        job: The job.
+        cluster: The job's cluster.
         clock: Time.
-        changed: Called when something has come.
+        changed: Called for new data.
     """
 
     def __init__(self, job: JobRef, cluster: ClusterFeed, *, clock: Clock, changed: Callable[[], None]) -> None:
@@ -44,15 +44,15 @@ class JobFeed:
         self.title = job.key
         self.curves = Curves()
         self.progress: dict[tuple[str, str], TrainingProgress] = {}
-        """The newest state by pod and label, what moved last at the end."""
+        """Newest state by pod and label; the one that moved last is at the end."""
         self.revision = 0
         self.end: JobOutcome | None = None
-        """How it ended; `None` before."""
+        """The outcome; `None` before the end."""
         self._cluster = cluster
         self._clock = clock
         self._changed = changed
         self.has_more = True
-        """Whether more lines can be taken at once."""
+        """More lines can be taken at once."""
         self._order = TimeOrder(MOST_LINES)
         self._arrived_at = 0.0
         self._names = SourceNames()
@@ -62,21 +62,21 @@ class JobFeed:
 
     @property
     def job(self) -> JobRef:
-        """Which, with what has been learnt of it."""
+        """The job, with the details known so far."""
         return self._watch.job if self._watch is not None else self._job
 
     @property
     def members(self) -> Sequence[JobPod]:
-        """Its pods, the one that tells of it as a whole first."""
+        """The job's pods, the one that reports on the whole job first."""
         return self._watch.members if self._watch is not None else ()
 
     @property
     def holds_back(self) -> bool:
-        """Whether the newest lines wait for what is older."""
+        """Whether the newest lines wait for older ones."""
         return len(self._order) > 0
 
     def take(self, limit: int) -> list[bytes]:
-        """The next lines whose turn it is."""
+        """Return the next lines in order."""
         is_quiet = self._clock.monotonic() - self._arrived_at >= QUIET_SECONDS
         taken = self._order.take(limit, is_quiet=is_quiet)
         self.has_more = len(taken) == limit
@@ -87,23 +87,23 @@ class JobFeed:
         return taken
 
     def source_of(self, number: int) -> str:
-        """The pod, and its container if it has several; empty for remarks about all of them."""
+        """Return the pod, and its container if it has several; empty for markers about all of them."""
         return self._names.name_of(number)
 
     def read_on(self) -> bool:
-        """Curves grow by themselves: nothing more is waiting."""
+        """Return false: curves grow as lines arrive, so nothing is waiting."""
         return False
 
     async def require(self) -> None:
-        """Make sure that there is such a job.
+        """Check that the job exists.
 
         Raises:
-            ConsoleError: There is none, or it cannot be looked at.
+            ConsoleError: There is none, or it cannot be read.
         """
         await self._followed().require()
 
     async def run(self, live: Callable[[], None]) -> None:
-        """Follow until the job has ended, or is gone.
+        """Follow the job until it has ended or is gone.
 
         Args:
             live: Called when the job has been found.
@@ -122,7 +122,7 @@ class JobFeed:
 
     def _followed(self) -> JobWatch:
         if self._watch is None:
-            from actions.cluster.jobs import JobWatch  # brings the API client along: after the first frame
+            from actions.cluster.jobs import JobWatch  # imports the API client: after the first frame
 
             self._watch = JobWatch(
                 self._job,

@@ -1,4 +1,4 @@
-"""The feeds of log lines: pods that are followed, merged by timestamp, pumped in short slices."""
+"""The feeds of log lines: followed pods, merged by timestamp, pumped in short slices."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 TAIL_LINES = 2_000
-"""Old lines that a pod's log begins with."""
+"""Number of old lines at the beginning of a pod's log."""
 QUEUED_LINES = 20_000
-"""So many lines wait for the pane; then reading waits."""
+"""Maximum number of lines that wait for the pane; then reading waits."""
 
 
 class SourceNames:
-    """Numbers for the names of those who say something, as records carry them."""
+    """Source names by number, as records carry the numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
 
     def number_of(self, name: str) -> int:
-        """The number of a name, also of a new one."""
+        """Return the number of a name; a new name gets the next one."""
         known = self._numbers.get(name)
         if known is None:
             known = self._numbers[name] = len(self._names)
@@ -41,46 +41,46 @@ class SourceNames:
         return known
 
     def name_of(self, number: int) -> str:
-        """The name that has a number."""
+        """Return the name of a number."""
         return self._names[number]
 
 
 class LogFeed(Protocol):
-    """Lines for the log pane, oldest first. Used on the loop only."""
+    """A source of lines for the log pane, oldest first. Used on the loop only."""
 
     @property
     def title(self) -> str:
-        """Whose log it is."""
+        """The name of the log."""
         ...
 
     @property
     def has_more(self) -> bool:
-        """Whether it is worth asking again at once."""
+        """Whether more lines can be taken at once."""
         ...
 
     @property
     def holds_back(self) -> bool:
-        """Whether it has lines whose turn has not come yet: it is worth asking again after a while."""
+        """Whether lines wait for older ones, so that more can be taken after a while."""
         ...
 
     def take(self, limit: int) -> list[bytes]:
-        """About `limit` lines that were not taken before, as records of `actions.cluster.logs.batch`."""
+        """Take about `limit` new lines, as records of `actions.cluster.logs.batch`."""
         ...
 
     def source_of(self, number: int) -> str:
-        """Who says the lines with that number."""
+        """Return the source name of a source number."""
         ...
 
 
 class PodLogFeed:
-    """All containers of one pod, over the API.
+    """The logs of all containers of one pod, over the API.
 
     Args:
-        cluster: Whose pod.
+        cluster: The pod's cluster.
         pod: The pod.
         container: Only this one; empty for all.
         clock: Time.
-        changed: Called when lines have come.
+        changed: Called for new lines.
     """
 
     def __init__(
@@ -104,25 +104,25 @@ class PodLogFeed:
 
     @property
     def holds_back(self) -> bool:
-        """Never: the lines of a pod come as they are read."""
+        """Return false: the lines of a pod come as they are read."""
         return False
 
     def take(self, limit: int) -> list[bytes]:
-        """The oldest lines that wait."""
+        """Take the oldest waiting lines."""
         taken = self._lines[:limit]
         del self._lines[:limit]
         self._has_room.set()
         return taken
 
     def source_of(self, number: int) -> str:
-        """The container."""
+        """Return the container."""
         return self._names.name_of(number)
 
     async def run(self, live: Callable[[], None]) -> None:
-        """Follow until every container has ended for good.
+        """Follow the log until every container has ended for good.
 
         Args:
-            live: Called when the first line has come.
+            live: Called for the first line.
 
         Raises:
             ConsoleError: The log may not be read.
@@ -166,20 +166,20 @@ class PodLogFeed:
 
 
 PAUSE_SECONDS = 0.005
-"""How long the loop is left to others between two slices."""
+"""Pause between two slices, for other work of the loop."""
 _SLICE_SECONDS = 0.004
-"""When no further piece is begun; a piece takes about as long."""
+"""Time of a slice after which no further piece is begun; a piece takes about as long."""
 _PIECE_LINES = 1_000
 
 Sink = Callable[[list[bytes], Callable[[int], str]], None]
 
 
 class LogPump:
-    """Takes what one feed has.
+    """A pump of one feed's lines into a sink.
 
     Args:
-        feed: Where lines come from.
-        keep: Gets records, and what says who says them.
+        feed: The source of lines.
+        keep: Receives records, and a function from source number to name.
         clock: Time.
     """
 
@@ -189,7 +189,7 @@ class LogPump:
         self._clock = clock
 
     def drain(self) -> bool:
-        """Take one slice. Returns whether another one should follow soon.
+        """Move one slice; return whether another one should follow soon.
 
         Raises:
             JournalError: The feed's source cannot be read.
@@ -208,13 +208,13 @@ _COMPACT_AFTER = 10_000
 
 
 class TimeOrder:
-    """Holds the newest second back until something newer, or nothing, has come.
+    """A merge of lines by time, which holds the newest second back until newer lines, or none, have come.
 
-    Lines of the same moment stay in the order in which they were put. What is later than a second stands where it
-    arrived. Lines are records of `actions.cluster.logs.batch`.
+    Lines with the same time keep the order in which they were put. A line that is more than a second late stays where
+    it arrived. Lines are records of `actions.cluster.logs.batch`.
 
     Args:
-        capacity: Beyond so many lines the oldest are dropped, and counted; `None` for no limit.
+        capacity: Maximum number of lines; beyond it the oldest are dropped and counted. `None` for no limit.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -222,7 +222,7 @@ class TimeOrder:
         self._capacity = capacity
         self._held: list[bytes] = []
         self._taken = 0
-        """So many at the front of `_held` are gone."""
+        """Number of lines at the front of `_held` that are already taken."""
         self._newest = b""
 
     @property
@@ -231,32 +231,32 @@ class TimeOrder:
         return ns_of(self._newest) if self._newest else 0
 
     def put(self, records: Sequence[bytes]) -> None:
-        """Take lines, which are sorted as far as they go together with those that are held."""
+        """Add lines, sorted into the held ones."""
         if not records:
             return
         held = self._held
         place = bisect_right(held, min(map(stamp_in, records)), lo=self._taken, key=stamp_in)
-        held[place:] = sorted([*held[place:], *records], key=stamp_in)  # of ascending runs: the sort only merges them
+        held[place:] = sorted([*held[place:], *records], key=stamp_in)  # ascending runs, which the sort only merges
         self._newest = max(self._newest, stamp_in(held[-1]))
         if self._capacity is not None and len(self) > self._capacity:
             self.dropped += len(self) - self._capacity
             self._advance(len(held) - self._capacity)
 
     def take(self, limit: int, *, is_quiet: bool) -> list[bytes]:
-        """Take from the front what nothing earlier can come before any more, as far as one can know.
+        """Take the lines from the front before which no earlier line is expected any more.
 
         Args:
-            limit: Most lines.
-            is_quiet: Nothing has come for a while: nothing is held back.
+            limit: Maximum number of lines.
+            is_quiet: No line has come for a while, so none is held back.
         """
         return self.take_before(None if is_quiet else stamp_of(self.newest_ns - HOLD_NS), limit)
 
     def take_before(self, stamp: bytes | None, limit: int) -> list[bytes]:
-        """Take from the front what is older than a moment; `None`: everything.
+        """Take the lines from the front that are older than `stamp`; all for `None`.
 
         Args:
-            stamp: The moment, in the form of `actions.cluster.logs.lines`.
-            limit: Most lines.
+            stamp: A time in the form of `actions.cluster.logs.lines`.
+            limit: Maximum number of lines.
         """
         held = self._held
         end = len(held) if stamp is None else bisect_left(held, stamp, lo=self._taken, key=stamp_in)
@@ -272,5 +272,5 @@ class TimeOrder:
             self._taken = 0
 
     def __len__(self) -> int:
-        """Lines that wait."""
+        """Return the number of waiting lines."""
         return len(self._held) - self._taken

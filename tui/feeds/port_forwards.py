@@ -1,4 +1,4 @@
-"""Ports of this machine that lead into pods, for as long as the console is open."""
+"""Port forwards: ports of this machine into pods, for as long as the console is open."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OPEN_SECONDS = 10.0
 
 
 class WebInterface(msgspec.Struct, frozen=True):
-    """Something that pods serve and that people look at with a browser.
+    """A web interface that pods serve.
 
     Args:
-        name: What it is asked for by.
-        title: For sentences.
-        port: In the pod.
-        is_served_by: Whether a pod serves it.
+        name: Name in the command `forward`.
+        title: Name in sentences.
+        port: Port in the pod.
+        is_served_by: Returns whether a pod serves it.
     """
 
     name: str
@@ -42,33 +42,33 @@ SERVICES = (
     ),
     WebInterface("tensorboard", "TensorBoard", 6006, lambda pod: "tensorboard" in pod.name),
 )
-"""What blueprints bring."""
+"""The web interfaces of the blueprints."""
 
 
 def served_by(service: WebInterface, pods: Iterable[PodFacts]) -> PodFacts | None:
-    """The pod to reach, a running one."""
+    """Return a running pod that serves the interface."""
     return next((pod for pod in pods if pod.phase == "Running" and service.is_served_by(pod)), None)
 
 
 class OpenPort(msgspec.Struct, frozen=True):
-    """A port that leads into a pod."""
+    """An open port forward."""
 
     address: str
     token: str
 
     @property
     def link(self) -> str:
-        """The address for a browser, with the token, which belongs into no title and no log."""
+        """The address for a browser, with the token, which must not appear in titles and logs."""
         return f"http://{self.address}/?token={self.token}"
 
 
 class Forwards:
-    """Opens ports on 127.0.0.1, and keeps them. Used on the loop only.
+    """The open port forwards on 127.0.0.1. Used on the loop only.
 
     Args:
-        cluster: Whose pods.
-        supervisor: Keeps the listeners.
-        tell: Told why a connection was refused or broke; the same twice in a row once only.
+        cluster: The cluster of the pods.
+        supervisor: Runs the listeners.
+        tell: Called with the reason of a refused or broken connection; not twice in a row with the same one.
     """
 
     def __init__(self, cluster: ClusterFeed, supervisor: Supervisor, tell: Callable[[str], None]) -> None:
@@ -81,18 +81,18 @@ class Forwards:
 
     @property
     def opened(self) -> Mapping[str, OpenPort]:
-        """The ports that are open, by name."""
+        """The open ports, by name."""
         return dict(self._open)
 
     async def open(self, name: str, namespace: str, find: Callable[[], PodFacts | None], port: int, local: int) -> str:
-        """Open a port. HTTP needs the console's own token, and connections of other users are refused.
+        """Open a port. HTTP requires the console's own token, and connections of other users are refused.
 
         Args:
-            name: Opening it again ends the one before.
-            namespace: Of the pod.
-            find: The pod, looked up for every connection.
-            port: In the pod.
-            local: Ours; 0 for any.
+            name: Name of the forward; an open one of that name is closed.
+            namespace: Namespace of the pod.
+            find: Returns the pod; called for every connection.
+            port: Port in the pod.
+            local: Local port; 0 for any.
 
         Returns:
             The address, without the token.
@@ -108,7 +108,7 @@ class Forwards:
         async def found() -> str:
             pod = find()
             if pod is None:
-                raise MissingError(f"No pod serves {name} at present.")
+                raise MissingError(f"No pod serves {name} now.")
             return pod.name
 
         async def work() -> None:
@@ -137,6 +137,6 @@ class Forwards:
             self._tell(error.sentence())
 
     def close(self, name: str) -> bool:
-        """End one; whether there was one of that name."""
+        """Close a forward; return whether there was one of that name."""
         self._supervisor.drop(f"forward {name}")
         return self._open.pop(name, None) is not None

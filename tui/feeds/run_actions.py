@@ -1,4 +1,4 @@
-"""What the operator asks of runs, written into their journals."""
+"""The operator's requests to runs, written into their journals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tui.feeds.runs import RunFeed, waiting_stage
 from tui.settings.settings import ConsoleSettings
 
 LOOK_SECONDS = 2.0
-"""Between two looks for a runner that has died."""
+"""Pause between two checks for dead runners."""
 LONGEST_PAUSE_SECONDS = 16.0
-"""Between two attempts to start those that were not started at the last one."""
+"""Maximum pause between two attempts to start runners that could not be started."""
 
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class RunActions:
-    """Launches and wishes. The runs act on them by themselves; what comes of it is read back from the journal.
+    """Launches and requests. Runners act on them by themselves; the result is read back from the journal.
 
     Args:
-        settings: The target and environment of runs.
+        settings: Target and environment of runs.
         runs: The feed that shows them.
         clock: Stamps records.
     """
@@ -52,13 +52,13 @@ class RunActions:
         return folder
 
     async def approve(self, run_id: str, stage_id: str) -> str:
-        """Approve the plan that a stage waits with, as it is on screen.
+        """Approve the plan that a stage is waiting with, as shown on screen.
 
         Returns:
-            What is in the way of its being followed, in one sentence; empty if nothing is.
+            The obstacle to the request being followed, in one sentence; empty if there is none.
 
         Raises:
-            RefusedError: No stage of that run waits.
+            RefusedError: No stage of that run is waiting.
         """
         view = self._view_of(run_id)
         stage = waiting_stage(view, stage_id)
@@ -66,7 +66,7 @@ class RunActions:
         return await self._write(run_id, lambda folder: self._wish(folder, RequestKind.APPROVE, plan_hash=plan_hash))
 
     async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> str:
-        """Ask for everything to be removed that the run made.
+        """Request the removal of everything that the run made.
 
         Returns:
             See `approve`.
@@ -82,36 +82,36 @@ class RunActions:
         )
 
     async def ask_for(self, run_id: str, kind: RequestKind) -> str:
-        """Any wish that needs no more than its name.
+        """Send any request without arguments.
 
         Returns:
             See `approve`.
 
         Raises:
-            RefusedError: The run is in no state for it.
+            RefusedError: The run's state does not allow it.
         """
         self._view_of(run_id)  # shows it
         return await self._write(run_id, lambda folder: self._wish(folder, kind))
 
     async def resume(self, run_id: str, *, takeover: int = 0) -> str:
-        """Start the run's runner again.
+        """Restart the run's runner.
 
         Args:
             run_id: The run.
-            takeover: Process id of a stalled runner, which is ended before; 0 for none.
+            takeover: Process id of a stalled runner, which is ended first; 0 for none.
 
         Returns:
             The run's id.
 
         Raises:
-            RefusedError: One is at work, or is stalled and was not named.
+            RefusedError: A runner is at work, or is stalled and was not named.
         """
         folder = self._runs.find(run_id).folder
         environment = self._settings.run_environment
         stalled = await self._disk.call(stalled_runner, folder)
         if stalled is not None and not takeover:
             raise RefusedError(
-                f"Its runner, process {stalled.pid}, gives no sign of life, and may go on at any moment.",
+                f"Its runner, process {stalled.pid}, is not responding, but may continue at any moment.",
                 hint=f"To end it and start another: `:resume takeover={stalled.pid}`.",
             )
         if takeover:
@@ -119,7 +119,7 @@ class RunActions:
         else:
             started = await self._disk.call(start_runner, folder, environment=environment)
         if started is None:
-            raise RefusedError(f"Run {folder.name} is at work, or has nothing left to do.")
+            raise RefusedError(f"Run {folder.name} is already running, or has nothing left to do.")
         return folder.name
 
     async def terraform(self, run_id: str) -> str:
@@ -133,13 +133,13 @@ class RunActions:
         return await self._disk.call(read, self._runs.find(run_id).folder)
 
     async def import_resource(self, run_id: str, address: str, resource_id: str, *, stage: str) -> str:
-        """Say by which id a resource is to be imported that Terraform may have made.
+        """Set the id under which a resource that Terraform may have made is imported.
 
         Returns:
             Its stage.
 
         Raises:
-            MissingError: It is not open.
+            MissingError: The resource is not open.
         """
         from actions.run.terraform_changes import request_import
 
@@ -149,14 +149,14 @@ class RunActions:
         ).stage
 
     async def waive(self, run_id: str, address: str, *, confirm: str, stage: str) -> str:
-        """Say that such a resource is not there.
+        """Record that such a resource does not exist.
 
         Returns:
             Its stage.
 
         Raises:
             ConfigError: It was not confirmed.
-            MissingError: It is not open.
+            MissingError: The resource is not open.
         """
         from actions.run.terraform_changes import waive
 
@@ -164,7 +164,7 @@ class RunActions:
         return (await self._disk.call(waive, folder, address, confirm=confirm, stage=stage, clock=self._clock)).stage
 
     def close(self) -> None:
-        """Take no more wishes."""
+        """Accept no more requests."""
         self._disk.close()
 
     def _view_of(self, run_id: str) -> RunView:
@@ -186,10 +186,10 @@ class RunActions:
         )
 
     async def keep_runners(self, say: Callable[[str], None]) -> None:
-        """Start runners again that have died, for as long as the console is open.
+        """Restart runners that have died, for as long as the console is open.
 
         Args:
-            say: Gets a sentence for each.
+            say: Called with a sentence for each.
         """
         pause = LOOK_SECONDS
         while True:
@@ -198,13 +198,13 @@ class RunActions:
                 say(sentence)
             if told:
                 await self._runs.refresh_list()
-            pause = LOOK_SECONDS if told else min(2 * pause, LONGEST_PAUSE_SECONDS)  # some are not ours to start
+            pause = LOOK_SECONDS if told else min(2 * pause, LONGEST_PAUSE_SECONDS)  # some cannot be started here
             await self._clock.sleep(pause)
             while not (self._runs.is_interrupted or any(run.is_interrupted for run in self._runs.summaries)):
                 await self._clock.sleep(LOOK_SECONDS)
 
     async def resume_interrupted(self) -> list[str]:
-        """Start a runner for every run whose own was killed, or did not survive a reboot; a sentence about each."""
+        """Restart the runner of every run whose own was killed or lost in a reboot; return a sentence about each."""
         return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
 
     def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool) -> Path:

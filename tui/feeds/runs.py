@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def waiting_stage(view: RunView, stage_id: str = "") -> StageView:
-    """The stage that waits for an approval.
+    """Return the stage that is waiting for approval.
 
     Raises:
-        RefusedError: None does, or not that one.
+        RefusedError: None is, or not that one.
     """
     for stage in view.stages:
         if stage.state is StageState.AWAITING_APPROVAL and stage_id in ("", stage.id):
             return stage
     what = f"Stage {stage_id}" if stage_id else "No stage"
-    raise RefusedError(f"{what} of run {view.id} {'does not wait' if stage_id else 'waits'} for an approval.")
+    raise RefusedError(f"{what} of run {view.id} {'is not waiting' if stage_id else 'is waiting'} for approval.")
 
 
 POLL_BUSY_SECONDS = 0.25
@@ -45,49 +45,49 @@ _UNDER_WAY = (
 
 
 class RunFeed:
-    """The chosen run and the list of all runs.
+    """The feed of the run on screen and of the list of all runs.
 
     `run` is endless work for the supervisor: it polls the journal four times a second while a runner is at work,
     else once a second, and lists the runs every few seconds. Used on the loop only.
 
     Args:
         clock: Time.
-        changed: Called when the run, or the list, is another one.
+        changed: Called when the run or the list changed.
         open_run: Id of the run to show first; `None` for the newest one that is not torn down, empty for none.
     """
 
     def __init__(self, clock: Clock, changed: Callable[[], None], *, open_run: str | None = None) -> None:
         self.view: RunView | None = None
-        """The chosen run; `None` before the first, and where there is none."""
+        """The run on screen; `None` before the first one, and if there is none."""
         self.revision = 0
-        """Counts changes of `view` and `summaries`."""
+        """Number of changes of `view` and `summaries`."""
         self.summaries: tuple[RunSummary, ...] = ()
         self.unreadable: RunSummary | None = None
         """The newest run, if it cannot be read and no run was named: no other one is shown in its place."""
         self.names: Mapping[str, str] = {}
-        """By id: as much of it as tells the run from the others."""
+        """Short names of the runs by id: unique prefixes."""
         self._clock = clock
         self._changed = changed
         self._wanted = open_run
         self._reader: RunReader | None = None
         self._listed_at = float("-inf")
         self._listed: tuple[str, RunState] | None = None
-        """The chosen run and its state when the list was read."""
+        """The run on screen and its state when the list was read."""
         self._disk = NamedExecutor("runs")
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the chosen run."""
+        """The folder of the run on screen."""
         return self._reader.folder if self._reader else None
 
     @property
     def is_busy(self) -> bool:
-        """Whether a runner works on the chosen run."""
+        """Whether a runner works on the run on screen."""
         return self._reader is not None and self._reader.runner_alive
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the chosen run has something to do, was begun, and has no runner: after a crash or a reboot."""
+        """Whether the run on screen was started, is unfinished, and has no runner: after a crash or reboot."""
         view = self.view
         is_begun = view is not None and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
         return is_begun and not self.is_busy
@@ -107,7 +107,7 @@ class RunFeed:
         self.catch_up()
 
     def find(self, run_id: str) -> RunSummary:
-        """The run with this id, or the one on screen for an empty id.
+        """Return the run with this id, or the one on screen for an empty id.
 
         Raises:
             MissingError: There is none.
@@ -117,7 +117,7 @@ class RunFeed:
             if summary.id == wanted:
                 return summary
         if run_id:
-            raise MissingError(f"There is no run {run_id!r}.", hint="Open runs to see those that are.")
+            raise MissingError(f"There is no run {run_id!r}.", hint="The runs pane lists all runs.")
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
 
     async def refresh_list(self) -> None:
@@ -132,13 +132,13 @@ class RunFeed:
             self._choose_first()
 
     async def run(self, live: Callable[[], None]) -> None:
-        """Follow, for ever.
+        """Follow the runs until cancelled.
 
         Args:
             live: Called when the first list has been read.
 
         Raises:
-            JournalError: The chosen run's journal is damaged.
+            JournalError: The journal of the run on screen is damaged.
         """
         await self.refresh_list()
         live()
@@ -150,21 +150,21 @@ class RunFeed:
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
 
     def close(self) -> None:
-        """Let the journal go."""
+        """Close the journal."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
         self._disk.close()
 
     def catch_up(self) -> None:
-        """Read what has been written to the chosen run since the last look."""
+        """Read what has been written to the run on screen since the last time."""
         if self._reader is None:
             return
         self._reader.poll()
         self._show(self._reader)
 
     async def _follow(self) -> None:
-        """`catch_up` off the loop: a disk may be slow."""
+        """Do `catch_up` in a thread: a disk may be slow."""
         reader = self._reader
         if reader is not None:
             await self._disk.call(reader.poll)
@@ -172,12 +172,12 @@ class RunFeed:
                 self._show(reader)
 
     def _show(self, reader: RunReader) -> None:
-        """Show what was read last, by this look or by one on the thread, whose result is still on its way here."""
+        """Show the view read last, here or in the thread, whose result may still be on its way."""
         if self.view is not reader.newest:
             self.view = reader.newest
             self._tell()
         elif self.is_busy:
-            self._changed()  # its spool may have grown, and its clock goes on
+            self._changed()  # its spool may have grown, and durations advance
 
     def _choose_first(self) -> None:
         for summary in self.summaries:
@@ -205,10 +205,10 @@ def _list_runs() -> Sequence[RunSummary]:
 
 
 class BlueprintFeed:
-    """What can be launched. Used on the loop only.
+    """The feed of the catalogue of blueprints. Used on the loop only.
 
     Args:
-        folders: Where blueprints are looked for; empty for the usual places.
+        folders: Folders of blueprint folders; empty for the usual places.
         changed: Called when the catalogue has been read.
     """
 
@@ -226,7 +226,7 @@ class BlueprintFeed:
         self._changed()
 
     async def find(self, blueprint_id: str) -> Blueprint:
-        """The blueprint with this id, read anew.
+        """Return the blueprint with this id, read again.
 
         Raises:
             MissingError: There is none.
@@ -236,7 +236,7 @@ class BlueprintFeed:
         return await self._disk.call(catalogue.find, blueprint_id)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._disk.close()
 
 

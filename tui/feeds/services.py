@@ -31,10 +31,10 @@ RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
 _HEAD_START_SECONDS = 10.0
-"""For the cluster, before the catalogue is read and AWS is asked: who opens the console wants to see nodes first."""
+"""Time for the cluster, before the catalogue and the AWS identity are read: the nodes come first."""
 
 _CLOSING_SECONDS = 0.7
-"""For connections to close."""
+"""Time for connections to close."""
 
 
 class ConsoleServices:
@@ -43,7 +43,7 @@ class ConsoleServices:
     Args:
         settings: What the console was started with.
         clock: Time.
-        ticker: Told about every change.
+        ticker: Asked to paint after every change.
     """
 
     def __init__(self, settings: ConsoleSettings, clock: Clock, ticker: Ticker) -> None:
@@ -67,21 +67,21 @@ class ConsoleServices:
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
         self.runs = RunFeed(clock, ticker.request_paint, open_run=settings.open_run)
         self.watched: JobFeed | None = None
-        """The job that log, accelerators and curves are of; `None` while they go along with the run."""
+        """The job shown by the log, accelerator and chart panes; `None` while they show the run."""
 
     async def require_target(self) -> None:
         """Refuse a kubeconfig, context or exec plugin that cannot be used. Having none is fine: a run may make one.
 
         Raises:
-            ConfigError: Which, and why.
+            ConfigError: One cannot be used; the message names it and the reason.
         """
         await self.require_usable(self.settings.target)
 
     async def require_usable(self, target: ClusterTarget) -> None:
-        """Refuse another cluster than the one that the console began with, as `require_target` does.
+        """Refuse a cluster to switch to, as `require_target` does for the first one.
 
         Raises:
-            ConfigError: What of it cannot be used, and why.
+            ConfigError: It cannot be used; the message names the reason.
         """
 
         def look() -> None:
@@ -93,7 +93,7 @@ class ConsoleServices:
         await in_thread("kubeconfig", look)
 
     def start(self) -> None:
-        """Begin to follow the cluster and the runs."""
+        """Start to follow the cluster and the runs."""
         self.connect()
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(lambda: self.supervisor.mark_live(RUNS)))
@@ -105,10 +105,10 @@ class ConsoleServices:
         self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
 
     async def watch(self, job: JobRef) -> None:
-        """Have the panes show a job of the cluster instead of the run.
+        """Show a job of the cluster in the panes instead of the run.
 
         Raises:
-            ConsoleError: There is no such job, or it cannot be looked at.
+            ConsoleError: There is no such job, or it cannot be read.
         """
         from tui.feeds.job import JobFeed
 
@@ -119,17 +119,17 @@ class ConsoleServices:
         self.ticker.request_paint()
 
     def unwatch(self) -> None:
-        """Let the panes go along with the run again."""
+        """Show the run in the panes again."""
         self.watched = None
         self.supervisor.drop(WATCH)
         self.ticker.request_paint()
 
     def health(self, resource: str) -> FeedHealth:
-        """How the source of one of the cluster's resources is doing."""
+        """Return the health of the source of one of the cluster's resources."""
         return self.cluster.health(resource) or self.supervisor.health(CLUSTER)
 
     def label_of(self, health: FeedHealth) -> str:
-        """How a source is doing, in words for the screen; where they hold an age, they are painted anew as it grows."""
+        """Return the health of a source in words; if they contain an age, schedule a paint for when it changes."""
         now = self.clock.monotonic()
         changes_in = health.changes_in(now)
         if changes_in is not None:
@@ -137,12 +137,12 @@ class ConsoleServices:
         return health.label(now)
 
     def fleet_cost(self) -> FleetCost | None:
-        """What all nodes cost; `None` before the first complete picture."""
+        """Return the cost of all nodes; `None` before the first complete snapshot."""
         snapshot = self.cluster.snapshot()
         return None if snapshot is None or not snapshot.is_complete else self.fleet.total(snapshot)
 
     async def aclose(self) -> None:
-        """End everything, and wait for what ends soon: a server that does not answer must not hold up the end."""
+        """End all feeds, and wait for those that end soon: a server that does not answer must not block the end."""
         self.ticker.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
@@ -159,7 +159,7 @@ class ConsoleServices:
         self.supervisor.keep(IDENTITY, self._load_identity)
 
     async def _load_identity(self) -> None:
-        """Learn who the cluster is; on EKS, or with a profile, also who we are."""
+        """Fetch the cluster's identity; on EKS, or with a profile, start to fetch the AWS identity."""
         await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
         await self.cluster.identify()
         identity = self.cluster.identity
@@ -170,12 +170,12 @@ class ConsoleServices:
 
 
 async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
-    """What is the matter with a stage, causes first; without a cluster, from what the run has kept on disk.
+    """Diagnose a stage, causes first; without a cluster, from what the run has kept on disk.
 
     Raises:
         MissingError: No run is on screen, or it has no such stage.
     """
-    from actions.run import diagnosis  # heavy: it knows every rule
+    from actions.run import diagnosis  # heavy: imports all rules
 
     view, folder = services.runs.view, services.runs.folder
     if view is None or folder is None:

@@ -15,12 +15,12 @@ from actions.telemetry.points import TrainingProgress
 from tui.feeds.logs import TimeOrder
 
 CHUNK_BYTES = 256 * 1024
-"""Read at once: some milliseconds of the loop."""
+"""Bytes read at once: some milliseconds of the loop."""
 _AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 
 def watched_stage(view: RunView, folder: Path) -> str | None:
-    """The stage whose log somebody wants to see: the one at work, else the last one that printed anything."""
+    """Return the stage whose log to show: the one at work, else the last one that printed anything."""
     printed = [stage for stage in view.stages if _reader_of(folder, stage.id).has_lines()]
     at_work = [stage for stage in printed if stage.state in _AT_WORK]
     chosen = at_work or printed
@@ -30,9 +30,9 @@ def watched_stage(view: RunView, folder: Path) -> str | None:
 class SpoolLogFeed:
     """The log lines of one stage, from the first one on, in the order of their timestamps.
 
-    Containers are spooled as they arrive, and one may arrive late. So what is there already is sorted as a whole, and
-    of what comes live the newest second is held back until something newer, or nothing, has come. What is later than
-    that stands where it arrived.
+    Lines are spooled as they arrive, and those of one container may be late. So existing lines are sorted as a whole,
+    and the newest second of live ones is held back until newer lines, or none, have come. A later line stays where it
+    arrived.
 
     Args:
         folder: The run's folder.
@@ -50,10 +50,10 @@ class SpoolLogFeed:
         self._order = TimeOrder()
 
     def take(self, limit: int) -> list[bytes]:
-        """The next lines whose turn it is.
+        """Return the next lines in order.
 
         Raises:
-            JournalError: The disk does not give it.
+            JournalError: The spool cannot be read.
         """
         if self._backlog is not None:
             taken = self._backlog.take(limit)
@@ -78,16 +78,16 @@ class SpoolLogFeed:
 
     @property
     def holds_back(self) -> bool:
-        """Whether the newest lines wait for what is older."""
+        """Whether the newest lines wait for older ones."""
         return len(self._order) > 0
 
     def source_of(self, number: int) -> str:
-        """The pod."""
+        """Return the pod."""
         return self._reader.pod_of(number)
 
 
 class SpoolCurves:
-    """Curves and progress of one stage.
+    """The curves and progress of one stage.
 
     Args:
         folder: The run's folder.
@@ -100,19 +100,19 @@ class SpoolCurves:
         self.stage = stage
         self.curves = Curves()
         self.progress: dict[tuple[str, str], TrainingProgress] = {}
-        """The newest state by pod and label, what moved last at the end."""
+        """Newest state by pod and label; the one that moved last is at the end."""
         self.revision = 0
         self._reader = _reader_of(folder, stage)
         self._offset = 0
 
     def read_on(self) -> bool:
-        """Take up what has been written since.
+        """Read what has been written since.
 
         Returns:
             Whether more may be waiting.
 
         Raises:
-            JournalError: The disk does not give it.
+            JournalError: The spool cannot be read.
         """
         findings, offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
         was, self._offset = self._offset, offset
@@ -129,7 +129,7 @@ class SpoolCurves:
 
 
 def _reader_of(folder: Path, stage: str) -> SpoolReader:
-    from actions.run.spool.reader import SpoolReader  # brings the log readers along: after the first frame
+    from actions.run.spool.reader import SpoolReader  # imports the log readers: after the first frame
 
     return SpoolReader(folder, stage)
 
@@ -145,7 +145,7 @@ _RUNS = 48
 
 
 class _SortedRun(NamedTuple):
-    """Consecutive lines of one log. `place` and `end` are where in the file they stand."""
+    """Consecutive lines of one log, with their byte range `[place, end)` in the file."""
 
     first_stamp: bytes
     place: int
@@ -153,18 +153,18 @@ class _SortedRun(NamedTuple):
 
 
 class Backlog:
-    """Looks through the spool once for where which lines stand, then reads them in their order.
+    """A reader of existing lines in order: it scans the spool once for runs of lines, then reads these by time.
 
-    A log is in order by itself. So nothing that comes later in the list of its runs, sorted by their first lines, is
-    older than the first line of the next run; only the lines of a few runs are held at a time.
+    Each log is in order by itself. So, with runs sorted by their first lines, no later run has a line older than the
+    first line of the next one; only the lines of a few runs are held at a time.
 
     Args:
-        reader: Of the spool.
+        reader: Reader of the spool.
     """
 
     def __init__(self, reader: SpoolReader) -> None:
         self.offset = 0
-        """Up to where it has been looked through."""
+        """Offset up to which the spool has been scanned."""
         self._reader = reader
         self._runs: list[_SortedRun] = []
         self._order = TimeOrder()
@@ -172,14 +172,14 @@ class Backlog:
 
     @property
     def is_taken(self) -> bool:
-        """Whether everything up to `offset` has been taken."""
+        """Whether all lines up to `offset` have been taken."""
         return self._is_scanned and not self._runs and not len(self._order)
 
     def take(self, limit: int) -> list[bytes]:
-        """The next lines, about `limit` at most; none while it is being looked through.
+        """Take about `limit` next lines at most; none during the scan.
 
         Raises:
-            JournalError: The disk does not give it.
+            JournalError: The spool cannot be read.
         """
         if not self._is_scanned:
             self._scan()
@@ -195,7 +195,7 @@ class Backlog:
         return self._order.take_before(before, limit)
 
     def _scan(self) -> None:
-        """Look through the next piece."""
+        """Scan the next piece."""
         records, begins, reached = self._reader.raw_records(self.offset, limit_bytes=_SCAN_BYTES)
         tags = list(map(tag_in, records))
         places = [*begins, reached]
@@ -207,9 +207,9 @@ class Backlog:
         self._is_scanned = reached - self.offset < _SCAN_BYTES // 2
         self.offset = reached
         if self._is_scanned:
-            self._runs.sort(reverse=True)  # the next one is at the end, and of equal ones the first in the file
+            self._runs.sort(reverse=True)  # the next one is at the end; among equals, the first in the file
 
     def _read_on(self) -> None:
-        """Read the runs whose turn it is."""
+        """Read the runs that are next."""
         runs = [self._runs.pop() for _ in range(min(_RUNS, len(self._runs)))]
         self._order.put(self._reader.records_at((run.place, run.end) for run in runs))

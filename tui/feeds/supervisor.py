@@ -17,24 +17,24 @@ _LONG_SECONDS = 120
 
 
 class FeedState(enum.StrEnum):
-    """What the operator can expect of a source."""
+    """The state of a source, as far as it matters to the operator."""
 
     STARTING = "starting"
     LIVE = "live"
     WAITING = "waiting"
-    """Lost or refused for the moment; tried again by itself."""
+    """Lost or refused for the moment; retried automatically."""
     REFUSED = "refused"
-    """Will not come back by itself: rights, credentials, a broken file."""
+    """Not retried: permissions, credentials, a broken file."""
     ENDED = "ended"
-    """Has said all it had to say."""
+    """Finished: there is no more data."""
 
 
 class FeedHealth(msgspec.Struct, frozen=True):
-    """One source's state.
+    """The health of one source.
 
     Args:
-        state: Class of the state.
-        detail: One line, cleaned; empty while all is well.
+        state: The state.
+        detail: Reason in one line, cleaned; empty while healthy.
         since: Monotonic seconds at which `state` began.
     """
 
@@ -43,7 +43,7 @@ class FeedHealth(msgspec.Struct, frozen=True):
     since: float = 0.0
 
     def label(self, now: float) -> str:
-        """Text for a border: `live`, `waiting 42 s: connection refused`.
+        """Return the text for a border: `live`, `waiting 42 s: connection refused`.
 
         Args:
             now: Monotonic seconds.
@@ -59,7 +59,7 @@ class FeedHealth(msgspec.Struct, frozen=True):
                 return f"{since}: {self.detail}" if self.detail else since
 
     def changes_in(self, now: float) -> float | None:
-        """Seconds until `label` says something else by itself; `None` if it never does.
+        """Return the seconds until `label` changes with time; `None` if it does not.
 
         Args:
             now: Monotonic seconds.
@@ -72,7 +72,7 @@ class FeedHealth(msgspec.Struct, frozen=True):
 
 
 def _age(seconds: int) -> str:
-    """As much of it as an operator wants to know: `42 s`, `12 min`, `7 h`."""
+    """Format an age in one unit: `42 s`, `12 min`, `7 h`."""
     if seconds < _LONG_SECONDS:
         return f"{seconds} s"
     return f"{seconds // 60} min" if seconds < 60 * _LONG_SECONDS else f"{seconds // 3600} h"
@@ -86,14 +86,14 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Supervisor:
-    """Runs named pieces of endless work, each in a task of its own, until `aclose`.
+    """A runner of named endless tasks, until `aclose`.
 
-    Work that raises is started again after a wait that doubles up to half a minute; work that returns has ended
-    for good. A failure of one never touches another, and never the screen. Called on the loop only.
+    Work that raises is restarted after a wait that doubles up to half a minute; work that returns has ended for good.
+    A failure of one never affects another, nor the screen. Called on the loop only.
 
     Args:
         clock: Time for waits and for `since`.
-        changed: Called when the health of any piece changes.
+        changed: Called when the health of any work changes.
     """
 
     def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
@@ -103,7 +103,7 @@ class Supervisor:
         self._health: dict[str, FeedHealth] = {}
 
     def keep(self, name: str, work: Work) -> None:
-        """Start `work` under `name`. Work that runs under that name already is ended first."""
+        """Start `work` under `name`; running work of that name is ended first."""
         self.drop(name)
         self._health[name] = FeedHealth(FeedState.STARTING, since=self._clock.monotonic())
         self._tasks[name] = asyncio.create_task(self._run(name, work), name=f"feed {name}")
@@ -116,15 +116,15 @@ class Supervisor:
         self._health.pop(name, None)
 
     def health(self, name: str) -> FeedHealth:
-        """How the work of that name is doing. Unknown names have ended."""
+        """Return the health of the work of that name; unknown names have ended."""
         return self._health.get(name) or FeedHealth(FeedState.ENDED)
 
     def mark_live(self, name: str) -> None:
-        """Called by the work itself when it has reached its source."""
+        """Mark work as live; it calls this itself when it has reached its source."""
         self._publish(name, FeedState.LIVE, "")
 
     async def aclose(self) -> None:
-        """End everything and wait for it."""
+        """End all work, and wait for its end."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""When the screen is painted: soon after a change, not more often than it can be afforded, never at rest."""
+"""The ticker: paints the screen soon after a change, within a share of the processor, and never at rest."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable
 from actions.base.clock import processor_seconds
 
 PAINT_INTERVAL_SECONDS = 0.25
-"""Four times a second reads as live; ten times would double what goes over a slow line."""
+"""Four times a second looks live; ten times would double the traffic on a slow line."""
 LONGEST_INTERVAL_SECONDS = 0.5
 _SHARE = 0.03
-"""Of a core, for painting: where frames are dear (a slow machine, a screen that changes whole) they come less often."""
+"""Share of a core for painting: expensive frames (slow machine, whole screen changed) are painted less often."""
 
 
 class Ticker:
-    """A one-shot timer that the first change arms.
+    """A one-shot timer, armed by the first change.
 
-    The first change after a quiet time is painted at once; those that follow within the interval are painted
-    together at its end. The interval grows with what a frame costs. All calls are made on the loop.
+    The first change after a quiet time is painted at once; those that follow within the interval are painted together
+    at its end. The interval grows with the cost of a frame. All calls are made on the loop.
 
     Args:
-        paint: Pulls what is visible.
-        interval_seconds: The least time between two paints.
-        spent: Processor seconds of this thread.
+        paint: Refreshes the visible panes.
+        interval_seconds: Minimum time between two paints.
+        spent: Returns the processor seconds of this thread.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Ticker:
         self._painted_at = float("-inf")
 
     def request_paint(self) -> None:
-        """Say that something changed."""
+        """Request a paint after a change."""
         if self._timer is not None:
             return
         loop = asyncio.get_running_loop()
@@ -50,12 +50,12 @@ class Ticker:
         self._timer = loop.call_later(wait, self._fire)
 
     def paint_now(self) -> None:
-        """Say that something changed that somebody waits for: it is painted at once."""
+        """Paint at once, after a change that the operator waits for."""
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(0, self._fire)
 
     def request_paint_in(self, seconds: float) -> None:
-        """Say that something will have changed by itself in so many seconds: an age that is on screen."""
+        """Request a paint in so many seconds, when something on screen will have changed with time: an age."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         if self._later is not None:
@@ -65,14 +65,14 @@ class Ticker:
         self._later = loop.call_at(due, self._aged)
 
     def painted(self) -> None:
-        """Say that the frame is on the terminal: what it cost decides when the next one may come."""
+        """Account for a frame that reached the terminal: its cost decides when the next one may come."""
         if self._begun_at is not None:
             cost = self._spent() - self._begun_at
             self._interval = max(self._least, min(cost / _SHARE, LONGEST_INTERVAL_SECONDS))
             self._begun_at = None
 
     def stop(self) -> None:
-        """Forget the paints that are due."""
+        """Cancel the paints that are due."""
         for timer in filter(None, (self._timer, self._later)):
             timer.cancel()
         self._timer = self._later = None

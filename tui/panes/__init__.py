@@ -1,1 +1,1 @@
-"""What can stand in a split."""
+"""The panes of a workspace."""

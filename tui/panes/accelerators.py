@@ -1,4 +1,4 @@
-"""What the accelerators of the run's workers are doing, asked while the pane is seen."""
+"""The accelerators pane: load, memory, power and temperature of devices, sampled while the pane is visible."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ COLUMNS: tuple[Column[DeviceRow], ...] = (
 
 
 class AcceleratorsPane(TablePane[DeviceRow]):
-    """What the accelerators of running pods do: of the watched job, of the run on screen, or of all if none is."""
+    """The accelerators of running pods: of the watched job, else of the run on screen, else of all pods."""
 
     CONTEXT = KeyContext.ACCELERATORS
     BINDINGS: ClassVar = bindings_of(KeyContext.ACCELERATORS)
     NOUN = "accelerators"
     SORT = "gpu"
-    EMPTY = "No running pod has asked for an accelerator."
+    EMPTY = "No running pod requests an accelerator."
 
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
@@ -49,12 +49,12 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         self._shown = -1
 
     def compose(self) -> ComposeResult:
-        """Mean and laggard above the table."""
+        """Yield mean and slowest device above the table."""
         yield self._summary
         yield self.table
 
     def on_show(self) -> None:
-        """Ask while somebody looks."""
+        """Start sampling."""
         supervisor = self.services.supervisor
         supervisor.keep(
             _WORK,
@@ -62,11 +62,11 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         )
 
     def on_hide(self) -> None:
-        """Nobody looks: leave the workers in peace."""
+        """Stop sampling: a hidden pane must not load the workers."""
         self.services.supervisor.drop(_WORK)
 
     def refresh_data(self) -> None:
-        """Show the newest answers."""
+        """Show the newest samples."""
         self.show_health(self.services.supervisor.health(_WORK))
         cost = self.services.fleet_cost()
         if cost is not None and cost.idle_accelerators and not self._feed.readings:
@@ -79,7 +79,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         self.show_rows(rows)
 
     def subject(self) -> Subject | None:
-        """The worker under the cursor."""
+        """Return the worker under the cursor."""
         row = self.table.selected_row
         if row is None:
             return None
@@ -87,7 +87,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         return Subject("Pod", name, namespace)
 
     def line_of(self, row: DeviceRow) -> str:
-        """Into a worker: its log."""
+        """Return the command that opens the worker's log."""
         return f"logs {row.pod}"
 
     def _workers(self) -> Iterable[PodFacts]:
@@ -102,7 +102,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         return own or busy
 
     def _sampled(self) -> Sampled | None:
-        """What the runner has asked already: it needs no second exec, nor the right to one."""
+        """Return the samples that the runner has taken: they need no second exec, nor the permission for one."""
         view, folder = self.services.runs.view, self.services.runs.folder
         if view is None or folder is None or self.services.watched is not None:
             return None

@@ -1,4 +1,4 @@
-"""The bases of panes: a bordered widget that reads its feed when asked, and one that is a single table."""
+"""The base classes of panes: a bordered widget that refreshes from its feeds, and one with a single table."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from tui.widgets.table_model import Column
 
 
 def bindings_of(context: KeyContext) -> list[BindingType]:
-    """The bindings of one context; each asks the screen to carry its line out.
+    """Return the bindings of one context; each has the screen run its line.
 
-    Keys that only the screen knows what to do with (`ASIDES`) become the screen's action of that name.
+    Keys that are no commands (`ASIDES`) become the screen's action of that name.
     """
     bindings: list[BindingType] = []
     for row in keys_of(context):
         if row.does == "enter":
-            continue  # the focused widget says what was chosen
+            continue  # the focused widget posts the selection itself
         action = f"screen.{row.does.replace('-', '_')}" if row.is_aside else f"screen.run_line({row.does!r})"
         bindings.append(Binding(",".join(row.keys), action, row.label, id=row.id, show=False))
     return bindings
 
 
 _BORDER_ENDS = 6
-"""Columns of a border that its texts leave free."""
+"""Columns of a border that its texts cannot use."""
 
 
 class Pane(Widget):
-    """A pane shows one thing and acts on nothing: what the operator wants goes to the screen as a line.
+    """A bordered widget that shows one thing and changes nothing: commands go to the screen as lines.
 
     Its border has the title and the health of its source. `refresh_data` is called on the loop while the pane is
-    visible, at most ten times a second and only after a change; a pane keeps the revision it showed and does
+    visible, at most ten times a second and only after a change; a pane remembers the revision it showed and does
     nothing for the same one.
 
     Args:
-        desk: What the picture is made from.
+        services: The feeds that it reads.
     """
 
     CONTEXT: ClassVar[KeyContext]
@@ -62,7 +62,7 @@ class Pane(Widget):
 
     @dataclass
     class Entered(Message):
-        """The operator goes into what is selected; `line` is the command line that does it."""
+        """The operator opened the selection; `line` is the command line for it."""
 
         line: str
 
@@ -74,17 +74,17 @@ class Pane(Widget):
 
     @abstractmethod
     def refresh_data(self) -> None:
-        """Look at the sources and show what changed."""
+        """Read the feeds and show what changed."""
 
     def subject(self) -> Subject | None:
-        """What is selected, for commands that name no object."""
+        """Return the selected object, for commands that name none."""
         return None
 
     def show_target(self, of: str) -> None:
-        """Show `of`: what that is depends on the pane.
+        """Show `of`; its meaning depends on the pane.
 
         Raises:
-            ConsoleError: The pane cannot.
+            ConsoleError: The pane cannot show it.
         """
         if of:
             raise RefusedError(f"The {self.CONTEXT} pane shows one thing only; it cannot show {of!r}.")
@@ -93,44 +93,44 @@ class Pane(Widget):
         """Show only what matches `text`; empty shows all.
 
         Raises:
-            RefusedError: There is nothing to narrow.
+            RefusedError: The pane has nothing to filter.
         """
         raise RefusedError(f"The {self.CONTEXT} pane has nothing to filter.")
 
     @property
     def active_filter(self) -> str:
-        """The filter that is on; empty for none."""
+        """The active filter; empty for none."""
         return ""
 
     def order(self, column: str, *, descending: bool) -> None:
-        """Order by a column.
+        """Sort by a column.
 
         Raises:
-            ConsoleError: There is nothing to order, or no such column.
+            ConsoleError: The pane has nothing to sort, or no such column.
         """
-        raise RefusedError(f"The {self.CONTEXT} pane has nothing to sort.", hint=f"It cannot sort by {column!r}.")
+        raise RefusedError(f"The {self.CONTEXT} pane has nothing to sort.", hint="Focus a pane with a table.")
 
     def on_mount(self) -> None:
-        """Have the first picture drawn."""
+        """Request the first paint."""
         self.services.ticker.request_paint()
 
     def take_focus(self) -> None:
-        """Put the focus where keys of this pane are meant to go; of a pane that is still being made, when it is."""
+        """Focus the widget that takes this pane's keys, once the pane is mounted."""
         if self.is_mounted:
             self.focus_content()
         else:
             self.call_after_refresh(self.focus_content)
 
     def focus_content(self) -> None:
-        """Put the focus on the widget that takes this pane's keys."""
+        """Focus the widget that takes this pane's keys."""
         self.focus()
 
     def show_health(self, health: FeedHealth) -> None:
-        """Tell at the border how the source is doing; what is not live is dimmed and says so in words."""
+        """Show the health of the source in the border; data that is not live is dimmed."""
         label = self.services.label_of(health)
         room = self.size.width - _BORDER_ENDS
         if width_of(label) > room > 0:
-            label = text_of(fit_ends(label, room))  # what to do about it stands at the end
+            label = text_of(fit_ends(label, room))  # the remedy is at the end
         if label != self._health_label:
             self._health_label = label
             self.border_subtitle = Content(label)  # setting it repaints the whole pane
@@ -141,14 +141,14 @@ RowT = TypeVar("RowT")
 
 
 class TablePane(Pane, Generic[RowT]):
-    """One table with filter and order."""
+    """A pane with one table, which can be filtered and sorted."""
 
     NOUN: ClassVar[str] = "rows"
     SORT: ClassVar[str] = ""
     IS_REVERSED: ClassVar[bool] = False
     EMPTY: ClassVar[str] = ""
     READING: ClassVar[str] = ""
-    """Said before the first picture; empty for the usual sentence."""
+    """Text before the first snapshot; empty for the default one."""
 
     def __init__(
         self,
@@ -173,11 +173,11 @@ class TablePane(Pane, Generic[RowT]):
         )
 
     def compose(self) -> ComposeResult:
-        """The table alone; subclasses may put lines above it."""
+        """Yield the table; subclasses may add lines above it."""
         yield self.table
 
     def show_health(self, health: FeedHealth) -> None:
-        """At the border, and, while there is no row, in full in their place."""
+        """Show the health in the border, and, while there are no rows, in full in their place."""
         super().show_health(health)
         is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
         if health.state is FeedState.STARTING:
@@ -186,15 +186,15 @@ class TablePane(Pane, Generic[RowT]):
             self.table.empty = health.detail if is_troubled and health.detail else self._nothing
 
     def show_rows(self, rows: Iterable[RowT]) -> None:
-        """Hand the table its rows."""
+        """Give the table all its rows."""
         self.table.reconcile(rows)
 
     def update_rows(self, rows: Iterable[RowT], gone: Collection[str]) -> None:
-        """Hand the table the rows that differ, and the keys of those that are gone."""
+        """Give the table the changed rows, and the keys of those that are gone."""
         self.table.update_rows(rows, gone)
 
     def line_of(self, row: RowT) -> str:
-        """The command line that goes into `row`; empty if there is nothing inside."""
+        """Return the command line that opens `row`; empty if it cannot be opened."""
         del row
         return ""
 
@@ -204,14 +204,14 @@ class TablePane(Pane, Generic[RowT]):
 
     @property
     def active_filter(self) -> str:
-        """The table's filter."""
+        """The table's active filter."""
         return self.table.filter_text
 
     def order(self, column: str, *, descending: bool) -> None:
         """Sort the table.
 
         Raises:
-            MissingError: No such column; the message names those that are.
+            MissingError: There is no such column; the message names the columns.
         """
         known = {c.id for c in self._columns} | {c.title.lower() for c in self._columns}
         found = next((c for c in self._columns if column.lower() in (c.id, c.title.lower())), None)
@@ -220,11 +220,11 @@ class TablePane(Pane, Generic[RowT]):
         self.table.sort_by(found.id, reverse=descending)
 
     def focus_content(self) -> None:
-        """Put the focus on the table."""
+        """Focus the table."""
         self.table.focus()
 
     def on_keyed_table_selected(self, event: KeyedTable.Selected) -> None:
-        """Go into the chosen row."""
+        """Open the chosen row."""
         event.stop()
         row = self.table.selected_row
         line = "" if row is None else self.line_of(row)

@@ -1,4 +1,4 @@
-"""The blueprints that can be launched."""
+"""The blueprints pane: the catalogue, and details of the selected blueprint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS: tuple[Column[Blueprint], ...] = (
 
 
 class BlueprintsPane(TablePane["Blueprint"]):
-    """Into one: the launch form."""
+    """The catalogue of blueprints; opening one shows its launch form."""
 
     CONTEXT = KeyContext.BLUEPRINTS
     BINDINGS: ClassVar = bindings_of(KeyContext.BLUEPRINTS)
@@ -44,30 +44,30 @@ class BlueprintsPane(TablePane["Blueprint"]):
         self._detail = Lines()
 
     def compose(self) -> ComposeResult:
-        """What the selected one does, below the table."""
+        """Yield the table, and the details of the selected blueprint below it."""
         yield self.table
         yield self._detail
 
     def refresh_data(self) -> None:
-        """Show the catalogue once it is read, with what could not be."""
+        """Show the catalogue once it is read, with the folders that could not be read."""
         self.show_health(self.services.supervisor.health(CATALOGUE))
         self.show_rows(self.services.blueprints.found)
         self._show_detail()
 
     def on_resize(self) -> None:
-        """Wrap for the new width."""
+        """Wrap the details for the new width."""
         self._show_detail()
 
     def subject(self) -> Subject | None:
-        """The blueprint under the cursor."""
+        """Return the blueprint under the cursor."""
         return Subject("Blueprint", self.table.selected_key) if self.table.selected_key else None
 
     def line_of(self, row: Blueprint) -> str:
-        """Into a blueprint: its launch form."""
+        """Return the command that opens the launch form."""
         return f"launch {row.id}"
 
     def on_keyed_table_highlighted(self, event: KeyedTable.Highlighted) -> None:
-        """Say what the one under the cursor does."""
+        """Show the details of the blueprint under the cursor."""
         event.stop()
         self._show_detail()
 

@@ -1,4 +1,4 @@
-"""Progress and curves of a stage, read from its log."""
+"""The charts pane: progress and curves of a stage or watched job, read from its log."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _LOSS = "loss"
 
 
 class CurveSource(Protocol):
-    """Where curves and progress come from: a stage's spool, or a watched job."""
+    """A source of curves and progress: a stage's spool, or a watched job."""
 
     title: str
     curves: Curves
 
     @property
     def progress(self) -> Mapping[tuple[str, str], TrainingProgress]:
-        """The newest state by pod and label, what moved last at the end."""
+        """Newest state by pod and label; the one that moved last is at the end."""
         ...
 
     def read_on(self) -> bool:
-        """Take up what has come; whether more may be waiting."""
+        """Read new values; return whether more may be waiting."""
         ...
 
 
 class ChartsPane(Pane):
-    """The curves of the stage at work, of a chosen one, or of a watched job: one chart at a time."""
+    """The curves of the stage at work, of a selected one, or of a watched job: one chart at a time."""
 
     CONTEXT = KeyContext.CHARTS
     BINDINGS: ClassVar = bindings_of(KeyContext.CHARTS)
@@ -57,12 +57,12 @@ class ChartsPane(Pane):
         self._metric = ""
 
     def compose(self) -> ComposeResult:
-        """Progress above the plot."""
+        """Yield progress above the plot."""
         yield self._progress
         yield self._plot
 
     def refresh_data(self) -> None:
-        """Read on and draw what is new."""
+        """Read new values and draw them."""
         self._choose()
         source = self._source
         self.show_health(self._health())
@@ -93,7 +93,7 @@ class ChartsPane(Pane):
         """
         charts = self._charts(self._source) if self._source is not None else []
         if not charts:
-            raise MissingError("There is no curve yet.")
+            raise MissingError("No curve yet.")
         names = [chart.name for chart in charts]
         if metric:
             found = next((chart.name for chart in charts if metric in (chart.name, *chart.metrics)), None)
@@ -106,11 +106,11 @@ class ChartsPane(Pane):
         self.refresh_data()
 
     def focus_content(self) -> None:
-        """Put the focus on the plot."""
+        """Focus the plot."""
         self._plot.focus()
 
     def _chart(self, source: CurveSource) -> tuple[MetricChart | None, str]:
-        """The chart that is shown, and which of how many it is."""
+        """Return the current chart, its index and the number of charts."""
         charts = self._charts(source)
         if not charts:
             return None, ""
@@ -118,12 +118,12 @@ class ChartsPane(Pane):
         return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
 
     def _charts(self, source: CurveSource) -> list[MetricChart]:
-        """Those that the log has curves for, in the blueprint's order."""
+        """Return the charts of the log's metrics, in the blueprint's order."""
         stage = self._stage_of(source)
         return charts_of(source.curves.metrics(), stage.charts if stage else ())
 
     def _findings(self) -> Sequence[StageFinding]:
-        """What the run made of the stage's output."""
+        """Return the findings that the run has recorded about the stage's output."""
         stage = self._stage_of(self._source)
         return stage.findings if stage else ()
 

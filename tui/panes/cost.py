@@ -1,4 +1,4 @@
-"""What the fleet costs, by how it is bought."""
+"""The cost pane: the fleet's cost by type and purchase option."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS: tuple[Column[CostRow], ...] = (
 
 
 class CostPane(TablePane[CostRow]):
-    """Sums first, then what they are made of, dearest first."""
+    """The total cost, and its parts, most expensive first."""
 
     CONTEXT = KeyContext.COST
     BINDINGS: ClassVar = bindings_of(KeyContext.COST)
@@ -47,12 +47,12 @@ class CostPane(TablePane[CostRow]):
         self._shown: object = None
 
     def compose(self) -> ComposeResult:
-        """Sums above the table."""
+        """Yield the totals above the table."""
         yield self._totals
         yield self.table
 
     def refresh_data(self) -> None:
-        """Sum up anew."""
+        """Recompute the sums."""
         self.show_health(self.services.health("nodes"))
         self._totals.show(cost.total_lines(self.services.fleet_cost()))
         snapshot = self.services.cluster.snapshot()

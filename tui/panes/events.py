@@ -1,4 +1,4 @@
-"""What the cluster reported lately."""
+"""The events pane: recent events of the cluster."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ COLUMNS: tuple[Column[EventFacts], ...] = (
 
 
 class EventsPane(TablePane[EventFacts]):
-    """Events of the whole cluster or of one object, newest first."""
+    """The events of the whole cluster or of one object, newest first."""
 
     CONTEXT = KeyContext.EVENTS
     BINDINGS: ClassVar = bindings_of(KeyContext.EVENTS)
     NOUN = "events"
     SORT = "time"
     IS_REVERSED = True
-    EMPTY = "Nothing has happened lately."
+    EMPTY = "No recent events."
 
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, COLUMNS, key=lambda event: event.uid, search=events.search_text)
@@ -59,6 +59,6 @@ class EventsPane(TablePane[EventFacts]):
         self.refresh_data()
 
     def subject(self) -> Subject | None:
-        """The object that the event under the cursor is about."""
+        """Return the object of the event under the cursor."""
         event = self.table.selected_row
         return None if event is None else Subject(event.kind, event.name, event.namespace)

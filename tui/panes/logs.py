@@ -1,4 +1,4 @@
-"""Logs: of a stage from the run's spool, of any other pod over the API."""
+"""The logs pane: a stage's log from the run's spool, or any pod's over the API."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tui.widgets.log_buffer import LogBuffer
 
 _WORK = "log"
 _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
-"""A pane that was not pulled for so long is not seen."""
+"""A pane that was not refreshed for so long is hidden."""
 
 
 class LogsPane(Pane):
-    """One log at a time; by itself it goes along with the run's stage that is at work, or with a watched job.
+    """One log at a time; by default that of the run's stage at work, or of the watched job.
 
-    Lines are taken up only while the pane is seen: what is not looked at waits on disk or in the API.
+    Lines are read only while the pane is visible: until then they wait on disk or in the API.
     """
 
     CONTEXT = KeyContext.LOGS
@@ -47,11 +47,11 @@ class LogsPane(Pane):
         self._goes_along = True
 
     def compose(self) -> ComposeResult:
-        """The log view alone."""
+        """Yield the log view."""
         yield self._view
 
     def refresh_data(self) -> None:
-        """Take what has come."""
+        """Take new lines."""
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
@@ -61,7 +61,7 @@ class LogsPane(Pane):
         self._view.refresh_data()
 
     def _take_in(self) -> None:
-        """Take lines for some milliseconds; if that was not all, go on soon, as long as somebody looks."""
+        """Take lines for some milliseconds; while more wait and the pane is visible, schedule the next slice."""
         self._next_slice = None
         if self._pump is None:
             return
@@ -72,7 +72,7 @@ class LogsPane(Pane):
             self._next_slice = self.set_timer(PAUSE_SECONDS, self._take_in)
 
     def show_target(self, of: str) -> None:
-        """Show the log of a stage of the run (its id), of a pod (`namespace/name`), or go along with the run (empty).
+        """Show the log of a stage of the run (its id), of a pod (`namespace/name`), or follow the run (empty).
 
         Raises:
             MissingError: There is no such pod.
@@ -96,15 +96,15 @@ class LogsPane(Pane):
         self._show(feed)
 
     def subject(self) -> Subject | None:
-        """The pod whose log is shown."""
+        """Return the pod whose log is shown."""
         return Subject("Pod", self._pod.name, self._pod.namespace) if self._pod else None
 
     def filter(self, text: str) -> None:
-        """Only lines that match."""
+        """Show only matching lines."""
         self._view.filter(text)
 
     def focus_content(self) -> None:
-        """Put the focus on the lines."""
+        """Focus the lines."""
         self._view.focus()
 
     def _go_along(self) -> None:
@@ -142,7 +142,7 @@ class LogsPane(Pane):
         if isinstance(self._feed, JobFeed):
             return self.services.supervisor.health(WATCH)
         if self._feed is None:
-            return FeedHealth(FeedState.ENDED, "no log chosen")
+            return FeedHealth(FeedState.ENDED, "no log selected")
         return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, "from the run's spool")
 
     def _find(self, name: str) -> PodFacts:
@@ -150,5 +150,5 @@ class LogsPane(Pane):
         snapshot = self.services.cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
         if pod is None:
-            raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="Open pods to choose one.")
+            raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="Select a pod in pods.")
         return pod

@@ -1,4 +1,4 @@
-"""The nodes of the cluster with what is requested of them and what they cost."""
+"""The nodes pane: capacity, requests and cost of every node."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
 
 
 class NodesPane(TablePane[NodeRow]):
-    """Every node, accelerated ones first."""
+    """All nodes, accelerated ones first."""
 
     CONTEXT = KeyContext.NODES
     BINDINGS: ClassVar = bindings_of(KeyContext.NODES)
@@ -61,7 +61,7 @@ class NodesPane(TablePane[NodeRow]):
         self._shown: ClusterSnapshot | None = None
 
     def refresh_data(self) -> None:
-        """Show every node of a new picture."""
+        """Show the nodes of a new snapshot."""
         self.show_health(self.services.health("nodes"))
         snapshot = self.services.cluster.snapshot()
         if snapshot is None or snapshot is self._shown:
@@ -82,9 +82,9 @@ class NodesPane(TablePane[NodeRow]):
         self.update_rows(changed.values(), gone)
 
     def subject(self) -> Subject | None:
-        """The node under the cursor."""
+        """Return the node under the cursor."""
         return Subject("Node", self.table.selected_key) if self.table.selected_key else None
 
     def line_of(self, row: NodeRow) -> str:
-        """Into a node: its pods."""
+        """Return the command that opens the node's pods."""
         return f"open pods of={row.node.name}"

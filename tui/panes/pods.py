@@ -1,4 +1,4 @@
-"""The pods of the cluster, of a node, or of a stage of the run."""
+"""The pods pane: pods of the cluster, a node, a run, a stage or a job."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COLUMNS: tuple[Column[PodFacts], ...] = (
 
 
 class PodsPane(TablePane[PodFacts]):
-    """Pods with what `d y l s` need: describe, YAML, logs, shell on any of them."""
+    """The pods in scope, each with describe, YAML, logs and shell under `d y l s`."""
 
     CONTEXT = KeyContext.PODS
     BINDINGS: ClassVar = bindings_of(KeyContext.PODS)
@@ -61,7 +61,7 @@ class PodsPane(TablePane[PodFacts]):
         snapshot = self.services.cluster.snapshot()
         watched = self.services.watched
         if self._scope.job is not None and watched is not None and watched.job != self._scope.job:
-            self._scope, self._shown = PodScope(job=watched.job), None  # it has learnt which pods are its own
+            self._scope, self._shown = PodScope(job=watched.job), None  # the job's pods are known by now
         if snapshot is None or snapshot is self._shown:
             return
         changes = snapshot.changes_since(self._shown)
@@ -73,9 +73,9 @@ class PodsPane(TablePane[PodFacts]):
         self.update_rows(rows.values(), changes.pods - rows.keys())
 
     def show_target(self, of: str) -> None:
-        """Show the pods of a node (its name), of the run on screen (`run`), of one of its stages, or all (empty).
+        """Show the pods of a node (its name), the run on screen (`run`), one of its stages, or all (empty).
 
-        `job` stands for the job that is watched.
+        `job` is the watched job.
         """
         run = self.services.runs.view
         if run is not None and of == "run":
@@ -91,10 +91,10 @@ class PodsPane(TablePane[PodFacts]):
         self.refresh_data()
 
     def subject(self) -> Subject | None:
-        """The pod under the cursor."""
+        """Return the pod under the cursor."""
         pod = self.table.selected_row
         return None if pod is None else Subject("Pod", pod.name, pod.namespace)
 
     def line_of(self, row: PodFacts) -> str:
-        """Into a pod: its log."""
+        """Return the command that opens the pod's log."""
         return f"logs {row.key}"

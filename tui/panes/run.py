@@ -1,4 +1,4 @@
-"""One run: its stages with durations, what the selected one says, what waits for the operator."""
+"""The run pane: stages with durations, details of the selected one, pending approvals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tui.widgets.stage_rail import StageRail
 
 
 class RunPane(Pane):
-    """The run on screen. `open run of=ID` puts another one there."""
+    """The run on screen; `open run of=ID` selects another."""
 
     CONTEXT = KeyContext.RUN
     BINDINGS: ClassVar = bindings_of(KeyContext.RUN)
@@ -32,7 +32,7 @@ class RunPane(Pane):
         super().__init__(services)
         keymap = services.settings.keymap
         there = [name_of(KeyContext.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
-        text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for runs that were."
+        text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for past runs."
         self._no_run = ((Span(text, Tone.MUTED),),)
         self._keys = {does: name_of(KeyContext.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
         self._heading = Lines(self._no_run, classes="totals")
@@ -40,13 +40,13 @@ class RunPane(Pane):
         self._detail = Lines(classes="stage-detail")
 
     def compose(self) -> ComposeResult:
-        """Heading, rail, detail."""
+        """Yield heading, rail and details."""
         yield self._heading
         yield self._rail
         yield self._detail
 
     def refresh_data(self) -> None:
-        """Show the run as its journal has it; durations go on while it works."""
+        """Show the run's current view; durations advance while it works."""
         self.show_health(self.services.supervisor.health(RUNS))
         view = self.services.runs.view
         if view is None:
@@ -62,7 +62,7 @@ class RunPane(Pane):
         self._show_detail()
 
     def show_target(self, of: str) -> None:
-        """Show another run, or put the cursor on a stage of this one.
+        """Show another run, or move the cursor to a stage of this one.
 
         Raises:
             MissingError: There is no such run.
@@ -72,24 +72,24 @@ class RunPane(Pane):
         self.refresh_data()
 
     def subject(self) -> Subject | None:
-        """The stage under the cursor."""
+        """Return the stage under the cursor."""
         return Subject("Stage", self._rail.selected_key) if self._rail.selected_key else None
 
     def focus_content(self) -> None:
-        """Put the focus on the rail."""
+        """Focus the rail."""
         self._rail.focus()
 
     def on_resize(self) -> None:
-        """Lay all of it out for the new width."""
+        """Lay out heading and details for the new width."""
         self.refresh_data()
 
     def on_stage_rail_highlighted(self, event: StageRail.Highlighted) -> None:
-        """Say what the stage under the cursor says."""
+        """Show the details of the stage under the cursor."""
         event.stop()
         self._show_detail()
 
     def on_stage_rail_selected(self, event: StageRail.Selected) -> None:
-        """Into a stage: its log."""
+        """Open the stage's log."""
         event.stop()
         view = self.services.runs.view
         if view is not None and any(stage.id == event.key for stage in view.stages):

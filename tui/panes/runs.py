@@ -1,4 +1,4 @@
-"""The runs of this machine."""
+"""The runs pane: all runs of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tui.widgets.table_model import Column
 
 
 def columns_of(services: ConsoleServices) -> tuple[Column[RunSummary], ...]:
-    """The table's columns; ages are counted from the desk's clock."""
+    """Return the table's columns; ages are computed with the services' clock."""
     return (
         Column("id", "RUN", lambda run: services.runs.names.get(run.id, run.id), width=26, flex=2, limit=50),
         Column("state", "STATE", runs.summary_state_cell, width=17),
@@ -32,7 +32,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunSummary], ...]:
 
 
 class RunsPane(TablePane[RunSummary]):
-    """Newest first; into one: it becomes the run on screen."""
+    """The runs, newest first; opening one makes it the run on screen."""
 
     CONTEXT = KeyContext.RUNS
     BINDINGS: ClassVar = bindings_of(KeyContext.RUNS)
@@ -53,9 +53,9 @@ class RunsPane(TablePane[RunSummary]):
             self.show_rows(self.services.runs.summaries)
 
     def subject(self) -> Subject | None:
-        """The run under the cursor."""
+        """Return the run under the cursor."""
         return Subject("Run", self.table.selected_key) if self.table.selected_key else None
 
     def line_of(self, row: RunSummary) -> str:
-        """Into a run: its stages."""
+        """Return the command that opens the run's stages."""
         return f"open run of={row.id}"

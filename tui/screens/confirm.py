@@ -1,4 +1,4 @@
-"""Asking before something is done: yes or no, or the name of the cluster."""
+"""The confirmation dialogs: yes or no, or typing a name."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tui.present.cells import Cells, width_of
 from tui.widgets.base import Lines
 
 BODY_COLUMNS = 68
-"""What a line of a question may be long on a screen of eighty columns."""
+"""Maximum length of a body line, on a screen of eighty columns."""
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """What somebody is asked.
+    """The contents of a confirmation dialog.
 
     Args:
-        title: The deed: `Tear down bionemo-esm1nv-1121-a3f9`.
-        lines: What will happen, line by line.
-        word: What has to be typed; empty for a plain yes or no.
-        word_is: What the word is: `the cluster's name`.
+        title: The action: `Tear down bionemo-esm1nv-1121-a3f9`.
+        lines: Its effects, line by line.
+        word: Word to type; empty for a plain yes or no.
+        word_is: Meaning of the word: `the cluster's name`.
     """
 
     title: str
@@ -37,11 +37,11 @@ class Confirmation(msgspec.Struct, frozen=True):
 
 
 class _Asking(ModalScreen[bool]):
-    """What both kinds of question share: a body that may be longer than the screen, moved by keys.
+    """The base of both dialogs: a body that may be longer than the screen, scrolled by keys.
 
     Args:
-        question: What is asked.
-        answers: The keys that answer, as shown.
+        question: The contents.
+        answers: The keys that close it, as shown.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,7 +52,7 @@ class _Asking(ModalScreen[bool]):
     ]
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012 - declared by Textual
-    """On a short screen the dialog gives up its margins: the keys that answer have to be seen."""
+    """On a short screen the dialog has no margins, so that the keys that close it stay visible."""
 
     def __init__(self, question: Confirmation, answers: str) -> None:
         super().__init__()
@@ -62,30 +62,30 @@ class _Asking(ModalScreen[bool]):
         self._keys = Static(answers, classes="dialog-keys", markup=False)
 
     def on_mount(self) -> None:
-        """Name the keys that move the body once its size is known."""
+        """Show the keys that scroll the body once its size is known."""
         self.call_after_refresh(self._name_keys)
 
     def on_resize(self) -> None:
-        """It may fit, or not, in the new size."""
+        """Show or hide the keys that scroll the body."""
         self.call_after_refresh(self._name_keys)
 
     def action_move(self, lines: int) -> None:
-        """Move the body."""
+        """Scroll the body."""
         self._body.scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Move the body by its height."""
+        """Scroll the body by its height."""
         self._body.scroll_relative(y=pages * max(1, self._body.size.height - 1), animate=False)
 
     def _name_keys(self) -> None:
-        more = "↑ ↓  see all of it" if self._body.max_scroll_y > 0 else ""
+        more = "↑ ↓  scroll" if self._body.max_scroll_y > 0 else ""
         line = f"{self._answers}      {more}".rstrip()
         fits = width_of(line) <= self._keys.size.width
         self._keys.update(line if fits or not more else f"{self._answers}  ↑ ↓")
 
 
 class ConfirmModal(_Asking):
-    """Yes with `y`; everything that leads out means no."""
+    """A dialog answered with `y`; every other way out means no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes", show=False),
@@ -100,7 +100,7 @@ class ConfirmModal(_Asking):
         super().__init__(question, "y  yes      n  no")
 
     def compose(self) -> ComposeResult:
-        """Title, what will happen, the two answers."""
+        """Yield title, body and the two answers."""
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(self._question.title)
             yield self._body
@@ -112,15 +112,15 @@ class ConfirmModal(_Asking):
 
 
 class TypeNameModal(_Asking):
-    """Yes only by typing a word, letter by letter."""
+    """A dialog confirmed only by typing a word exactly."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "no", show=False)]
 
     def __init__(self, question: Confirmation) -> None:
-        super().__init__(question, "enter  do it      esc  leave it")
+        super().__init__(question, "enter  confirm      esc  cancel")
 
     def compose(self) -> ComposeResult:
-        """Title, what will happen, the field."""
+        """Yield title, body and the input."""
         question = self._question
         with Vertical(classes="dialog -danger") as dialog:
             dialog.border_title = Content(question.title)
@@ -133,11 +133,11 @@ class TypeNameModal(_Asking):
             yield self._keys
 
     def on_mount(self) -> None:
-        """The field takes the keys."""
+        """Focus the input."""
         self.query_one("#word", Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Only the exact word is a yes."""
+        """Close with a yes if the word is exact."""
         event.stop()
         if event.value == self._question.word:
             self.dismiss(True)

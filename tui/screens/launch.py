@@ -1,4 +1,4 @@
-"""The launch form: parameters on top, below them what the run will take and cost."""
+"""The launch form: parameters above, the plan with its duration and cost below."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ _HINT = (
 )
 
 _PLAN_FRAME = 6
-"""Columns of the plan's border, padding and scrollbar."""
+"""Columns taken by the plan's border, padding and scrollbar."""
 
 
 class LaunchScreen(LiveScreen[LaunchArguments | None]):
-    """Its result is the launch as the operator wants it, reviewed; `None` if not at all.
+    """The launch form; its result is the confirmed launch, or `None` if cancelled.
 
     Args:
-        blueprint: What is to be launched.
-        wanted: What is known already: preset and parameters of the command line.
-        desk: For the header line and the settings.
+        blueprint: The blueprint.
+        wanted: Preset and parameters given on the command line.
+        services: Data for the header line, and the settings.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,35 +85,35 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._lines = Lines(id="plan-lines")
 
     def compose(self) -> ComposeResult:
-        """Form above, plan below."""
+        """Yield header, form and plan."""
         yield self._header
         with Vertical(id="form-slot") as slot:
             slot.border_title = Content(f"launch {self._blueprint.id}: {self._blueprint.title}")
             yield self._form
         with VerticalScroll(id="plan-slot", can_focus=False) as plan:
-            plan.border_title = "what it takes and costs"
+            plan.border_title = "duration and cost"
             yield self._lines
         yield Lines([_HINT], id="hints")
 
     def on_mount(self) -> None:
-        """Keys go to the first field."""
+        """Focus the first field."""
         self.refresh_data()
         self._form.focus()
 
     def on_unmount(self) -> None:
-        """Compute no more plans."""
+        """Stop computing plans."""
         self._thread.close()
 
     def refresh_data(self) -> None:
-        """Show the header as it is now."""
+        """Refresh the header."""
         self._header.show([header_line(header_facts(self._services), self.size.width)])
 
     def action_leave(self) -> None:
-        """Launch nothing."""
+        """Close without a launch."""
         self.dismiss(None)
 
     def action_page_plan(self, pages: int) -> None:
-        """Move the plan by its height; fields are gone through one by one."""
+        """Scroll the plan by its height."""
         plan = self.query_one("#plan-slot", VerticalScroll)
         plan.scroll_relative(y=pages * max(1, plan.size.height - 1), animate=False)
 
@@ -129,7 +129,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         if event.errors:
             self._bound = None
             wrong = ", ".join(field.title for field in self._fields() if field.key in event.errors)
-            self._say(f"To be put right first: {wrong}.")
+            self._say(f"Fix first: {wrong}.")
         else:
             self._planning = self._plan_anew()
 
@@ -140,12 +140,12 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     @work(exclusive=True, group="review")
     async def _review(self) -> None:
-        """Ask once more, with the plan in sight; a plan that is being computed is waited for."""
+        """Ask for confirmation, showing the plan; wait for a plan that is being computed."""
         while self._planning is not None and not self._planning.is_finished:
             with suppress(WorkerCancelled):  # a field was edited: there is a newer one
                 await self._planning.wait()
         if self._bound is None:
-            self.notify("A parameter is wrong: see the plan's place.", severity="warning", markup=False)
+            self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
             return
         lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
         if await self.app.push_screen_wait(ConfirmModal(Confirmation(f"Launch {self._blueprint.id}?", lines))):
@@ -161,7 +161,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     @work(exclusive=True, group="plan")
     async def _plan_anew(self) -> None:
-        """Check the values together and compute what they cost, in a thread."""
+        """Check the values together and compute the plan, in a thread."""
         try:
             bound, plan = await self._thread.call(self._compute, dict(self._values))
         except ConsoleError as error:
@@ -172,7 +172,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self._show_plan()
 
     def on_resize(self) -> None:
-        """Lay header and plan out for the new width."""
+        """Lay out header and plan for the new width."""
         self.refresh_data()
         self._show_plan()
 
@@ -196,7 +196,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         return bound, plan_of(self._blueprint, bound, prices, instances=instances)
 
     def _change_preset(self, preset: str) -> None:
-        """Take the preset's values as the new defaults."""
+        """Make the preset's values the new defaults."""
         self._preset, self._values = preset, {}
         self._form.show(self._fields(), self._values)
 

@@ -1,4 +1,4 @@
-"""The base of screens that show live data."""
+"""The base class of screens with live data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ResultT = TypeVar("ResultT")
 
 
 class LiveScreen(Screen[ResultT]):
-    """A screen that the ticker tells when something may have changed."""
+    """A screen that refreshes its data when the ticker fires."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,4 +21,4 @@ class LiveScreen(Screen[ResultT]):
 
     @abstractmethod
     def refresh_data(self) -> None:
-        """Look at the sources and show what changed."""
+        """Read the feeds and show what changed."""

@@ -1,4 +1,4 @@
-"""A shell in a container, in front of the console."""
+"""The shell screen: a terminal in a container."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tui.widgets.base import Lines
 from tui.widgets.terminal import ENVIRONMENT, TerminalView
 
 _BASH_OR_SH = "command -v bash >/dev/null 2>&1 && exec bash || exec sh"
-_HINT = (Span(" esc esc", Tone.ACCENT), Span(" leave the shell; every other key is the program's", Tone.MUTED))
+_HINT = (Span(" esc esc", Tone.ACCENT), Span(" leave the shell; every other key goes to the program", Tone.MUTED))
 
 
 def shell_argv() -> list[str]:
-    """The argument list of a shell with the terminal that our emulator understands."""
+    """Return the argument list of a shell, with the terminal type of the emulator."""
     return ["env", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), "sh", "-c", _BASH_OR_SH]
 
 
 class ShellScreen(Screen[None]):
-    """Ends with the shell, or with esc pressed twice; closing the connection ends the shell.
+    """A shell in a container; closes when the shell exits, or on esc pressed twice, which ends the shell.
 
     Args:
-        desk: Whose session.
-        pod: Where.
-        container: In which container of it.
+        services: Services with the session.
+        pod: The pod.
+        container: Name of its container.
     """
 
     def __init__(self, services: ConsoleServices, pod: PodFacts, container: str) -> None:
@@ -44,7 +44,7 @@ class ShellScreen(Screen[None]):
         self._typed: asyncio.Queue[bytes | tuple[int, int]] = asyncio.Queue()
 
     def compose(self) -> ComposeResult:
-        """The terminal, and how to leave it."""
+        """Yield the terminal, and the keys that leave it."""
         self._terminal.border_title = Content(f"{self._pod.key} {self._container}")
         yield self._terminal
         yield Lines([_HINT], id="hints")
@@ -93,7 +93,7 @@ class ShellScreen(Screen[None]):
                 finally:
                     sending.cancel()
                     await asyncio.gather(sending, return_exceptions=True)  # what it failed with, reading says too
-            self._end("" if not session.exit_code else f"The shell ended with {session.exit_code}.")
+            self._end("" if not session.exit_code else f"The shell exited with code {session.exit_code}.")
         except ConsoleError as error:
             self._end(error.sentence())
 

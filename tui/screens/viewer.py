@@ -1,4 +1,4 @@
-"""A text over the whole screen, for reading: describe, YAML, help, a plan."""
+"""The viewer: a text on the whole screen (describe, YAML, help, findings)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tui.present.cells import Cells, Span, Tone
 from tui.present.text import WrappedLine, rows_of
 from tui.widgets.base import Lines, NavigableWidget
 
-_HINT = (Span(" esc back   / search   n N next, previous   g G ends   W wrap", Tone.MUTED),)
+_HINT = (Span(" esc back   / search   n N next, previous   g G top, bottom   W wrap", Tone.MUTED),)
 
 
 class TextView(NavigableWidget, can_focus=True):
-    """Lines of plain text with a scroll position and a search. Long lines are wrapped, or cut."""
+    """Lines of plain text with scrolling and search; long lines are wrapped or cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("W", "wrap", "wrap", id="text.wrap", show=False)]
 
@@ -33,19 +33,19 @@ class TextView(NavigableWidget, can_focus=True):
         self._needle = ""
 
     def on_resize(self) -> None:
-        """Wrap for the new width; the first line that is seen stays the first."""
+        """Wrap for the new width; the first visible line stays the first."""
         self._lay_out()
 
     def action_wrap(self) -> None:
-        """Wrap long lines, or cut them."""
+        """Switch between wrapping and cutting long lines."""
         self._is_wrapped = not self._is_wrapped
         self._lay_out()
 
     def search(self, needle: str) -> int:
-        """Mark every occurrence of `needle`, case ignored, and go to the first from here on.
+        """Mark every occurrence of `needle`, ignoring case, and go to the first one from here on.
 
         Returns:
-            How many lines hold it.
+            The number of matching lines.
         """
         self._needle = needle.lower()
         found = self._found()
@@ -55,7 +55,7 @@ class TextView(NavigableWidget, can_focus=True):
         return len(found)
 
     def next_match(self, direction: int) -> None:
-        """Go to the next line that holds the search text, or the previous one for a negative direction."""
+        """Go to the next matching line, or the previous one for a negative direction."""
         found = self._found()
         if direction > 0:
             found = [index for index in found if index > self._top] or found
@@ -76,7 +76,7 @@ class TextView(NavigableWidget, can_focus=True):
         self._clamp()
 
     def render_line(self, y: int) -> Strip:
-        """One row of the text, occurrences of the search text marked."""
+        """Render one row, with the matches marked."""
         index = self._top + y
         body = self.paint(self._marked(self._rows[index]) if index < len(self._rows) else (), self.size.width - 1)
         rail = self.rail_segment(y, top=self._top, count=len(self._rows), height=self.size.height)
@@ -92,7 +92,7 @@ class TextView(NavigableWidget, can_focus=True):
         return tuple(Span(part, Tone.ACCENT if n % 2 else Tone.PLAIN) for n, part in enumerate(parts) if part)
 
     def _found(self) -> list[int]:
-        """The first row of every line that holds the search text."""
+        """Return the first row of every matching line."""
         if not self._needle:
             return []
         lines = {at for at, line in enumerate(self._lines) if self._needle in line.lower()}
@@ -111,7 +111,7 @@ class TextView(NavigableWidget, can_focus=True):
 
 
 class Viewer(ModalScreen[None]):
-    """A titled text; leaves with `esc` or `q`."""
+    """A screen with a titled text; closes with `esc` or `q`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "back", show=False),
@@ -128,18 +128,18 @@ class Viewer(ModalScreen[None]):
         self._field.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """The text, and a line of keys that gives way to the search field."""
+        """Yield the text, and a line of keys that the search input replaces."""
         self._view.border_title = Content(self._title)
         yield self._view
         yield self._field
         yield Lines([_HINT], id="viewer-keys")
 
     def on_mount(self) -> None:
-        """The text takes the keys."""
+        """Focus the text."""
         self._view.focus()
 
     def action_search(self) -> None:
-        """Ask what to look for."""
+        """Open the search input."""
         self.add_class("-searching")
         self._field.focus()
 
@@ -148,14 +148,14 @@ class Viewer(ModalScreen[None]):
         self._view.next_match(direction)
 
     def action_leave(self) -> None:
-        """Leave the search field, then the viewer."""
+        """Close the search input, or else the viewer."""
         if self._field.has_focus:
             self._stop_searching()
         else:
             self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Look for it."""
+        """Search for the entered text."""
         event.stop()
         found = self._view.search(event.value)
         self._view.border_subtitle = Content(f"{found} lines with {event.value!r}" if event.value else "")

@@ -1,1 +1,1 @@
-"""Settings of the console: keys, colours, what it is started with."""
+"""The console's settings: keys, appearance, start parameters."""

@@ -19,13 +19,13 @@ _TOKEN = re.compile(r"^\$(?P<name>[a-z-]+):\s*(?P<value>[^;]+);", re.MULTILINE)
 
 
 def tokens() -> dict[str, str]:
-    """Names and values of `assets/styles/tokens.tcss`."""
+    """Return names and values of `assets/styles/tokens.tcss`."""
     text = asset("styles/tokens.tcss").read_text(encoding="utf-8")
     return {match["name"]: match["value"].strip() for match in _TOKEN.finditer(text)}
 
 
 def console_theme() -> Theme:
-    """The dark theme of the console.
+    """Return the console's dark theme.
 
     Raises:
         FormatError: A token is missing.
@@ -75,12 +75,12 @@ _SIGNS = {
 }
 _TABLE = {sign: likeness for signs, likeness in _SIGNS.items() for sign in signs}
 _DOTS = ("\u2801", "\u28ff")
-"""Of charts."""
+"""The braille characters of charts."""
 
 
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
-    """`text` in ASCII, in as many terminal columns; what has no likeness is `?`."""
+    """Return `text` in ASCII, of the same width; a character without a substitute is `?`."""
     return text if text.isascii() else "".join(map(_plain, text))
 
 
@@ -95,10 +95,10 @@ def _plain(character: str) -> str:
 
 
 class AsciiFilter(LineFilter):
-    """Replaces signs by their likeness in ASCII in every line on its way to the driver; nothing moves."""
+    """A filter that replaces characters by ASCII ones of the same width in every line on its way to the driver."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments where they are ASCII."""
+        """Return the segments in ASCII; the same list if they already are."""
         if all(text.isascii() for text, _, _ in segments):
             return segments
         return [Segment(plain(text), style, control) for text, style, control in segments]
@@ -110,10 +110,10 @@ _FORBIDDEN = re.compile(
 
 
 class ControlFilter(LineFilter):
-    """Removes control and invisible format characters from every line on its way to the driver.
+    """A filter that removes control and invisible format characters from every line on its way to the driver.
 
-    The first barrier is `actions.base.untrusted`, at the edge; text that slips past it, through whatever widget, ends
-    here as harmless characters. All that is removed takes no column, so nothing moves. Use:
+    The first barrier is `actions.base.untrusted`, at the edge; this is the second, for text of any widget that passed
+    the first. The removed characters have no width, so nothing moves. Use:
 
         class ConsoleApp(App):
             def get_line_filters(self):
@@ -121,7 +121,7 @@ class ControlFilter(LineFilter):
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments where they are clean."""
+        """Return the segments without such characters; the same list if they are clean."""
         if all(text.isprintable() for text, _, _ in segments):
             return segments
         return [

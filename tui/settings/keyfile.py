@@ -1,4 +1,4 @@
-"""The file of the operator's own keys, read and checked."""
+"""The parser of `keys.yaml`, with its checks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TOP = ("move", "own")
 
 
 def read_keymap(file: Path) -> Keymap:
-    """Read the file and check it.
+    """Parse and check the file.
 
     Raises:
-        InputError: With file, line and column, and what to write instead.
+        InputError: It has a mistake; with file, line and column, and a hint.
     """
     documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
     if not documents:
@@ -39,7 +39,7 @@ def read_keymap(file: Path) -> Keymap:
 
 
 def key_ids() -> Iterable[str]:
-    """The id of every row of the table whose keys can be moved; enter is the tables' own."""
+    """Return the id of every row whose keys can be moved; enter is fixed."""
     return (row.id for row in KEYS if row.does != "enter")
 
 
@@ -49,7 +49,7 @@ def _moved(document: Document) -> dict[str, str]:
     for name, keys in _section(document, "move").items():
         if name not in known:
             raise document.error(
-                InputError, f"{name!r} is nothing that has a key.", "move", name, hint=nearest_hint(name, known)
+                InputError, f"{name!r} is not a row of the key tables.", "move", name, hint=nearest_hint(name, known)
             )
         found[name] = ",".join(_keys(document, keys, "move", name))
     return found
@@ -68,7 +68,7 @@ def _lines(document: Document) -> dict[str, str]:
 
 
 def _refuse_clashes(document: Document, keymap: Keymap) -> None:
-    """No key may mean two things in one place; the one that was not moved would be lost without a word."""
+    """Refuse a key with two meanings in one place: the row that was not moved would silently lose its key."""
     taken: dict[tuple[KeyContext, str], Key] = {}
     for row in KEYS:
         moved = keymap.moved.get(row.id)
@@ -76,15 +76,15 @@ def _refuse_clashes(document: Document, keymap: Keymap) -> None:
             other = taken.setdefault((row.context, key), row)
             if other is not row:
                 culprit = row if moved else other
-                said = f"{key!r} would mean {other.id} and {row.id}."
-                raise document.error(InputError, said, "move", culprit.id, hint="Move the other one as well.")
+                message = f"{key!r} would be both {other.id} and {row.id}."
+                raise document.error(InputError, message, "move", culprit.id, hint="Move the other one as well.")
     for key in keymap.lines:
         row_taken = next(
             (row for (place, name), row in taken.items() if name == key and place is not KeyContext.PANES), None
         )
         if row_taken is not None:
-            said = f"{key!r} is the key of {row_taken.id}."
-            raise document.error(InputError, said, "own", key, hint="Take another key, or move that one.")
+            message = f"{key!r} is already the key of {row_taken.id}."
+            raise document.error(InputError, message, "own", key, hint="Choose another key, or move that one.")
 
 
 def _section(document: Document, name: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _keys(document: Document, keys: Any, *path: str) -> list[str]:
     for word in words:
         if not is_key(word):
             raise document.error(
-                InputError, f"{word!r} is no key.", *path, hint="Write keys as enter, ctrl+w, f1 or j."
+                InputError, f"{word!r} is not a key.", *path, hint="Write keys as enter, ctrl+w, f1 or j."
             )
     if not words:
         raise document.error(InputError, "no key is given.", *path)

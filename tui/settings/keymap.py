@@ -18,7 +18,7 @@ class Keymap(msgspec.Struct, frozen=True):
     """What the operator has changed.
 
     Args:
-        moved: Other keys for what is in the table, by the id that docs/keys.md gives: `pods.shell`.
+        moved: Other keys for rows of the table, by id: `pods.shell`.
         lines: Lines as typed after `:`, by key; they work everywhere.
     """
 
@@ -27,17 +27,17 @@ class Keymap(msgspec.Struct, frozen=True):
 
 
 NO_CHANGES = Keymap()
-"""The keys as they are shipped."""
+"""The default keys."""
 
 
 FILE_NAME = "keys.yaml"
 
 
 def load_keymap(path: Path | None = None) -> Keymap:
-    """Read the file; without one nothing is changed.
+    """Load the file; without one, return the default keys.
 
     Raises:
-        InputError: With file, line and column, and what to write instead.
+        InputError: It has a mistake; with file, line and column, and a hint.
     """
     file = path or config_home() / FILE_NAME
     if not file.exists():
@@ -48,7 +48,7 @@ def load_keymap(path: Path | None = None) -> Keymap:
 
 
 def take_keymap(app: App[Any], keymap: Keymap) -> None:
-    """Have the app know the operator's keys."""
+    """Install the operator's keys in the app."""
     app.set_keymap(dict(keymap.moved))
     for key, line in keymap.lines.items():
         app.bind(key, f"screen.run_line({line!r})", show=False)

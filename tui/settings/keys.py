@@ -13,7 +13,7 @@ from tui.settings.keymap import NO_CHANGES, Keymap
 
 
 class KeyContext(enum.StrEnum):
-    """Where a key means something. A pane's context has the pane's name."""
+    """The place where a key works. A pane's context has the pane's name."""
 
     EVERYWHERE = "everywhere"
     PANES = "after ctrl+w"
@@ -33,11 +33,11 @@ class Key(msgspec.Struct, frozen=True):
     """One row of the table.
 
     Args:
-        context: Where it works.
-        keys: Textual's names of the keys that do it, the one to show first.
-        does: What is carried out: a line as typed after `:`, or one of `ASIDES`.
+        context: The place where it works.
+        keys: Textual's names of its keys; the first one is shown.
+        does: Its effect: a line as typed after `:`, or one of `ASIDES`.
         label: One or two words for the footer.
-        in_footer: Whether the footer has room for it at 80 columns.
+        in_footer: Shown in the footer at 80 columns.
     """
 
     context: KeyContext
@@ -48,23 +48,23 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """What it is called in the operator's keymap: `pods.shell`."""
+        """The row's name in the operator's keymap: `pods.shell`."""
         return f"{self.context.name.lower()}.{self.does}"
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is a matter of the screen alone, and so no command."""
+        """Whether it concerns only the screen, and is not a command."""
         return self.does in ASIDES
 
 
 ASIDES = {
-    "enter": "Go into what is selected: node → its pods → logs; blueprint → launch; stage → its log.",
+    "enter": "Open the selection: node → its pods → logs; blueprint → launch; stage → its log.",
     "command-line": "Type a command, with completion.",
-    "filter-line": "Narrow the focused pane while typing.",
+    "filter-line": "Filter the focused pane while typing.",
     "palette": "Find a command by its name.",
-    "prefix": "Then a key of those after ctrl+w.",
+    "prefix": "Prefix of the keys listed under “After ctrl+w”.",
 }
-"""What is no command of its own, with its explanation."""
+"""Actions that are not commands, with explanations."""
 
 
 def _open(position: str, pane: str) -> Key:
@@ -120,7 +120,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.RUN, ("f",), "forward", "forward"),
     Key(KeyContext.RUN, ("o",), "results", "results", in_footer=True),
     Key(KeyContext.RUN, ("p",), "pause", "pause"),
-    Key(KeyContext.RUN, ("u",), "unpause", "go on"),
+    Key(KeyContext.RUN, ("u",), "unpause", "continue"),
     Key(KeyContext.RUN, ("c",), "cancel", "cancel", in_footer=True),
     Key(KeyContext.RUN, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.RUN, ("T",), "teardown", "teardown", in_footer=True),
@@ -136,11 +136,11 @@ WIDGET_KEYS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
     KeyContext.LOGS: (("s", "follow"), ("/", "search"), ("&", "only"), ("W", "wrap"), ("T", "time")),
     KeyContext.CHARTS: (("L", "log axis"), ("E", "smooth")),
 }
-"""What the widgets of a pane understand by themselves, for the footer: key and label."""
+"""Keys of a pane's own widgets, for the footer: key and label."""
 
 
 _WITHOUT_FILTER = (KeyContext.RUN, KeyContext.CHARTS, KeyContext.LOGS)
-"""Panes with nothing to narrow, or with a search of their own under that key."""
+"""Panes with nothing to filter, or with a search of their own under that key."""
 
 
 ENTERED = {
@@ -151,22 +151,22 @@ ENTERED = {
     KeyContext.RUN: "log",
     KeyContext.ACCELERATORS: "log",
 }
-"""What enter leads to, in the panes that have something inside."""
+"""The target of enter, in the panes where it opens something."""
 
 
 def keys_of(context: KeyContext) -> Iterator[Key]:
-    """The rows of one context, in the table's order."""
+    """Return the rows of one context, in the table's order."""
     return (key for key in KEYS if key.context is context)
 
 
 def names_of(row: Key, keymap: Keymap = NO_CHANGES) -> tuple[str, ...]:
-    """The keys of a row, as people write them: the operator's own where they were moved."""
+    """Return the keys of a row, as people write them: the operator's own if they were moved."""
     moved = keymap.moved.get(row.id)
     return tuple(shown_name(name) for name in (moved.split(",") if moved else row.keys))
 
 
 def name_of(context: KeyContext, does: str, keymap: Keymap = NO_CHANGES) -> str:
-    """The first key of what a context's row does.
+    """Return the first key of the row of a context that does `does`.
 
     Raises:
         StopIteration: The table has no such row.
@@ -175,7 +175,7 @@ def name_of(context: KeyContext, does: str, keymap: Keymap = NO_CHANGES) -> str:
 
 
 def shown_name(key: str) -> str:
-    """A key as people write it: `colon` is `:`."""
+    """Return a key as people write it: `colon` is `:`."""
     return {
         "colon": ":",
         "slash": "/",
@@ -185,7 +185,7 @@ def shown_name(key: str) -> str:
 
 
 def explanation(key: Key) -> str:
-    """What the key does, in a sentence."""
+    """Return the effect of a key in a sentence."""
     if key.is_aside:
         return ASIDES[key.does]
     call = parse_line(key.does)
@@ -196,7 +196,7 @@ def explanation(key: Key) -> str:
 
 
 def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
-    """Key and label of what the footer may show while a pane of `context` has the focus, the pane's own keys first."""
+    """Return keys and labels for the footer while a pane of `context` has the focus, the pane's own keys first."""
     own = WIDGET_KEYS.get(context, ())
     entered = ENTERED.get(context)
     inside = [(name_of(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
@@ -213,12 +213,12 @@ def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str,
 _HEAD = """\
 # Keys
 
-Made from the table in `tui/settings/keys.py`; the same keys are under `?`.
+Generated from `tui/settings/keys.py`; `?` in the console shows the same keys.
 
-Keys of your own are in `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to what is in the tables below: the
-name is the table's first word (`everywhere`, `panes`, `pods` …), a point, and the command. `own` gives keys to lines
-as typed after `:`; they work everywhere. Footer and help show them. A mistake, or a key that would mean two things in
-one place, is named with file, line and column, and nothing starts.
+Put your own keys into `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to rows of the tables below: the name
+of a row is the first word of its table (`everywhere`, `panes`, `pods` …), a dot, and the command. `own` binds keys to
+lines as typed after `:`; they work everywhere. Footer and help show them. For a mistake, or a key with two meanings in
+one place, the console prints file, line and column, and does not start.
 
 ```yaml
 move: {pods.shell: S, everywhere.zoom: f5}
@@ -228,7 +228,7 @@ own: {f6: open pods of=run, f7: layout quad}
 
 
 def keys_page() -> str:
-    """The text of docs/keys.md."""
+    """Return the text of docs/keys.md."""
     parts = [_HEAD]
     for context in KeyContext:
         rows = list(keys_of(context))
@@ -244,18 +244,18 @@ def keys_page() -> str:
 
 
 MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("j", "k", "arrows"), "One line down, up."),
-    (("ctrl+d", "ctrl+u"), "Half a page down, up."),
-    (("pagedown", "pageup"), "A page down, up."),
-    (("g", "G", "home", "end"), "First, last line."),
-    ((",", ".", "R"), "Order by the previous, the next column, the other way round (tables)."),
+    (("j", "k", "arrows"), "Move one line down, up."),
+    (("ctrl+d", "ctrl+u"), "Move half a page down, up."),
+    (("pagedown", "pageup"), "Move a page down, up."),
+    (("g", "G", "home", "end"), "Go to the first, last line."),
+    ((",", ".", "R"), "Sort by the previous, the next column; reverse the order (tables)."),
     (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
-    (("&",), "Only matching lines (logs)."),
-    (("s", "W", "T", "P"), "Follow, wrap (also texts), time, pod (logs)."),
-    (("L", "E"), "Logarithmic axis, smoothing (charts)."),
+    (("&",), "Show only matching lines (logs)."),
+    (("s", "W", "T", "P"), "Switch follow, wrap (also texts), time, pod (logs)."),
+    (("L", "E"), "Switch logarithmic axis, smoothing (charts)."),
     (("esc esc",), "Leave a shell."),
 )
-"""What the widgets themselves understand, for help and documentation: keys, and what they do."""
+"""Keys of the widgets themselves, for help and documentation."""
 
 
 def _movement_page() -> str:
@@ -268,7 +268,7 @@ _USAGE_WIDTH = 44
 
 
 def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES) -> str:
-    """Plain text; headings stand at the margin. Keys are the operator's own where they were moved."""
+    """Return the help as plain text, headings at the margin, with the operator's own keys."""
     order = [focused, KeyContext.EVERYWHERE, KeyContext.PANES, *(c for c in KeyContext if c is not focused)]
     sections = [_section(context, keymap) for context in dict.fromkeys(order)]
     commands = ["Commands, typed after :", *(_row(c.usage(), c.help, _USAGE_WIDTH) for c in COMMANDS)]
@@ -287,7 +287,7 @@ def _own(keymap: Keymap) -> str:
     if not keymap.lines:
         return ""
     rows = (_row(shown_name(key), f":{line}", _KEY_WIDTH) for key, line in keymap.lines.items())
-    return "\n".join(["Keys of your own", *rows])
+    return "\n".join(["Your own keys", *rows])
 
 
 def _line(row: Key, keymap: Keymap) -> str:

@@ -1,4 +1,4 @@
-"""What a console is started with."""
+"""The start parameters of a console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REHEARSAL = "rehearsal"
 
 
 def write_file(file: Path, data: bytes) -> None:
-    """Write a file that the operator has named.
+    """Write a file that the operator named.
 
     Raises:
         ConfigError: It cannot be written.
@@ -28,40 +28,40 @@ def write_file(file: Path, data: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another file.") from error
 
 
 class DemoBadge(msgspec.Struct, frozen=True):
-    """What the header says when the cluster is the embedded one.
+    """The header's badge of the embedded cluster.
 
     Args:
-        speed: Factor by which what workloads print is accelerated.
+        speed: Speed of workloads as a multiple of real time.
     """
 
     speed: float = 1.0
 
     def text(self) -> str:
-        """E.g. `demo ×20, cost simulated`."""
+        """The badge's text, e.g. `demo ×20, cost simulated`."""
         return f"demo ×{self.speed:g}, cost simulated"
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the command line, the environment and the settings file decided.
+    """The values that the command line, the environment and the settings files decide.
 
     Args:
-        target: Which cluster to open.
-        readonly: Refuse whatever would change the cluster or a run.
-        blueprint_folders: Where blueprints are looked for, each a folder of folders; empty for the usual places.
-        run_environment: Variables that a launched run gets, e.g. `AWS_ENDPOINT_URL`.
+        target: The cluster to open.
+        readonly: Refuse every command that would change the cluster or a run.
+        blueprint_folders: Folders of blueprint folders; empty for the usual places.
+        run_environment: Environment variables for launched runs, e.g. `AWS_ENDPOINT_URL`.
         demo: Set when the cluster is the embedded one.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one, empty for none.
-        keymap: Keys of the operator's own.
-        is_ascii: The terminal, or its locale, has no other signs.
-        watch: A job of the cluster to watch first, as it is typed; empty for none.
-        has_operator: Somebody can be asked; nobody can while a script plays.
-        write_file: Writes the pictures that are saved; raises a `ConfigError` if it cannot, or may not.
+        keymap: The operator's own keys.
+        is_ascii: The terminal, or its locale, has only ASCII characters.
+        watch: A job of the cluster to watch first, as typed; empty for none.
+        has_operator: An operator can answer questions; false while a script plays.
+        write_file: Function that writes screenshots; raises a `ConfigError` if it cannot, or may not.
     """
 
     target: ClusterTarget
@@ -79,5 +79,5 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     write_file: WriteFile = write_file
 
     def preferred_preset(self, known: Iterable[str]) -> str:
-        """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""
+        """Return the initial preset of a launch form: on the embedded cluster the one made for it, else none."""
         return REHEARSAL if self.demo and REHEARSAL in known else ""

@@ -1,1 +1,1 @@
-"""The terminal driver: input, output and what restores the terminal."""
+"""The terminal driver: input, output, and restoring the terminal."""

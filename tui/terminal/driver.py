@@ -1,9 +1,9 @@
-"""The terminal of the console: keys that are no text, a line that hangs up, a reader that stops reading.
+"""The driver of the console's terminal, which survives invalid input, a hangup, and a terminal that is not read.
 
-Textual's driver decodes what is typed strictly and ends with what it cannot read; its thread spins on a terminal that
-is closed, and the interpreter waits for that thread for ever; its writer blocks the event loop where nobody reads. This
-driver puts input and output of our own into its place. It uses private names of textual 8.2.8; what it relies on has
-its tests in `tests/contract/test_driver.py`.
+Textual's driver decodes input strictly and stops at the first invalid byte; its thread spins on a closed terminal, and
+the interpreter waits for that thread for ever; its writer blocks the event loop if the terminal is not read. This
+driver has its own input and output. It uses private names of textual 8.2.8; `tests/contract/test_driver.py` holds
+Textual to what it relies on.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from tui.terminal.input import TerminalInput
 from tui.terminal.output import TerminalOutput
 
 MOST_WAITING = 256
-"""Keys that may wait for those before them; then no more are read."""
+"""Maximum number of keys that wait for those before them; then reading stops."""
 FLOOD_SECONDS = 5.0
-"""So long keys may be held back in a row. What comes after that is no typing, and dropped until there is a pause."""
+"""Seconds for which reading may stop. Input after that is not typing, and is dropped until there is a pause."""
 _READ_BYTES = 4096
 _TICK_SECONDS = 0.1
 _LOST_PASTE_SECONDS = 5.0
-"""A paste that pauses for so long is over: its end has been lost, and every key would be taken for a part of it."""
+"""A paste that pauses for so long is over: its end was lost, and every key would be taken for a part of it."""
 _STOP_SECONDS = 0.5
 _IN_STEP = 64
-"""Keys sent to the loop until it is asked whether it has taken them."""
+"""Keys sent to the loop before checking that it has taken them."""
 _RESTORE = "\x18\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-"""CAN ends a sequence that was cut. Pastes, mouse, kitty's keys, second screen, focus: off; wrap and cursor: on."""
+"""CAN ends a cut sequence. Pastes, mouse, kitty's keys, alternate screen, focus: off; wrap and cursor: on."""
 
 
 class TerminalApp(Protocol):
     """The methods of the app that the driver calls, from threads of its own."""
 
     def hung_up(self) -> None:
-        """The terminal is gone."""
+        """Handle the end of the terminal."""
 
     def keys_waiting(self) -> int:
-        """How many keys are not carried out yet."""
+        """Return the number of keys that are not handled yet."""
 
     def keys_dropped(self) -> None:
-        """More came than could be carried out."""
+        """Report that keys were dropped."""
 
 
 class TerminalDriver(LinuxDriver):
-    """A terminal on Linux, read and written by threads that always end."""
+    """A driver for Linux terminals, whose threads always end."""
 
     def __init__(
         self, app: App[object], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -73,33 +73,33 @@ class TerminalDriver(LinuxDriver):
         self._is_flooded = False
 
     def start_application_mode(self) -> None:
-        """Take the terminal; once more, where a signal to go on comes to a console that was not suspended."""
+        """Set the terminal up; again, if SIGCONT comes to a console that was not suspended."""
         if self._reader is not None:
             self.suspend_application_mode()
         self._output.begin()
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
 
     def _sigtstp_application(self, *_: object) -> None:
-        """Suspend in the loop's time: the signal may come while this thread holds the lock of the writer's queue."""
+        """Suspend from the loop: the signal may interrupt this thread while it holds the lock of the writer's queue."""
         with suppress(RuntimeError):  # the loop has ended, and so will the process
             self._loop.call_soon_threadsafe(super()._sigtstp_application)
 
     def _sigcont_application(self, *_: object) -> None:
-        """Go on, in the loop's time."""
+        """Resume, from the loop."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(super()._sigcont_application)
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back as it was, as far as it takes it."""
+        """Restore the terminal, as far as it accepts output."""
         self.finish_within(_STOP_SECONDS)
         super().stop_application_mode()
 
     def finish_within(self, seconds: float) -> None:
-        """Wait no longer than that for a terminal that takes nothing. For any thread, and for handlers of signals."""
+        """Limit the wait for a terminal that accepts no output. May be called by any thread and by signal handlers."""
         self._output.finish_within(seconds)
 
     def restore(self, said: str) -> None:
-        """Give the terminal back at once, whoever holds it up, with a text on it."""
+        """Restore the terminal at once, even if a thread is blocked on it, and write a text."""
         if self.attrs_before is not None:
             with suppress(termios.error):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
@@ -107,7 +107,7 @@ class TerminalDriver(LinuxDriver):
         self._output.write_at_once(_RESTORE + "".join(f"{line}\r\n" for line in said.splitlines()))
 
     def disable_input(self) -> None:
-        """Take no more keys."""
+        """Stop reading keys."""
         if self._key_thread is not None:
             self._key_thread.join()
         if self._reader is None:
@@ -121,20 +121,20 @@ class TerminalDriver(LinuxDriver):
             termios.tcflush(self.fileno, termios.TCIFLUSH)
 
     def send_message(self, message: Message) -> None:
-        """Hand a message to the app, keys no faster than they are carried out."""
+        """Pass a message to the app, keys no faster than they are handled."""
         if isinstance(message, events.Key) and not self._has_room():
             return
         posted = self._app._post_message(message)  # noqa: SLF001 - as Textual's driver does
         self._last = asyncio.run_coroutine_threadsafe(posted, loop=self._loop)
 
     def _run_input_thread(self) -> None:
-        """Textual's thread for input, which the interpreter would wait for: have one read that it does not."""
+        """Start a daemon thread that reads, as the interpreter would wait for Textual's input thread, and return."""
         self._wants_end = threading.Event()
         self._reader = threading.Thread(target=self._read_on, args=(self._wants_end,), name="terminal", daemon=True)
         self._reader.start()
 
     def _read_on(self, wants_end: threading.Event) -> None:
-        """Read until the end is wanted or the terminal is gone."""
+        """Read until the driver stops or the terminal is gone."""
         parser, ready = TerminalInput(lambda: self._in_band_window_resize), select.poll()
         ready.register(self.fileno, select.POLLIN)
         read_at = time.monotonic()
@@ -151,7 +151,7 @@ class TerminalDriver(LinuxDriver):
             self._take(data, parser)
 
     def _take(self, data: bytes, parser: TerminalInput) -> None:
-        """Hand on what was read; drop it in a flood, and what it was in the middle of."""
+        """Pass on what was read; in a flood drop it, with any sequence it is a part of."""
         for message in () if self._is_flooded else parser.feed(data):
             self.process_message(message)
         if self._is_flooded:
@@ -164,7 +164,7 @@ class TerminalDriver(LinuxDriver):
             return b""
 
     def _rest(self, parser: TerminalInput, *, is_paste_lost: bool) -> None:
-        """Nothing was typed for a moment."""
+        """Handle a pause in typing."""
         for message in parser.end_paste() if parser.is_pasting and is_paste_lost else parser.tick():
             self.process_message(message)
         self._held_back = 0.0
@@ -173,7 +173,7 @@ class TerminalDriver(LinuxDriver):
             self._told.keys_dropped()
 
     def _has_room(self) -> bool:
-        """Wait until the app has carried out most of what was typed; false in a flood."""
+        """Wait until the app has handled most keys; return false in a flood."""
         self._sent += 1
         if self._sent % _IN_STEP == 0 and self._last is not None:
             self._wait_for(self._last)
@@ -195,5 +195,5 @@ class TerminalDriver(LinuxDriver):
 
 
 def _terminal_descriptor() -> int:
-    """Of the terminal to draw on: stderr, as Textual has it, unless that goes elsewhere."""
+    """Return the descriptor of the terminal: stderr, as in Textual, unless that is redirected."""
     return next((descriptor for descriptor in (2, 1, 0) if os.isatty(descriptor)), 2)

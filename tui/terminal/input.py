@@ -1,4 +1,4 @@
-"""The bytes of a terminal as Textual's messages. No bytes end the program, and none grow without bound."""
+"""The bytes of a terminal as Textual's messages. No input ends the program or grows without bound."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.message import Message
 
 MOST_PASTED = 1 << 20
-"""Characters of one paste that are taken; the rest of it is dropped."""
+"""Maximum characters of one paste; the rest is dropped."""
 _FARTHEST = 10_000
-"""Columns or lines: no terminal is so large, and a picture of one would take all memory."""
+"""Maximum columns or lines: no terminal is larger, and a screen of such a size would take all memory."""
 _ESCAPE = "\x1b"
 _LONGEST_SEQUENCE = 40
-"""Characters; Textual's parser looks at 32."""
+"""Maximum characters of a sequence; Textual's parser reads 32."""
 _OF_THE_PARSER = (ArithmeticError, LookupError, RuntimeError, ValueError, ParseError)
-"""Errors of Textual's parser on sequences that no terminal sends: `chr` and `int` of what stands in them."""
+"""Errors of Textual's parser on sequences that no terminal sends: `chr` and `int` of their parts."""
 
 
 class PasteLimit:
-    """Lets a bracketed paste through up to a length, and everything else as it is.
+    """A filter that limits the length of bracketed pastes, and passes everything else unchanged.
 
     Args:
-        most: Characters.
+        most: Maximum characters of a paste.
     """
 
     def __init__(self, most: int = MOST_PASTED) -> None:
@@ -35,11 +35,11 @@ class PasteLimit:
 
     @property
     def is_open(self) -> bool:
-        """True if a paste has begun and not ended."""
+        """Whether a paste has begun and not ended."""
         return self._pasted is not None
 
     def let_through(self, text: str) -> str:
-        """The part of `text` that is to be taken; markers may be cut anywhere between two calls."""
+        """Return the part of `text` to keep; markers may be split between two calls."""
         passed: list[str] = []
         while text:
             if self._pasted is None:
@@ -57,7 +57,7 @@ class PasteLimit:
         return "".join(passed)
 
     def _until(self, marker: str, text: str) -> tuple[str, str]:
-        """`text` up to the end of `marker`, whose beginning may have been seen before, and the rest."""
+        """Split `text` at the end of `marker`, whose beginning may have been in an earlier call."""
         before = self._seen[-(len(marker) - 1) :]
         at = (before + text).find(marker)
         end = len(text) if at < 0 else at + len(marker) - len(before)
@@ -66,13 +66,13 @@ class PasteLimit:
 
 
 class TerminalInput:
-    """Bytes of a terminal as messages: keys, the mouse, pastes.
+    """A parser of a terminal's bytes into messages: keys, mouse, pastes.
 
-    Bytes that are not UTF-8 are dropped where they are typed, and U+FFFD in a paste; so is a sequence that the parser
-    fails on.
+    Bytes that are not UTF-8 are dropped in typed input, and become U+FFFD in a paste. A sequence on which Textual's
+    parser fails is dropped.
 
     Args:
-        tells_size: Whether the terminal was asked to tell its size in this way.
+        tells_size: Returns whether the terminal was asked to report its size in band.
     """
 
     def __init__(self, tells_size: Callable[[], bool] = lambda: False) -> None:
@@ -81,24 +81,24 @@ class TerminalInput:
 
     @property
     def is_pasting(self) -> bool:
-        """True if a paste has begun and not ended."""
+        """Whether a paste has begun and not ended."""
         return self._paste.is_open
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that `data` completes."""
+        """Return the messages that `data` completes."""
         for part in _parts(self._paste.let_through(self._decode(data))):
             yield from self._guarded(self._parser.feed(part))
 
     def tick(self) -> Iterator[Message]:
-        """The messages that time completes: an escape alone is a key a tenth of a second later."""
+        """Return the messages completed by time: a lone escape is a key after a tenth of a second."""
         yield from self._guarded(self._parser.tick())
 
     def end_paste(self) -> Iterator[Message]:
-        """The message of a paste whose end does not come."""
+        """Return the message of a paste whose end was lost."""
         yield from self.feed(BRACKETED_PASTE_END.encode())
 
     def forget(self) -> None:
-        """Begin anew, in the middle of whatever it is."""
+        """Reset the parser, dropping any incomplete sequence."""
         self._paste = PasteLimit()
         self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
         self._parser = XTermParser()
@@ -110,7 +110,7 @@ class TerminalInput:
             self._parser = XTermParser()
 
     def _is_meant(self, message: Message) -> bool:
-        """Return whether a terminal and a hand can have meant it."""
+        """Return whether a message is one that a terminal or a person can have sent."""
         match message:
             case events.Key(character=str(character)):
                 return character != "\ufffd" and not "\ud800" <= character <= "\udfff"
@@ -119,14 +119,14 @@ class TerminalInput:
             case events.Resize(size=size):
                 is_meant = self._tells_size() and 0 < size.width < _FARTHEST and 0 < size.height < _FARTHEST
                 if not is_meant:
-                    self._parser.mouse_pixels = False  # else it would count the mouse's cells by that size
+                    self._parser.mouse_pixels = False  # else it would compute the mouse's cell from that size
                 return is_meant
             case _:
                 return True
 
 
 def _parts(text: str) -> Iterator[str]:
-    """`text` cut behind every character of what may be a sequence, so that a bad one takes nothing else with it."""
+    """Split `text` after every character of a possible sequence, so that a bad one loses nothing else."""
     first, *rest = text.split(_ESCAPE)
     if first:
         yield first

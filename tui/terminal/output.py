@@ -1,4 +1,4 @@
-"""Writing to a terminal that may not read: bounded, given up on demand, and never a reason to fail."""
+"""Output to a terminal that may not be read: bounded in time on demand, and without errors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LOOK_MILLISECONDS = 50
 class TerminalOutput:
     """A text file on a terminal, for the one thread that writes the frames.
 
-    It waits for a terminal that does not read, as long as nobody has said `finish_within`; what is not taken then, or
-    cannot be, as the terminal is gone, is dropped. A slow terminal gets everything. The terminal is opened once more,
-    so that it can be written to without blocking while the shell's own descriptor stays as it is.
+    It waits for a terminal that does not read until `finish_within` is called; what is not accepted by then, or the
+    terminal being gone, is dropped. A slow terminal gets everything. The terminal is opened a second time, so that it
+    can be written to without blocking while the shell's own descriptor stays blocking.
 
     Args:
-        descriptor: Of the terminal.
-        gone: Called, by the thread that writes, when there is nobody to write to any more.
-        clock: Seconds that only grow.
+        descriptor: Descriptor of the terminal.
+        gone: Called, by the writing thread, when the terminal is gone.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -35,51 +35,51 @@ class TerminalOutput:
         self._moved_at = 0.0
 
     def finish_within(self, seconds: float) -> None:
-        """From here on, wait no longer than that for a terminal that takes nothing.
+        """Limit, from now on, the wait for a terminal that accepts nothing.
 
-        May be called by any thread, and by a signal's handler.
+        May be called by any thread and by signal handlers.
         """
         self._moved_at = self._clock()
         self._patience = seconds
 
     def begin(self) -> None:
-        """Wait for the terminal again, after `finish_within`."""
+        """Wait without limit again, after `finish_within`."""
         self._patience = None
 
     def write(self, text: str) -> None:
-        """Write all of it, or drop what nobody takes."""
+        """Write all of it; drop what the terminal does not accept in time."""
         rest = memoryview(text.encode("utf-8", errors="replace"))
         while rest and not self._is_given_up():
             if taken := self._take(rest[:_CHUNK_BYTES], _LOOK_MILLISECONDS):
                 rest, self._moved_at = rest[taken:], self._clock()
 
     def write_at_once(self, text: str) -> None:
-        """Write what the terminal takes at this moment."""
+        """Write what the terminal accepts without waiting."""
         self._take(memoryview(text.encode()), 0)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: output is not buffered."""
 
     def fileno(self) -> int:
-        """The descriptor that is written to."""
+        """Return the descriptor of the output."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """It is a terminal."""
+        """Return true."""
         return True
 
     def _is_given_up(self) -> bool:
         return self._is_gone or (self._patience is not None and self._clock() - self._moved_at >= self._patience)
 
     def _take(self, data: memoryview, milliseconds: int) -> int:
-        """Write once, if the terminal is ready within that time; how many bytes it took."""
+        """Write once, if the terminal is ready within that time; return the number of bytes written."""
         ready = select.poll()
         ready.register(self._descriptor, select.POLLOUT)
         try:
             return os.write(self._descriptor, data) if ready.poll(milliseconds) else 0
         except BlockingIOError:
             return 0
-        except OSError:  # closed on the other side
+        except OSError:  # closed by the other side
             if not self._is_gone:
                 self._is_gone = True
                 self._tell_gone()
@@ -87,7 +87,7 @@ class TerminalOutput:
 
 
 def _opened_again(descriptor: int) -> int:
-    """The same terminal, not blocking; the descriptor itself, doubled, where its name cannot be opened."""
+    """Open the same terminal again, non-blocking; if its name cannot be opened, duplicate the descriptor."""
     try:
         return os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

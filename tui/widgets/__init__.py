@@ -1,1 +1,1 @@
-"""Things that draw."""
+"""The widgets of the console: tables, logs, plots, forms, terminals, layout."""

@@ -1,4 +1,4 @@
-"""The bases of widgets that draw their own lines: styles, a few lines of text, moving up and down."""
+"""The base classes of widgets that draw their own lines: cached styles, plain lines, movement keys."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tui.present.cells import Cells, Span, Tone, merged
 
 
 def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
-    """Place the thumb of a rail.
+    """Place the thumb of a scrollbar.
 
     Args:
         top: Index of the first visible line.
         count: All lines.
-        height: Visible lines, and length of the rail.
+        height: Visible lines, and length of the scrollbar.
 
     Returns:
-        First row of the thumb and its length in rows; length `height` when everything is visible.
+        First row of the thumb and its length in rows; length `height` if everything is visible.
     """
     if height <= 0 or count <= height:
         return 0, max(0, height)
@@ -42,28 +42,28 @@ def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
 
 
 class ResolvedStyles(msgspec.Struct, frozen=True):
-    """The styles of a widget, looked up once per style change: Textual's properties cost 50 µs each."""
+    """The styles of a widget, resolved once per style change: Textual's properties cost 50 µs each."""
 
     base: Style
     tones: Mapping[Tone, Style]
-    """Foregrounds only, to be laid over any background."""
+    """Foregrounds only, for any background."""
     parts: Mapping[str, Style]
     """Component styles by class name, with their background."""
     background: Color
     is_plain: bool
-    """Nothing surrounds or colours the lines, so they go to the terminal as they are drawn."""
+    """No border, padding or tint: lines go to the terminal as they are drawn."""
 
 
 class LineWidget(Widget):
     """A widget that draws lines of toned text, with cached styles.
 
     Subclasses name the component classes they need in `PARTS`, draw in `render_line` or `render_part` with `paint`, and
-    clear caches of finished strips in `restyled`. Touch it on the event loop only.
+    clear caches of finished strips in `restyled`. Used on the event loop only.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in Tone}
     HAS_TERMINAL_COLOURS: ClassVar[bool] = True
-    """Whether its text may be in the terminal's own colours, which have to be translated in every line."""
+    """Whether text may have the terminal's own ANSI colours, which have to be translated in every line."""
     PARTS: ClassVar[tuple[str, ...]] = ()
     DEFAULT_CSS = """
     LineWidget > .tone--muted { color: $foreground 60%; }
@@ -92,21 +92,21 @@ class LineWidget(Widget):
         return self._skin
 
     def notify_style_update(self) -> None:
-        """Textual's call after theme, class or focus changed."""
+        """Resolve the styles again; Textual calls it after theme, class or focus changed."""
         self._skin = None
         super().notify_style_update()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What every line passes on its way to the terminal."""
+        """Return the filters that every line passes on its way to the terminal."""
         filters = super().get_line_filters()
         if self.HAS_TERMINAL_COLOURS:
             return filters
         return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The part of the widget that `crop` is, for the terminal.
+        """Render the part of the widget in `crop`.
 
-        Textual's way there adds borders, padding and tints to each line and keeps it: where there are none that costs
+        Textual's own method adds borders, padding and tints to each line and caches it: if there are none, that costs
         more than drawing.
         """
         if not self.resolved_styles.is_plain:
@@ -122,11 +122,11 @@ class LineWidget(Widget):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """A line of the content, as wide as it is. Subclasses have this or, where a part costs less, `render_part`."""
+        """Render a line of the content in full width. Subclasses override this or, for cheap parts, `render_part`."""
         return self.render_part(y, 0, self.size.width)
 
     def render_part(self, y: int, left: int, right: int) -> Strip:
-        """Columns `[left, right)` of a line of the content."""
+        """Render columns `[left, right)` of a line of the content."""
         return self.render_line(y).crop_extend(left, right, self.resolved_styles.base)
 
     def _is_plain(self) -> bool:
@@ -135,7 +135,7 @@ class LineWidget(Widget):
         return is_bare and not styles.tint.a and styles.text_opacity == 1.0 and self.opacity == 1.0
 
     def restyled(self) -> None:
-        """Called when styles changed: forget finished strips."""
+        """Drop finished strips; called when styles changed."""
 
     def paint(self, cells: Cells, width: int, base: Style | None = None) -> Strip:
         """Draw `cells` on `base`, cut or padded to `width` columns."""
@@ -160,7 +160,7 @@ def _foreground(style: Style) -> Style:
 
 
 class Lines(LineWidget):
-    """Shows what it was given last; lines beyond its height are not seen. The height comes from the style sheet."""
+    """A few lines of text, replaced by `show`; lines beyond its height, which the style sheet sets, are hidden."""
 
     DEFAULT_CSS = "Lines { width: 1fr; height: 1; }"
 
@@ -177,11 +177,11 @@ class Lines(LineWidget):
             self.refresh(layout=not is_as_high)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are lines, where the style sheet says `height: auto`."""
+        """Return the number of lines, for `height: auto`."""
         return len(self._lines)
 
     def render_line(self, y: int) -> Strip:
-        """One of the lines, or a blank one."""
+        """Render one of the lines, or a blank one."""
         return self.paint(self._lines[y] if y < len(self._lines) else (), self.size.width)
 
 
@@ -189,7 +189,7 @@ WHEEL_LINES = 3
 
 
 class NavigableWidget(LineWidget):
-    """A widget with the arrow, vi and page keys, whose subclass says what a step is."""
+    """A widget with arrow, vi and page keys; subclasses implement `step` and `jump`."""
 
     PARTS: ClassVar[tuple[str, ...]] = ("rail--thumb", "rail--line")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
@@ -210,23 +210,23 @@ class NavigableWidget(LineWidget):
 
     @property
     def page_lines(self) -> int:
-        """Lines of a page."""
+        """The number of lines of a page."""
         return max(1, self.size.height)
 
     @abstractmethod
     def step(self, lines: int) -> None:
-        """Move by lines; beyond an end means that end."""
+        """Move by lines, at most to an end."""
 
     @abstractmethod
     def jump(self, *, to_end: bool) -> None:
         """Move to the first or the last line."""
 
     def scroll_lines(self, lines: int) -> None:
-        """Move the view; widgets with a cursor may do other than `step`."""
+        """Move the view; the same as `step` unless a widget with a cursor overrides it."""
         self.step(lines)
 
     def rail_segment(self, y: int, *, top: int, count: int, height: int) -> Segment:
-        """One cell of a scrollbar: row `y` of a rail of `height` rows over `count` lines; blank if all are visible."""
+        """Draw row `y` of a scrollbar of `height` rows over `count` lines; blank if all are visible."""
         start, size = thumb_of(top, count, height)
         if size >= height:
             return Segment(" ", self.resolved_styles.base)
@@ -236,9 +236,9 @@ class NavigableWidget(LineWidget):
         )
 
     def move_by(self, key: str) -> bool:
-        """Do what a movement key says, at once: `False` for any other key.
+        """Handle a movement key at once; return `False` for any other key.
 
-        Textual sends a key through the queues of all widgets up to the app before it looks what the key is bound to.
+        Textual sends a key through the queues of all widgets up to the app before it looks up its binding.
         """
         move = _moves().get(key)
         if move is None:
@@ -282,6 +282,6 @@ class _Move(NamedTuple):
 
 @cache
 def _moves() -> Mapping[str, _Move]:
-    """What each key does that is bound above."""
+    """Map each bound key to its movement."""
     bindings = [binding for binding in NavigableWidget.BINDINGS if isinstance(binding, Binding)]
     return {key: _Move(*parse(binding.action)[1:]) for binding in bindings for key in binding.key.split(",")}

@@ -20,15 +20,15 @@ from tui.widgets.base import NavigableWidget
 
 _TITLE_WIDTH = 26
 _EDITOR_WIDTHS = (24, 48)
-"""Least and greatest; between them a third of the form."""
+"""Smallest and greatest width; between them a third of the form."""
 _HELP_LINES = 2
 
 
 class FormRenderer(NavigableWidget):
-    """Draws entries. `_at` is the current field, `_line` the text in it while it is edited, `_top` the first row seen.
+    """The drawing of a form. `_at` is the current field, `_line` its text during editing, `_top` the first visible row.
 
     Args:
-        entries: What stands in the fields.
+        entries: Texts, values and problems of the fields.
     """
 
     PARTS: ClassVar[tuple[str, ...]] = (
@@ -53,29 +53,29 @@ class FormRenderer(NavigableWidget):
 
     @property
     def page_lines(self) -> int:
-        """Rows above what is said of the current field."""
+        """Rows above the explanation of the current field."""
         return max(1, self.size.height - _HELP_LINES)
 
     def on_resize(self) -> None:
-        """Keep the current field in sight."""
+        """Keep the current field visible."""
         self.keep_in_sight()
         self.refresh()
 
     def keep_in_sight(self) -> None:
-        """Move the rows so far that the current field is seen."""
+        """Scroll until the current field is visible."""
         self._top = max(min(self._top, self._at), self._at - self.page_lines + 1)
 
     def render_line(self, y: int) -> Strip:
-        """A row, or a line of what is said about the current field."""
+        """Render a field's row, or a line of the current field's explanation."""
         width = self.size.width
         if y >= self.page_lines:
-            return self.paint(self._said(y - self.page_lines, width), width)
+            return self.paint(self._explained(y - self.page_lines, width), width)
         at, count = self._top + y, len(self._entries.fields)
         rail = self.rail_segment(y, top=self._top, count=count, height=self.page_lines)
         body = self._row(at, width - 1) if at < count else self.paint((), width - 1)
         return Strip([*body, rail], width)
 
-    def _said(self, y: int, width: int) -> Cells:
+    def _explained(self, y: int, width: int) -> Cells:
         if not self._entries.fields:
             return ()
         lines = textwrap.wrap(self._entries.explanation(self._at), max(1, width - 1))
@@ -107,7 +107,7 @@ class FormRenderer(NavigableWidget):
         )
 
     def _edited(self, width: int, ground: Style) -> list[Segment]:
-        """The text around the cursor, which is always in sight."""
+        """Return the part of the text around the cursor that fits."""
         text, cursor = self._line.text, self._line.cursor
         return [
             Segment(text[max(0, cursor - width + 1) : cursor], ground),
@@ -128,25 +128,25 @@ _EDITING = {
     "delete_to_end": "ctrl+k",
 }
 _TURNS = {" ": 1, "l": 1, "h": -1}
-"""What turns a choice, beside the arrows."""
+"""Keys that turn a choice, besides the arrows."""
 
 
 def no_objections(values: Mapping[str, Value]) -> Mapping[str, str]:
-    """A check that finds nothing wrong."""
+    """Return no problems: the check of a form without one."""
     del values
     return {}
 
 
 class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
-    """One row a field: title, editor, and beside it the bounds, the default if changed, or what is wrong.
+    """A form with one row a field: title, editor, and bounds, default (if changed) or problem.
 
         form = ParameterForm(fields, check=lambda values: {"workers": "needs 64 GPUs, the quota is 32"})
         @on(ParameterForm.Changed) …      # at every key: event.values, event.errors
-        @on(ParameterForm.Submitted) …    # enter, only when nothing is wrong
+        @on(ParameterForm.Submitted) …    # enter, only without problems
 
-    It is one widget whatever the number of fields, so it opens at once and no key is lost on its way to another field.
-    Up, down and tab move between fields, left and right change a choice, `ctrl+r` sets a field back to its default. A
-    text that one has just come to is marked: what is typed takes its place.
+    It is one widget for any number of fields, so it opens at once and no key is lost between fields. Up, down and tab
+    move between fields, left and right change a choice, `ctrl+r` resets a field to its default. Entering a text field
+    selects its text: typing replaces it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -163,7 +163,7 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
 
     @dataclass
     class Changed(Message):
-        """A value changed; `values` holds those that can be read, `errors` what is wrong by key."""
+        """A value changed; `values` holds those that can be parsed, `errors` the problems by key."""
 
         form: ParameterForm
         values: Mapping[str, Value]
@@ -171,19 +171,19 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
 
         @property
         def control(self) -> ParameterForm:
-            """The form, so that handlers can be bound by its id."""
+            """The form, for handlers bound by its id."""
             return self.form
 
     @dataclass
     class Submitted(Message):
-        """The operator pressed enter, and nothing is wrong."""
+        """The operator pressed enter, and there is no problem."""
 
         form: ParameterForm
         values: Mapping[str, Value]
 
         @property
         def control(self) -> ParameterForm:
-            """The form, so that handlers can be bound by its id."""
+            """The form, for handlers bound by its id."""
             return self.form
 
     def __init__(
@@ -200,25 +200,25 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
 
     @property
     def entries(self) -> Entries:
-        """What stands in the fields, and what is wrong with it."""
+        """Texts, values and problems of the fields."""
         return self._entries
 
     def show(self, fields: Sequence[Field], values: Mapping[str, Value]) -> None:
-        """Take other fields, or the same with other defaults; the first one is current."""
+        """Show other fields, or other defaults; the first field becomes current."""
         self._entries = Entries(fields, values, self._check)
         self._go_to(0)
         self._tell()
 
     def on_mount(self) -> None:
-        """Say from the start what is wrong."""
+        """Report the initial values and problems."""
         self._tell()
 
     def move_by(self, key: str) -> bool:
-        """Never: letters are typed into fields."""
+        """Return false: letters are typed into fields."""
         return False
 
     def on_key(self, event: events.Key) -> None:
-        """Take what is typed: into a text, or to turn a choice."""
+        """Handle typing: edit a text, or turn a choice."""
         if event.character is None or not event.is_printable or not self._entries.fields:
             return
         if not self._is_choice:
@@ -231,13 +231,13 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
         event.prevent_default()
 
     def on_paste(self, event: events.Paste) -> None:
-        """Take text from the terminal's clipboard."""
+        """Insert pasted text."""
         event.stop()
         if not self._is_choice:
             self._edit(self._line.typed(event.text))
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the field; the option of one that is current already is turned."""
+        """Go to the clicked field; if it is current already, turn its choice."""
         at = self._top + event.y
         if event.y >= self.page_lines or at >= len(self._entries.fields):
             return
@@ -259,7 +259,7 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
         self._go_to((self._at + step) % max(1, len(self._entries.fields)))
 
     def action_sideways(self, step: int) -> None:
-        """Another option, or the cursor one character on."""
+        """Turn a choice, or move the cursor by one character."""
         if self._is_choice:
             self._put(self._entries.turned(self._at, step))
         else:
@@ -271,7 +271,7 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
             self._edit(EDITS[name](self._line))
 
     def action_submit(self) -> None:
-        """Hand the values over, or go to the first field that is wrong."""
+        """Submit the values, or go to the first field with a problem."""
         wrong = self._entries.first_wrong
         if wrong is not None:
             self._go_to(wrong)
@@ -279,7 +279,7 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
             self.post_message(self.Submitted(self, self._entries.values))
 
     def action_reset(self) -> None:
-        """Set the current field back to its default."""
+        """Reset the current field to its default."""
         if self._entries.fields:
             self._put(text_of_value(self._entries.fields[self._at].default))
 
@@ -294,7 +294,7 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def _put(self, text: str) -> None:
-        """Have `text` stand in the current field, as if it had been there."""
+        """Set the text of the current field, without editing state."""
         self._edit(LineEdit.of(text))
 
     def _edit(self, line: LineEdit) -> None:

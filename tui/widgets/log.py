@@ -33,15 +33,15 @@ COLUMN_STEP = 16
 
 
 class LogLines(NavigableWidget, can_focus=True):
-    """A window on a `LogBuffer`.
+    """A scrolling view of a `LogBuffer`.
 
-    It follows the end until the operator moves up; then the same lines stay in place whatever is appended or
-    forgotten, and moving to the end follows again. Appending costs nothing here: `refresh_data` paints what is visible
-    if the buffer moved. Normally used through `LogView`.
+    It follows the end until the operator moves up; then the same lines stay in place, whatever is appended or
+    evicted, and moving to the end follows again. Appending costs nothing here: `refresh_data` paints the visible lines
+    if the buffer changed. Normally used through `LogView`.
 
     Args:
-        buffer: Whose lines.
-        moved: Called when what is shown changed by the operator's hand, so that both are painted together.
+        buffer: The lines.
+        moved: Called when the operator moved the view, so that lines and status are painted together.
     """
 
     PARTS = (*NavigableWidget.PARTS, *LogRenderer.PARTS)
@@ -82,31 +82,31 @@ class LogLines(NavigableWidget, can_focus=True):
 
     @property
     def options(self) -> LogOptions:
-        """Wrap, clock, source."""
+        """The options: wrap, clock, source."""
         return self._renderer.options
 
     @property
     def is_following(self) -> bool:
-        """Whether new lines come into view by themselves."""
+        """Whether the view follows new lines."""
         return self._is_following
 
     @property
     def unseen(self) -> int:
-        """Lines that came since following stopped."""
+        """The number of lines that came since following stopped."""
         return 0 if self._is_following else max(0, self._rank_of_end() - self._paused_rank)
 
     @property
     def top_line(self) -> int:
-        """Number of the line at the top."""
+        """The number of the top line."""
         return self._anchor.line
 
     @property
     def page_lines(self) -> int:
-        """Rows on the screen."""
+        """The number of rows on the screen."""
         return max(1, self.size.height)
 
     def show(self, buffer: LogBuffer) -> None:
-        """Look at another buffer, from its end."""
+        """Show another buffer, from its end."""
         self._buffer = buffer
         self._window = AllLines(buffer)
         self._renderer.look_at(buffer)
@@ -120,24 +120,24 @@ class LogLines(NavigableWidget, can_focus=True):
         self.lay_rows()
 
     def highlight(self, search: LineSearch | None, *, current: int | None = None) -> None:
-        """Mark what `search` finds; `current` is the line that n and N came to."""
+        """Mark the matches of `search`; `current` is the line reached by n and N."""
         self._renderer.mark(search, current)
         self.refresh()
 
     def reveal(self, line: int) -> None:
-        """Stop following, and bring a line to a third of the screen if it is not visible."""
+        """Stop following, and scroll a line to a third of the screen if it is not visible."""
         self._pause()
         if all(row.line != line for row in self._rows):
             self._anchor = moved(self._window, self._height_of, ScreenRow(line, 0), -(self.page_lines // 3))
         self.lay_rows()
 
     def refresh_data(self) -> None:
-        """Paint if the buffer moved."""
+        """Paint if the buffer changed."""
         if self._buffer.end != self._seen_end:
             self.lay_rows()
 
     def lay_rows(self) -> None:
-        """Decide which rows are on the screen, and paint them."""
+        """Compute the rows on the screen, and paint them."""
         self._renderer.width = max(1, self.size.width - 1)
         self._seen_end = self._buffer.end
         height = self.page_lines
@@ -149,7 +149,7 @@ class LogLines(NavigableWidget, can_focus=True):
         self.refresh()
 
     def step(self, lines: int) -> None:
-        """Move the view by rows; at the end it follows again."""
+        """Move the view by rows; at the end, follow again."""
         if lines < 0:
             self._pause()
         self._anchor = moved(self._window, self._height_of, self._anchor, lines)
@@ -169,7 +169,7 @@ class LogLines(NavigableWidget, can_focus=True):
         self._tell_moved()
 
     def action_toggle_follow(self) -> None:
-        """Follow, or stay where the view is."""
+        """Switch following on or off."""
         if self._is_following:
             self._pause()
             self._tell_moved()
@@ -184,7 +184,7 @@ class LogLines(NavigableWidget, can_focus=True):
         self._tell_moved()
 
     def action_shift(self, steps: int) -> None:
-        """Move sideways over lines that do not fit."""
+        """Scroll sideways over lines that do not fit."""
         self._renderer.left = max(0, self._renderer.left + steps * COLUMN_STEP)
         self.refresh()
 
@@ -193,11 +193,11 @@ class LogLines(NavigableWidget, can_focus=True):
         self.lay_rows()
 
     def restyled(self) -> None:
-        """Forget finished lines."""
+        """Drop finished lines."""
         self._renderer.forget()
 
     def render_line(self, y: int) -> Strip:
-        """One row and its cell of the scrollbar."""
+        """Render one row with its cell of the scrollbar."""
         width, height = self.size
         top = self._window.rank(self._anchor.line)
         rail = self.rail_segment(y, top=top, count=self._window.count, height=height)
@@ -222,7 +222,7 @@ class LogLines(NavigableWidget, can_focus=True):
 
 
 class LogStatus(LineWidget):
-    """One row: what is shown on the left, what is held on the right."""
+    """The status row: position and matches on the left, contents of the buffer on the right."""
 
     DEFAULT_CSS = "LogStatus { height: 1; width: 1fr; }"
 
@@ -232,20 +232,20 @@ class LogStatus(LineWidget):
         self._right: Cells = ()
 
     def show(self, left: Cells, right: Cells) -> None:
-        """Draw other text, if it is another one."""
+        """Replace the text, if it changed."""
         if (left, right) != (self._left, self._right):
             self._left, self._right = left, right
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Left and right; the right part is cut first when it is narrow."""
+        """Render both parts; the right one is cut first."""
         room = self.size.width - width_of(self._left) - 2
         right = fit(self._right, room, align_right=True) if room > 0 else ()
         return self.paint((*self._left, Span("  "), *right), self.size.width)
 
 
 def movement_of(lines: LogLines) -> Cells:
-    """Whether the end is followed, and what came since it is not."""
+    """Return whether the end is followed, and how many lines came since it is not."""
     if lines.is_following:
         return (Span("● following", Tone.GOOD),)
     if lines.unseen:
@@ -254,7 +254,7 @@ def movement_of(lines: LogLines) -> Cells:
 
 
 def finds_of(search: LineSearch | None, narrowed: LineSearch | None, current: int | None) -> Cells:
-    """What is searched and filtered, with counts; `…` while the buffer is not looked through."""
+    """Return search and filter with their counts; `…` while the scan is incomplete."""
     cells: list[Span] = []
     if search is not None:
         place = "" if current is None else f"{search.rank(current) + 1:,}/"
@@ -265,7 +265,7 @@ def finds_of(search: LineSearch | None, narrowed: LineSearch | None, current: in
 
 
 def holdings_of(buffer: LogBuffer, options: LogOptions) -> Cells:
-    """How much is held, what was dropped, which options are on."""
+    """Return the number of lines held and dropped, and the active options."""
     dropped = f"{buffer.evicted:,} older dropped · " if buffer.evicted else ""
     wrap = " · wrap" if options.wrap else ""
     return (Span(f"{dropped}{buffer.end - buffer.start:,} lines{wrap}", Tone.MUTED),)
@@ -279,15 +279,15 @@ SCAN_PAUSE_SECONDS = 0.005
 
 
 class LogView(Vertical):
-    """Logs over a `LogBuffer`, which anybody may extend at any time:
+    """A log view with search and filter over a `LogBuffer`, which may be extended at any time:
 
         buffer = LogBuffer()
         view = LogView(buffer)
-        buffer.extend(LogRecord(line.text, source=pod, at_ns=line.at_ns) for line in lines)
-        view.pull()                      # from the ticker, while visible
+        buffer.extend(BufferedLine(line.text, source=pod, at_ns=line.at_ns) for line in lines)
+        view.refresh_data()              # from the ticker, while visible
 
-    `/` searches the whole buffer and highlights (n, N), `&` shows only matching lines (`!word`: only others), both as
-    regular expressions without case unless a capital is typed. Scrolling up pauses, nothing is lost meanwhile.
+    `/` searches the whole buffer and highlights (n, N), `&` shows only matching lines (`!word`: only others), both by
+    regular expressions, which ignore case unless they contain a capital. Scrolling up pauses; no line is lost.
     """
 
     DEFAULT_CSS = "LogView { width: 1fr; height: 1fr; }"
@@ -313,41 +313,41 @@ class LogView(Vertical):
         self._scan_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Lines, what is shown, prompt."""
+        """Yield lines, status and prompt."""
         yield self._lines
         yield self._prompt
         yield self._status
 
     @property
     def lines(self) -> LogLines:
-        """The lines: following, options, position."""
+        """The widget of the lines: following, options, position."""
         return self._lines
 
     @property
     def buffer(self) -> LogBuffer:
-        """What is looked at."""
+        """The buffer on view."""
         return self._buffer
 
     def focus(self, scroll_visible: bool = True) -> LogView:
-        """Give the focus to the lines."""
+        """Focus the lines."""
         self._lines.focus(scroll_visible)
         return self
 
     def show(self, buffer: LogBuffer) -> None:
-        """Look at another buffer; search and filter stay and start anew."""
+        """Show another buffer; search and filter stay and start anew."""
         self._buffer = buffer
         self._lines.show(buffer)
         self.search(self._search.pattern if self._search else "")
         self.filter(self._filter.pattern if self._filter else "")
 
     def refresh_data(self) -> None:
-        """Take up what the buffer got. Costs nothing if it did not move."""
+        """Show new lines of the buffer; costs nothing if there are none."""
         self._scan()
         self._lines.refresh_data()
         self._tell()
 
     def search(self, pattern: str) -> None:
-        """Highlight matches and go to the last one above the end, or to the next one below the top; empty clears."""
+        """Highlight matches; go to the last one if following, else to the next below the top. Empty clears."""
         self._search = LineSearch(self._buffer, pattern) if pattern else None
         self._current = None
         self._wants_first_match = bool(pattern)
@@ -361,7 +361,7 @@ class LogView(Vertical):
         self._scan()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape belongs to others when nothing is to be cleared."""
+        """Disable escape when there is nothing to clear, so that it bubbles."""
         return action != "clear" or self._search is not None or self._filter is not None
 
     def action_ask(self, sign: str) -> None:
@@ -378,14 +378,14 @@ class LogView(Vertical):
             self._go_to(self._search.after(-1) if after is None else after)
 
     def action_previous_match(self) -> None:
-        """Go up to the match before; from the first one to the last."""
+        """Go up to the previous match; from the first one to the last."""
         if self._search:
             at = self._lines.top_line if self._current is None else self._current
             before = self._search.before(at)
             self._go_to(self._search.before(self._buffer.end) if before is None else before)
 
     def action_clear(self) -> None:
-        """Drop the search, then the filter."""
+        """Clear the search, then the filter."""
         if self._search:
             self.search("")
         else:
@@ -407,7 +407,7 @@ class LogView(Vertical):
         event.stop()
 
     def _scan(self) -> None:
-        """Look at one slice for search and filter, and come back soon if that was not all."""
+        """Scan one slice for search and filter, and schedule the next if there is more."""
         if self._scan_timer is not None:
             return
         pending = [search for search in (self._search, self._filter) if search is not None and not search.is_complete]

@@ -1,4 +1,4 @@
-"""Lines of logs in memory: appended at one end, dropped at the other, found by number or by pattern."""
+"""The buffer of log lines in memory: appended at one end, evicted at the other, found by number or pattern."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 LINE_CHARACTERS = 8 * 1024
 INFLATED_CHUNKS = 8
 SLICE_LINES = 1_000
-MOST_SPEAKERS = 0xFFFF
+MOST_ORIGINS = 0xFFFF
 
 
 class BufferedLine(NamedTuple):
@@ -26,34 +26,34 @@ class BufferedLine(NamedTuple):
 
     text: str
     source: str = ""
-    """Who said it, e.g. a pod's name."""
+    """Name of the source, e.g. a pod."""
     at_ns: int = 0
     """Nanoseconds since the epoch; 0 if unknown."""
     is_marker: bool = False
-    """A remark of ours between the lines: reconnected, restarted, skipped."""
+    """A marker of the console between the lines: reconnected, restarted, skipped."""
 
 
-class _Speaker(NamedTuple):
-    """Whoever says a line, and how."""
+class _Origin(NamedTuple):
+    """A source, of lines or of markers."""
 
     source: str
     is_marker: bool
 
 
 class _Chunk:
-    """Lines that are sealed, and forgotten, together."""
+    """Lines that are compressed, and evicted, together."""
 
-    __slots__ = ("ends", "first", "packed", "speakers", "stamps", "text")
+    __slots__ = ("ends", "first", "origins", "packed", "stamps", "text")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.ends = array("I")
-        """Where each line ends in the text."""
-        self.speakers = array("H")
+        """End of each line in the text."""
+        self.origins = array("H")
         self.stamps = bytearray()
         self.text = bytearray()
         self.packed: bytes | None = None
-        """Stamps and text once it is sealed."""
+        """Stamps and text, compressed, once the chunk is sealed."""
 
     @property
     def end(self) -> int:
@@ -64,23 +64,23 @@ class _Chunk:
         data = len(self.text) + len(self.stamps) if self.packed is None else len(self.packed)
         return data + 6 * len(self.ends)
 
-    def append(self, texts: Sequence[bytes], stamps: Iterable[bytes], speakers: Iterable[int]) -> None:
-        """Take lines, at least one."""
+    def append(self, texts: Sequence[bytes], stamps: Iterable[bytes], origins: Iterable[int]) -> None:
+        """Append lines, at least one."""
         start = len(self.text)
         ends = accumulate((len(text) + 1 for text in texts), initial=start - 1)
         next(ends)
         self.ends.extend(ends)
         self.text += b"\n".join(texts) + b"\n"
         self.stamps += b"".join(stamps)
-        self.speakers.extend(speakers)
+        self.origins.extend(origins)
 
     def seal(self) -> None:
-        """Pack what will not change any more."""
+        """Compress a full chunk, which does not change any more."""
         self.packed = zlib.compress(self.stamps + self.text, 1)
         self.stamps, self.text = bytearray(), bytearray()
 
     def unpacked(self) -> tuple[bytes, bytes]:
-        """Stamps and text of a sealed one."""
+        """Return stamps and text of a sealed chunk."""
         data = zlib.decompress(self.packed or b"")
         size = STAMP_BYTES * len(self.ends)
         return data[:size], data[size:]
@@ -89,12 +89,12 @@ class _Chunk:
 class LogBuffer:
     """A bounded, append-only store of lines with absolute numbers that never change.
 
-    Lines `[start, end)` are held. Full chunks are compressed; whole oldest chunks go when either cap is passed, and
-    are counted in `evicted`. A million lines of training logs take about 50 MB. Use it on one thread.
+    Lines `[start, end)` are held. Full chunks are compressed; the oldest chunks are evicted when either cap is passed,
+    and counted in `evicted`. A million lines of training logs take about 50 MB. Use it on one thread.
 
     Args:
-        max_lines: Most lines held.
-        max_bytes: Most bytes held, as stored.
+        max_lines: Maximum number of lines.
+        max_bytes: Maximum number of bytes, as stored.
     """
 
     def __init__(self, *, max_lines: int = 1_000_000, max_bytes: int = 64 * 1024 * 1024) -> None:
@@ -105,47 +105,47 @@ class LogBuffer:
         self._sealed_bytes = 0
         self._inflated: dict[int, tuple[bytes, bytes]] = {}
         self._sources: dict[str, int] = {}
-        self._speaker_ids: dict[_Speaker, int] = {}
-        self._speakers: list[_Speaker] = []
-        self._speaker_of_tag: dict[bytes, int] = {}
+        self._origin_ids: dict[_Origin, int] = {}
+        self._origins: list[_Origin] = []
+        self._origin_of_tag: dict[bytes, int] = {}
 
     @property
     def start(self) -> int:
-        """Number of the oldest line held."""
+        """The number of the oldest line held."""
         return self._chunks[0].first
 
     @property
     def end(self) -> int:
-        """Number that the next line will get."""
+        """The number of the next line."""
         return self._chunks[-1].end
 
     @property
     def evicted(self) -> int:
-        """How many lines were forgotten."""
+        """The number of evicted lines."""
         return self.start
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes held, as stored."""
+        """The number of bytes held, as stored."""
         return self._sealed_bytes + self._chunks[-1].kept_bytes
 
     @property
     def sources(self) -> Sequence[str]:
-        """Everybody who ever said something, in order of appearance."""
+        """All sources so far, in order of appearance."""
         return tuple(self._sources)
 
     def extend(self, lines: Iterable[BufferedLine]) -> None:
-        """Append lines. Longer ones than 8 Ki characters are cut, with a note of how much."""
+        """Append lines. Lines over 8 Ki characters are cut, with a note of the missing length."""
         for text, source, at_ns, is_marker in lines:
-            speaker = self._speaker(source, is_marker=is_marker)
-            self._append([_line_of(text).encode("utf-8", "replace")], [stamp_of(at_ns)], [speaker])
+            origin = self._origin(source, is_marker=is_marker)
+            self._append([_line_of(text).encode("utf-8", "replace")], [stamp_of(at_ns)], [origin])
 
     def extend_records(self, records: Sequence[bytes], source_of: Callable[[int], str]) -> None:
         """Append many lines at once; long ones are cut likewise.
 
         Args:
-            records: In the form of `actions.cluster.logs.batch`; all of one feed.
-            source_of: Who says the lines with that number.
+            records: Lines in the form of `actions.cluster.logs.batch`, all of one feed.
+            source_of: Returns the source name of a source number.
         """
         for start in range(0, len(records), SLICE_LINES):
             part = records[start : start + SLICE_LINES]
@@ -153,34 +153,34 @@ class LogBuffer:
             if len(max(texts, key=len)) > LINE_CHARACTERS:
                 texts = [_line_of(text.decode("utf-8", "replace")).encode() for text in texts]
             tags = list(map(tag_in, part))
-            for tag in set(tags) - self._speaker_of_tag.keys():
-                speaker = self._speaker(source_of(number_in(tag)), is_marker=tag[:1] == b"M")
-                self._speaker_of_tag[tag] = speaker
-            self._append(texts, map(stamp_in, part), map(self._speaker_of_tag.__getitem__, tags))
+            for tag in set(tags) - self._origin_of_tag.keys():
+                origin = self._origin(source_of(number_in(tag)), is_marker=tag[:1] == b"M")
+                self._origin_of_tag[tag] = origin
+            self._append(texts, map(stamp_in, part), map(self._origin_of_tag.__getitem__, tags))
 
     def line(self, number: int) -> BufferedLine:
-        """The line with that number.
+        """Return the line with that number.
 
         Raises:
-            IndexError: It is not held (any more).
+            IndexError: It is not held, or not any more.
         """
         chunk = self._chunk_of(number)
         index = number - chunk.first
         stamps, text = self._data_of(chunk)
-        speaker = self._speakers[chunk.speakers[index]]
+        origin = self._origins[chunk.origins[index]]
         return BufferedLine(
             text[_begin(chunk, index) : chunk.ends[index]].decode("utf-8", "replace"),
-            speaker.source,
+            origin.source,
             ns_of(bytes(stamps[index * STAMP_BYTES : (index + 1) * STAMP_BYTES])),
-            speaker.is_marker,
+            origin.is_marker,
         )
 
     def source_id(self, source: str) -> int:
-        """A small number for a source: its place in `sources`."""
+        """Return the index of a source in `sources`."""
         return self._sources.get(source, 0)
 
     def blocks_from(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Lines from `number` (or from `start`, if later) on, in large pieces for a search.
+        """Iterate over lines from `number` (or `start`, if later) on, in large pieces for a search.
 
         Yields:
             Number of the first line, and the lines as UTF-8, each ended by a newline.
@@ -191,20 +191,20 @@ class LogBuffer:
             if index < len(chunk.ends):
                 yield chunk.first + index, bytes(self._data_of(chunk)[1][_begin(chunk, index) :])
 
-    def _append(self, texts: Sequence[bytes], stamps: Iterable[bytes], speakers: Iterable[int]) -> None:
+    def _append(self, texts: Sequence[bytes], stamps: Iterable[bytes], origins: Iterable[int]) -> None:
         chunk = self._chunks[-1]
-        chunk.append(texts, stamps, speakers)
+        chunk.append(texts, stamps, origins)
         if len(chunk.text) >= CHUNK_BYTES:
             self._seal(chunk)
 
-    def _speaker(self, source: str, *, is_marker: bool) -> int:
-        """The number of a speaker; beyond 65,535 of them, all are the last one."""
-        speaker = _Speaker(source, is_marker)
-        known = self._speaker_ids.get(speaker)
+    def _origin(self, source: str, *, is_marker: bool) -> int:
+        """Return the number of a source and kind of line; beyond 65,535 of them, all share the last number."""
+        origin = _Origin(source, is_marker)
+        known = self._origin_ids.get(origin)
         if known is None:
             self._sources.setdefault(source, len(self._sources))
-            known = self._speaker_ids[speaker] = min(len(self._speakers), MOST_SPEAKERS)
-            self._speakers.append(speaker)
+            known = self._origin_ids[origin] = min(len(self._origins), MOST_ORIGINS)
+            self._origins.append(origin)
         return known
 
     def _chunk_of(self, number: int) -> _Chunk:
@@ -214,7 +214,7 @@ class LogBuffer:
         return self._chunks[bisect_right(self._firsts, number) - 1]
 
     def _data_of(self, chunk: _Chunk) -> tuple[bytes | bytearray, bytes | bytearray]:
-        """Stamps and text."""
+        """Return stamps and text of a chunk."""
         if chunk.packed is None:
             return chunk.stamps, chunk.text
         data = self._inflated.get(chunk.first)
@@ -265,11 +265,11 @@ _INVISIBLE = re.compile(rb"\x1b\[[0-9;:]*m|^[^\n]*\r(?=[^\r\n])|\r+$", re.MULTIL
 class LineSearch:
     """The numbers of matching lines, oldest first; complete up to line `scanned`.
 
-    It looks at what is visible: colours are no part of the text, and of a progress bar only its last state is.
-    New lines are taken up by further calls of `advance`; forgotten ones by `forget_before`.
+    It searches the visible text: without colours, and with only the last state of a progress bar. New lines are
+    scanned by further calls of `advance`; evicted ones are dropped by `forget_before`.
 
     Args:
-        buffer: Where to look.
+        buffer: The lines.
         pattern: See `SearchPattern`; with a leading `!` the lines that do *not* match.
     """
 
@@ -283,11 +283,11 @@ class LineSearch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every line held has been looked at."""
+        """Whether every line held has been scanned."""
         return self.scanned >= self._buffer.end
 
     def advance(self, *, slice_bytes: int = 1024 * 1024) -> bool:
-        """Look at about `slice_bytes` more (a few milliseconds a megabyte); `True` when complete."""
+        """Scan about `slice_bytes` more (a few milliseconds a megabyte); return `True` when complete."""
         self.forget_before(self._buffer.start)
         for first, data in self._buffer.blocks_from(self.scanned):
             self.scanned = self._scan(first, data)
@@ -297,26 +297,26 @@ class LineSearch:
         return self.is_complete
 
     def forget_before(self, number: int) -> None:
-        """Drop matches among lines that the buffer forgot."""
+        """Drop matches among evicted lines."""
         if self.matches and self.matches[0] < number:
             del self.matches[: bisect_left(self.matches, number)]
 
     def after(self, number: int) -> int | None:
-        """The first match after line `number`."""
+        """Return the first match after line `number`."""
         index = bisect_right(self.matches, number)
         return self.matches[index] if index < len(self.matches) else None
 
     def before(self, number: int) -> int | None:
-        """The last match before line `number`."""
+        """Return the last match before line `number`."""
         index = bisect_left(self.matches, number)
         return self.matches[index - 1] if index else None
 
     def rank(self, number: int) -> int:
-        """How many matches come before line `number`."""
+        """Return the number of matches before line `number`."""
         return bisect_left(self.matches, number)
 
     def spans(self, visible: str) -> list[tuple[int, int]]:
-        """Where the pattern stands in a visible text: non-empty `(start, end)` in characters."""
+        """Return the matches within a visible text: non-empty `(start, end)` in characters."""
         return [] if self.is_inverse else self._regex.spans(visible)
 
     def _scan(self, first: int, data: bytes) -> int:

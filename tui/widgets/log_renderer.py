@@ -1,4 +1,4 @@
-"""The rows of a log view: which lines pass the filter, which rows they wrap to, and how each is drawn."""
+"""The rows of a log view: the lines that pass the filter, the rows they wrap to, and their drawing."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
 
 
 class LogWindow(Protocol):
-    """A walk over line numbers. `None` means that there is no such line."""
+    """A sequence of line numbers; `None` means that there is no such line."""
 
     @property
     def count(self) -> int:
-        """How many lines there are to walk."""
+        """The number of lines."""
         ...
 
     def at_or_after(self, number: int) -> int | None:
-        """The first line that is not before `number`."""
+        """Return the first line that is not before `number`."""
         ...
 
     def before(self, number: int) -> int | None:
-        """The last line before `number`; with the buffer's `end`, the last of all."""
+        """Return the last line before `number`; with the buffer's `end`, the last of all."""
         ...
 
     def rank(self, number: int) -> int:
-        """How many lines come before `number`."""
+        """Return the number of lines before `number`."""
         ...
 
 
@@ -47,21 +47,21 @@ class AllLines:
 
     @property
     def count(self) -> int:
-        """Lines held."""
+        """The number of lines held."""
         return self._buffer.end - self._buffer.start
 
     def at_or_after(self, number: int) -> int | None:
-        """The line itself, or the oldest one."""
+        """Return the line itself, or the oldest one."""
         number = max(number, self._buffer.start)
         return number if number < self._buffer.end else None
 
     def before(self, number: int) -> int | None:
-        """The line in front of it, or the newest one."""
+        """Return the line before it, or the newest one."""
         number = min(number, self._buffer.end) - 1
         return number if number >= self._buffer.start else None
 
     def rank(self, number: int) -> int:
-        """Its distance from the oldest line."""
+        """Return its distance from the oldest line."""
         return max(0, min(number, self._buffer.end) - self._buffer.start)
 
 
@@ -73,35 +73,35 @@ class MatchingLines:
 
     @property
     def count(self) -> int:
-        """Matches so far."""
+        """The number of matches so far."""
         return len(self._search.matches)
 
     def at_or_after(self, number: int) -> int | None:
-        """The next match."""
+        """Return the match at `number`, or the next one."""
         return self._search.after(number - 1)
 
     def before(self, number: int) -> int | None:
-        """The match in front."""
+        """Return the previous match."""
         return self._search.before(number)
 
     def rank(self, number: int) -> int:
-        """Matches in front."""
+        """Return the number of matches before it."""
         return self._search.rank(number)
 
 
 class ScreenRow(NamedTuple):
-    """One row on the screen: part `part` of line `line`; parts are the pieces of a wrapped line."""
+    """A row on the screen: part `part` of line `line`; parts are the pieces of a wrapped line."""
 
     line: int
     part: int
 
 
 HeightOf = Callable[[int], int]
-"""Rows that a line takes, at least 1."""
+"""A function that returns the number of rows of a line, at least 1."""
 
 
 def rows_from(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, count: int) -> list[ScreenRow]:
-    """Up to `count` rows from `anchor` downwards; if its line is not there, from the next one."""
+    """Return up to `count` rows from `anchor` downwards; if its line is not shown, from the next one."""
     rows: list[ScreenRow] = []
     line = window.at_or_after(anchor.line)
     part = anchor.part if line == anchor.line else 0
@@ -112,7 +112,7 @@ def rows_from(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, count: 
 
 
 def rows_before(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, count: int) -> list[ScreenRow]:
-    """Up to `count` rows directly above `anchor`, top one first."""
+    """Return up to `count` rows directly above `anchor`, top one first."""
     rows = [ScreenRow(anchor.line, index) for index in reversed(range(anchor.part))]
     line = window.before(anchor.line)
     while line is not None and len(rows) < count:
@@ -122,7 +122,7 @@ def rows_before(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, count
 
 
 def moved(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, rows: int) -> ScreenRow:
-    """The anchor `rows` further down, or up if negative; it stops at the ends."""
+    """Return the anchor moved `rows` down, or up if negative; it stops at the ends."""
     if rows < 0:
         above = rows_before(window, height_of, anchor, -rows)
         return above[0] if above else anchor
@@ -133,11 +133,11 @@ def moved(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, rows: int) 
 SOURCE_COLORS = 6
 SOURCE_WIDTH = 18
 KEPT_LINES = 256
-"""More than a screen; thousands of them are what the garbage collector has to go over, again and again."""
+"""More than a screen; the garbage collector would visit thousands of them again and again."""
 
 
 class LogOptions(msgspec.Struct, frozen=True):
-    """What the operator switched."""
+    """The options that the operator can switch."""
 
     wrap: bool = False
     has_clock: bool = False
@@ -146,7 +146,7 @@ class LogOptions(msgspec.Struct, frozen=True):
 
 
 class LogRenderer:
-    """Lines as segments, kept until width, options, marks or styles change."""
+    """The drawing of lines as segments, cached until width, options, marks or styles change."""
 
     PARTS = (
         "log--clock",
@@ -169,7 +169,7 @@ class LogRenderer:
 
     @property
     def width(self) -> int:
-        """Terminal columns of a row."""
+        """The width of a row in terminal columns."""
         return self._width
 
     @width.setter
@@ -184,7 +184,7 @@ class LogRenderer:
 
     @property
     def left(self) -> int:
-        """Columns of text that are scrolled out to the left; wrapped text has none."""
+        """The number of columns scrolled out to the left; 0 for wrapped text."""
         return 0 if self.options.wrap else self._left
 
     @left.setter
@@ -211,7 +211,7 @@ class LogRenderer:
         self.forget()
 
     def mark(self, search: LineSearch | None, current: int | None) -> None:
-        """Highlight matches."""
+        """Highlight the matches of a search."""
         self._search, self._current = search, current
         self.forget()
 
@@ -220,11 +220,11 @@ class LogRenderer:
         self._drawn.clear()
 
     def height_of(self, painter: LineWidget, line: int) -> int:
-        """Rows that a line takes."""
+        """Return the number of rows of a line."""
         return len(self._lines(painter, line)) if self.options.wrap else 1
 
     def row(self, painter: LineWidget, row: ScreenRow) -> list[Segment]:
-        """One row, exactly `width` wide."""
+        """Return one row, exactly `width` wide."""
         parts = self._lines(painter, row.line)
         return parts[min(row.part, len(parts) - 1)]
 
@@ -284,7 +284,7 @@ def _width_of(segments: list[Segment]) -> int:
 
 
 def _marked(strip: Strip, search: LineSearch, style: Style) -> list[Segment]:
-    """`strip` with the matches of `search` on another ground."""
+    """Return the segments of `strip`, with the matches of `search` in `style`."""
     text = strip.text
     spans = search.spans(text)
     if not spans:

@@ -1,4 +1,4 @@
-"""A chart of live curves, with what they are worth now in words."""
+"""A chart of live curves, with a legend of their current values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from textual.timer import Timer
 from tui.present.ansi import segments_of
 from tui.present.curves import Curve, clean_name, figures_of, short_number
 from tui.widgets.base import LineWidget, ResolvedStyles
-from tui.widgets.plot_renderer import Pen, PlotextRenderer, PlotOptions, PlotRenderer, picture_of
+from tui.widgets.plot_renderer import Pen, PlotOptions, picture_of
 
 CURVE_COLORS = 6
 LEGEND_ROWS = 2
@@ -34,9 +34,10 @@ class PlotView(LineWidget, can_focus=True):
         plot = PlotView("loss")
         plot.show([Curve("train_loss", steps, losses)], version=series.version)
 
-    Nothing is drawn for the same `version`, and never while painting: the finished chart is kept until version, size,
-    options or theme change, and is made anew at most twice a second. What cannot be drawn (NaN, infinite, ≤ 0 on a
-    logarithmic axis) is a gap, and counted in the legend. If drawing fails the pane says so.
+    The same `version` is not drawn again, and nothing is drawn while painting: the finished chart is kept until
+    version, size, options or theme change, and is redrawn at most twice a second. A value that cannot be
+    drawn (NaN, infinite, ≤ 0 on a logarithmic axis) is a gap, counted in the legend. If drawing fails, the reason is
+    shown instead.
     """
 
     PARTS = (*(f"plot--curve-{index}" for index in range(CURVE_COLORS)), "plot--axes")
@@ -62,14 +63,12 @@ class PlotView(LineWidget, can_focus=True):
         *,
         x_label: str = "step",
         options: PlotOptions = PlotOptions(),  # noqa: B008 - a frozen value
-        renderer: PlotRenderer | None = None,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._labels = (clean_name(y_label), clean_name(x_label))
         self._options = options
-        self._renderer = renderer or PlotextRenderer()
         self._curves: tuple[Curve, ...] = ()
         self._version: object = None
         self._body: list[Strip] = []
@@ -91,7 +90,7 @@ class PlotView(LineWidget, can_focus=True):
         self._draw_when_due()
 
     def describe(self, y_label: str, x_label: str, *, is_by_size: bool = False) -> None:
-        """Say what the axes are; `show` draws them."""
+        """Set the labels of the axes; `show` draws them."""
         self._labels = (clean_name(y_label), clean_name(x_label))
         self._options = replace(self._options, is_by_size=is_by_size)
 
@@ -104,16 +103,16 @@ class PlotView(LineWidget, can_focus=True):
         self._set(replace(self._options, is_smoothed=not self._options.is_smoothed))
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
+        """Redraw for the new size."""
         self._draw_when_due()
 
     def restyled(self) -> None:
-        """Draw in the new colours, if they are others: the focus alone changes none."""
+        """Draw in the new colours, if they changed: the focus alone changes none."""
         if self._drawn_skin is not None and self._drawn_skin != self.resolved_styles:
             self.call_later(self._draw_when_due)
 
     def render_line(self, y: int) -> Strip:
-        """Legend, then the chart."""
+        """Render the legend, then the chart."""
         width, base = self.size.width, self.resolved_styles.base
         lines = [*self._legend, *self._body]
         return lines[y].adjust_cell_length(width, base) if y < len(lines) else Strip.blank(width, base)
@@ -147,7 +146,6 @@ class PlotView(LineWidget, can_focus=True):
                 width=self.size.width,
                 height=self.size.height - LEGEND_ROWS,
                 options=self._options,
-                renderer=self._renderer,
             )
         except ValueError as error:
             lines = [str(error)]
@@ -160,7 +158,7 @@ class PlotView(LineWidget, can_focus=True):
         self.refresh()
 
     def _legend_strip(self, styles: Sequence[Style]) -> Strip:
-        """What is drawn in which colour, with its last value; the y label goes first when it is narrow."""
+        """Return the curves' colours with their last values; on a narrow widget the y label is left out first."""
         label = self._labels[0] + (" (log)" if self._options.is_log else "")
         segments = [Segment(label, self.resolved_styles.base)]
         for curve, style in zip(self._curves, styles, strict=True):

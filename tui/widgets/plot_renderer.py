@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -32,7 +32,7 @@ class Stroke(msgspec.Struct, frozen=True):
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """Where ticks stand, and what is written at them."""
+    """The ticks of an axis with their labels, and its range."""
 
     ticks: tuple[float, ...]
     labels: tuple[str, ...]
@@ -40,51 +40,40 @@ class Axis(msgspec.Struct, frozen=True):
     high: float
 
 
-class PlotRenderer(Protocol):
-    """Draws strokes into text with SGR colours."""
+def draw_strokes(strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
+    """Draw strokes with plotext 5.3, whose figure is a global of its module: it is filled and read within one call.
 
-    def draw(self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
-        """Draw.
+    Returns:
+        `height` lines of `width` terminal columns, with SGR colours.
 
-        Returns:
-            `height` lines of `width` terminal columns, with SGR colours.
+    Raises:
+        ValueError: It could not be drawn; the message is the reason.
+    """
+    import plotext
 
-        Raises:
-            ValueError: It could not be drawn; the message says why.
-        """
-        ...
-
-
-class PlotextRenderer:
-    """Plotext 5.3, whose figure is a global of its module: it is filled and read within one call."""
-
-    def draw(self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
-        """See `PlotRenderer.draw`."""
-        import plotext
-
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.limit_size(False, False)  # else it uses the size of its own terminal
+    plotext.plot_size(width, height)
+    plotext.xlim(x_axis.low, x_axis.high)
+    plotext.ylim(y_axis.low, y_axis.high)
+    plotext.xticks(x_axis.ticks, x_axis.labels)
+    plotext.yticks(y_axis.ticks, y_axis.labels)
+    for stroke in strokes:
+        for xs, ys in _pieces(stroke.line):
+            plotext.plot(xs, ys, color=stroke.color, marker="braille")
+    try:
+        drawn = str(plotext.build())
+    except (ArithmeticError, IndexError, TypeError) as error:
+        message = f"the chart could not be drawn: {error}"
+        raise ValueError(message) from error
+    finally:
         plotext.clear_figure()
-        plotext.theme("clear")
-        plotext.limit_size(False, False)  # else it believes in the size of a terminal of its own
-        plotext.plot_size(width, height)
-        plotext.xlim(x_axis.low, x_axis.high)
-        plotext.ylim(y_axis.low, y_axis.high)
-        plotext.xticks(x_axis.ticks, x_axis.labels)
-        plotext.yticks(y_axis.ticks, y_axis.labels)
-        for stroke in strokes:
-            for xs, ys in _pieces(stroke.line):
-                plotext.plot(xs, ys, color=stroke.color, marker="braille")
-        try:
-            drawn = str(plotext.build())
-        except (ArithmeticError, IndexError, TypeError) as error:
-            message = f"the chart could not be drawn: {error}"
-            raise ValueError(message) from error
-        finally:
-            plotext.clear_figure()
-        return drawn.rstrip("\n").split("\n")
+    return drawn.rstrip("\n").split("\n")
 
 
 def _pieces(line: Line) -> list[tuple[list[float], list[float]]]:
-    """The stretches between gaps."""
+    """Return the pieces between gaps."""
     pieces: list[tuple[list[float], list[float]]] = [([], [])]
     for x, y in zip(line.xs, line.ys, strict=True):
         if y is None:
@@ -99,21 +88,21 @@ LEAST_WIDTH, LEAST_HEIGHT = 24, 5
 COLUMNS_PER_X_TICK = 14
 ROWS_PER_Y_TICK = 3
 FEW_POINTS = 8
-"""Curves of so few points are not smoothed: there is nothing to smooth."""
+"""Curves of at most so many points are not smoothed."""
 
 
 class PlotOptions(msgspec.Struct, frozen=True):
-    """How curves are drawn."""
+    """The options of a plot."""
 
     is_log: bool = False
-    """Whether y is logarithmic."""
+    """The y axis is logarithmic."""
     is_by_size: bool = False
-    """Whether x is a number of bytes, on a logarithmic axis."""
+    """The x axis is a number of bytes, and logarithmic."""
     is_smoothed: bool = True
 
 
 class Pen(msgspec.Struct, frozen=True):
-    """The colours of one curve: as measured, and smoothed."""
+    """The colours of one curve: of measured and of smoothed values."""
 
     raw: Color
     bright: Color
@@ -126,15 +115,14 @@ def picture_of(
     width: int,
     height: int,
     options: PlotOptions,
-    renderer: PlotRenderer,
 ) -> list[str]:
-    """Draw the chart.
+    """Draw curves as a chart.
 
     Returns:
-        `height` lines with SGR colours; one line that says why if there is nothing to draw.
+        `height` lines with SGR colours; one line with the reason if there is nothing to draw.
 
     Raises:
-        ValueError: The renderer failed.
+        ValueError: It could not be drawn; the message is the reason.
     """
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return ["too small for a chart"]
@@ -145,7 +133,7 @@ def picture_of(
         return ["no data yet"]
     x_axis = _x_axis(min(xs), max(xs), most=max(2, width // COLUMNS_PER_X_TICK), is_by_size=options.is_by_size)
     y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
-    return renderer.draw(strokes, x_axis, y_axis, width=width, height=height)
+    return draw_strokes(strokes, x_axis, y_axis, width=width, height=height)
 
 
 def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions) -> list[Stroke]:
@@ -163,7 +151,7 @@ def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, opti
 
 
 def _finite(line: Line) -> Line:
-    """Gaps also where x is no number."""
+    """Turn points whose x is not finite into gaps."""
     if all(map(math.isfinite, line.xs)):
         return line
     ys = tuple(y if math.isfinite(x) else None for x, y in zip(line.xs, line.ys, strict=True))

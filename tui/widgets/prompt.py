@@ -1,4 +1,4 @@
-"""One line of input with a sign in front: `/` filters, `&` narrows, `:` commands."""
+"""The prompt: one line of input after a sign: `/` searches or filters, `&` filters, `:` takes a command."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 Completer = Callable[[str], Sequence[str]]
-"""Whole lines that the typed text could become, best first."""
+"""A function that completes the typed text to whole lines, best first."""
 
 HISTORY_LENGTH = 200
 SHOWN_COMPLETIONS = 6
 
 
 class PromptLine(Horizontal):
-    """A row that appears when opened, takes one line of text, and goes away.
+    """A row that appears when opened, takes one line of text, and closes.
 
         prompt = PromptLine("/")            # hidden until
-        prompt.open("what stands there")    # takes the focus
+        prompt.open("initial text")    # takes the focus
         @on(PromptLine.Changed) …           # at every key
         @on(PromptLine.Submitted) …         # enter: closed, with the text
         @on(PromptLine.Cancelled) …         # esc: closed
 
-    Up and down walk through what was entered before. The focus goes back to the widget that had it.
+    Up and down recall earlier entries. The focus returns to the widget that had it.
 
     Args:
-        sign: What stands in front.
-        hint: Shown while nothing is typed.
-        completer: Suggests whole lines, shown beside the input; `tab` takes the first.
+        sign: Text before the input.
+        hint: Placeholder of an empty input.
+        completer: Returns completions, shown beside the input; `tab` takes the first.
     """
 
     DEFAULT_CSS = """
@@ -54,14 +54,14 @@ class PromptLine(Horizontal):
 
     @dataclass
     class Changed(Message):
-        """The text is another one."""
+        """The text changed."""
 
         prompt: PromptLine
         text: str
 
         @property
         def control(self) -> PromptLine:
-            """The prompt, so that handlers can be bound by its id."""
+            """The prompt, for handlers bound by its id."""
             return self.prompt
 
     @dataclass
@@ -73,7 +73,7 @@ class PromptLine(Horizontal):
 
         @property
         def control(self) -> PromptLine:
-            """The prompt, so that handlers can be bound by its id."""
+            """The prompt, for handlers bound by its id."""
             return self.prompt
 
     @dataclass
@@ -84,7 +84,7 @@ class PromptLine(Horizontal):
 
         @property
         def control(self) -> PromptLine:
-            """The prompt, so that handlers can be bound by its id."""
+            """The prompt, for handlers bound by its id."""
             return self.prompt
 
     def __init__(
@@ -108,23 +108,23 @@ class PromptLine(Horizontal):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is shown."""
+        """Whether the prompt is open."""
         return self.has_class("-open")
 
     @property
     def text(self) -> str:
-        """What is typed."""
+        """The typed text."""
         return self._input.value
 
     def compose(self) -> ComposeResult:
-        """Sign and input."""
+        """Yield sign, input and completions."""
         yield self._sign
         yield self._input
         if self._completer is not None:
             yield self._others
 
     def open(self, text: str = "", *, sign: str = "") -> None:
-        """Show it with `text` in it, and take the focus; `sign` replaces the sign in front."""
+        """Show the prompt with `text`, and take the focus; `sign` replaces the sign."""
         if sign:
             self._sign.update(sign)
         self.add_class("-open")
@@ -134,7 +134,7 @@ class PromptLine(Horizontal):
         self._input.focus()
 
     def close(self) -> None:
-        """Hide it; Textual gives the focus to the next widget unless the caller does."""
+        """Hide the prompt; unless the caller moves the focus, Textual gives it to the next widget."""
         self.remove_class("-open")
 
     @on(Input.Changed)
@@ -155,7 +155,7 @@ class PromptLine(Horizontal):
         self.post_message(self.Submitted(self, text))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Tab belongs to others when there is nothing to complete with."""
+        """Disable tab without a completer, so that it bubbles."""
         return action != "complete" or self._completer is not None
 
     def action_cancel(self) -> None:
@@ -164,7 +164,7 @@ class PromptLine(Horizontal):
         self.post_message(self.Cancelled(self))
 
     def action_recall(self, direction: int) -> None:
-        """Put an older or newer line into the input."""
+        """Put an older or newer entry into the input."""
         self._recalled = max(0, min(self._recalled + direction, len(self._history)))
         text = self._history[self._recalled] if self._recalled < len(self._history) else ""
         self._input.value = text
@@ -181,12 +181,12 @@ class PromptLine(Horizontal):
 
 
 class _CompleterSuggester(Suggester):
-    """Shows a completer's best line as Textual's grey suggestion."""
+    """The adapter of a completer to Textual's grey suggestion."""
 
     def __init__(self, completer: Completer) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._completer = completer
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The best completion that begins with what is typed."""
+        """Return the best completion that begins with the typed text."""
         return next((line for line in self._completer(value) if line.startswith(value)), None)

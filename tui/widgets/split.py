@@ -1,4 +1,4 @@
-"""Panes that share a screen: a tree of cuts, and the widget that lays it out without remounting a pane."""
+"""The split: a tree of cuts, and the widget that lays panes out by it without remounting them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Tree: TypeAlias = Leaf | Cut
 
 
 def leaves(tree: Tree) -> tuple[str, ...]:
-    """Keys of the panes, left to right and top to bottom."""
+    """Return the keys of the panes, left to right and top to bottom."""
     match tree:
         case Leaf(key):
             return (key,)
@@ -48,7 +48,7 @@ def leaves(tree: Tree) -> tuple[str, ...]:
 
 
 def place(tree: Tree, region: Region) -> dict[str, Region]:
-    """Where each pane stands when the tree fills `region`; every cell belongs to one pane."""
+    """Return the region of each pane when the tree fills `region`; every cell belongs to one pane."""
     match tree:
         case Leaf(key):
             return {key: region}
@@ -67,7 +67,7 @@ def _cut(region: Region, cut: Cut) -> tuple[Region, Region]:
 
 
 def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
-    """Put other panes in the same places."""
+    """Return the same tree with other panes in its places."""
     match tree:
         case Leaf(key):
             return Leaf(names.get(key, key))
@@ -76,7 +76,7 @@ def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
 
 
 def neighbour(regions: Mapping[str, Region], key: str, direction: Direction) -> str | None:
-    """The pane one meets going `direction` from the middle of pane `key`, or `None` at the border."""
+    """Return the pane in `direction` from the middle of pane `key`, or `None` at the border."""
     here = regions[key]
     ahead = {other: region for other, region in regions.items() if other != key and _is_ahead(here, region, direction)}
     return min(ahead, key=lambda other: _distance(here, ahead[other], direction), default=None)
@@ -106,17 +106,17 @@ def _distance(here: Region, there: Region, direction: Direction) -> tuple[int, f
 
 
 def side_by_side(*trees: Tree | str, share: float | None = None) -> Tree:
-    """A row of panes with equal shares; `share` is that of the first of two."""
+    """Return a row of panes with equal shares; `share` is that of the first of two."""
     return _row(trees, share, is_side_by_side=True)
 
 
 def stacked(*trees: Tree | str, share: float | None = None) -> Tree:
-    """A column of panes with equal shares; `share` is that of the first of two."""
+    """Return a column of panes with equal shares; `share` is that of the first of two."""
     return _row(trees, share, is_side_by_side=False)
 
 
 def quad(one: str, two: str, three: str, four: str) -> Tree:
-    """Four panes in two rows."""
+    """Return four panes in two rows."""
     return stacked(side_by_side(one, two), side_by_side(three, four))
 
 
@@ -129,22 +129,22 @@ def _row(trees: Sequence[Tree | str], share: float | None, *, is_side_by_side: b
 
 
 LEAST_PANE = Size(40, 7)
-"""When a pane would get less, one pane is shown at a time, under a row of tabs."""
+"""Minimum size of a pane; on smaller screens one pane is shown at a time, under a row of tabs."""
 
 
 class Split(Widget):
-    """Panes in the places that a tree of cuts gives them. Each pane is a child whose id is its key in the tree.
+    """Panes, placed by a tree of cuts. Each pane is a child whose id is its key in the tree.
 
         split = Split(side_by_side("nodes", stacked("run", "logs")), NodesPane(…), RunPane(…), LogsPane(…))
         split.go("right")            # focus
         split.zoom()                 # and back
-        split.reveal("events")       # focus it; if it is not in the tree, in the place of the current one
+        split.reveal("events")       # focus it, in place of the current one if not in the tree
         split.arrangement = quad("nodes", "run", "logs", "charts")
         split.arrangement = Leaf(split.current)
 
-    Panes that are not placed have the class `-parked` (not displayed, keep their state); the one with the focus has
+    Panes that are not placed have the class `-parked` (not displayed, keep their state); the focused one has
     `-current`, which the style sheet should show by more than a colour. On a screen too small for the tree, and when
-    zoomed, only the current pane is placed; its owner names the others.
+    zoomed, only the current pane is placed; the owner shows the names of the others.
     """
 
     DEFAULT_CSS = """
@@ -154,7 +154,7 @@ class Split(Widget):
 
     @dataclass
     class Changed(Message):
-        """Other panes are visible, or another one has the focus."""
+        """The visible panes or the focused one changed."""
 
         split: Split
         current: str
@@ -162,7 +162,7 @@ class Split(Widget):
 
         @property
         def control(self) -> Split:
-            """The split, so that handlers can be bound by its id."""
+            """The split, for handlers bound by its id."""
             return self.split
 
     def __init__(self, tree: Tree, *panes: Widget, id: str | None = None) -> None:
@@ -175,12 +175,12 @@ class Split(Widget):
         self._told: tuple[str, tuple[str, ...]] = ("", ())
 
     def compose(self) -> ComposeResult:
-        """All panes, visible or not."""
+        """Yield all panes, visible or not."""
         yield from self._panes
 
     @property
     def layout(self) -> Layout:
-        """Our own layout; the style sheet has no name for it."""
+        """The split's own layout, which has no name in style sheets."""
         return self._layout
 
     @property
@@ -198,32 +198,32 @@ class Split(Widget):
 
     @property
     def current(self) -> str:
-        """Key of the pane that has, or had last, the focus."""
+        """The key of the pane that has, or last had, the focus."""
         return self._current
 
     @property
     def is_zoomed(self) -> bool:
-        """Whether the current pane has all the room by the operator's wish."""
+        """Whether the operator zoomed the current pane."""
         return self._is_zoomed
 
     @property
     def is_single(self) -> bool:
-        """Whether only the current pane is visible, zoomed or for lack of room."""
+        """Whether only the current pane is visible, by zoom or for lack of room."""
         return len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, self.size))
 
     @property
     def visible_keys(self) -> tuple[str, ...]:
-        """Keys of the panes that can be seen."""
+        """The keys of the visible panes."""
         return (self._current,) if self.is_single else leaves(self._tree)
 
     def go_to(self, key: str) -> None:
-        """Give the focus to a pane of the tree."""
+        """Focus a pane of the tree."""
         if key in leaves(self._tree):
             self._current = key
             self._rearrange()
 
     def go(self, direction: Direction) -> None:
-        """Give the focus to the neighbour; with one pane at a time, to the next or previous one."""
+        """Focus the neighbour; with one pane at a time, the next or previous one."""
         if self.is_single:
             self.cycle(1 if direction in ("right", "down") else -1)
             return
@@ -232,38 +232,38 @@ class Split(Widget):
             self.go_to(other)
 
     def cycle(self, step: int) -> None:
-        """Give the focus to the next pane of the tree, round the end."""
+        """Focus the next pane of the tree, wrapping around."""
         keys = leaves(self._tree)
         self.go_to(keys[(keys.index(self._current) + step) % len(keys)])
 
     def reveal(self, key: str) -> None:
-        """Give the focus to a pane, which takes the place of the current one if it is not in the tree."""
+        """Focus a pane; if it is not in the tree, it replaces the current one."""
         if key not in leaves(self._tree):
             self._tree = renamed(self._tree, {self._current: key})
         self.go_to(key)
 
     def zoom(self) -> None:
-        """Give the current pane all the room, or back."""
+        """Switch the zoom of the current pane."""
         self._is_zoomed = not self._is_zoomed
         self._rearrange()
 
     def on_mount(self) -> None:
-        """Park what is not in the tree."""
+        """Park the panes that are not in the tree."""
         self._park()
 
     def on_resize(self) -> None:
-        """The room may be too small now, or enough again."""
+        """Rearrange, as one pane or all may fit now."""
         self._park()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The pane around the focus is the current one."""
+        """Make the pane around the focus the current one."""
         pane = next((node for node in event.widget.ancestors_with_self if node.parent is self), None)
         if pane is not None and pane.id in leaves(self._tree) and pane.id != self._current:
             self._current = pane.id or ""
             self._park()
 
     def _places(self, size: Size) -> dict[Widget, Region]:
-        """Where children stand on a screen of `size`."""
+        """Return the regions of the children on a screen of `size`."""
         panes = {pane.id: pane for pane in self.children}
         if len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, size)):
             pane = panes.get(self._current)
@@ -272,7 +272,7 @@ class Split(Widget):
         return {panes[key]: region for key, region in regions.items() if key in panes}
 
     def _rearrange(self) -> None:
-        """Place anew, and bring the focus into the current pane."""
+        """Place the panes again, and move the focus into the current one."""
         self._park()
         forget_arrangement(self)
         self.refresh(layout=True)
@@ -300,7 +300,7 @@ def _is_cramped(tree: Tree, size: Size) -> bool:
 
 
 class _TreeLayout(Layout):
-    """Asks the split where its children stand."""
+    """A Textual layout that places children by the split's tree."""
 
     name = "split"
 
@@ -308,6 +308,6 @@ class _TreeLayout(Layout):
         self._places = places
 
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
-        """Place those children that have a place."""
+        """Place the children that have a region."""
         places = self._places(size)
         return [WidgetPlacement(places[child], NULL_OFFSET, Spacing(), child) for child in children if child in places]

@@ -1,4 +1,4 @@
-"""The rail of a run: one row a stage, with its state, its time and what was expected."""
+"""The stage rail of a run: one row a stage, with state, time and expected duration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from tui.widgets.table_model import RowCursor
 
 TITLE_WIDTH = 30
 NARROW = 54
-"""Below so many columns the bar and the expectation are left out."""
+"""Below so many columns the bar and the expected duration are left out."""
 BAR_WIDTH = 10
+_BAR_COLUMNS = BAR_WIDTH + 2
+_RANGE_COLUMNS = 10
+_EXPECTED_COLUMNS = 20
+"""With the word in front, where the note still has room."""
 LEAST_NOTE = 10
-"""Columns below which a note would be a riddle."""
+"""Below so many columns a note is left out, as it would be unreadable."""
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
 
 
@@ -33,8 +37,8 @@ class StageRail(NavigableWidget, can_focus=True):
         rail = StageRail()
         rail.show([StageLine("train", "Train", StageLook.RUNNING, elapsed_seconds=95, expected_seconds=(60, 120))])
 
-    The cursor goes with the stage that is at work until the operator moves it; `End` lets it go along again. Call
-    `show` as often as durations are to move.
+    The cursor follows the stage at work until the operator moves it; `End` makes it follow again. Call `show` as often
+    as durations should advance.
     """
 
     PARTS = (*NavigableWidget.PARTS, "rail--cursor")
@@ -48,42 +52,42 @@ class StageRail(NavigableWidget, can_focus=True):
 
     @dataclass
     class Selected(Message):
-        """The operator chose a stage: enter, or a double click."""
+        """The operator opened a stage: enter, or a double click."""
 
         rail: StageRail
         key: str
 
         @property
         def control(self) -> StageRail:
-            """The rail, so that handlers can be bound by its id."""
+            """The rail, for handlers bound by its id."""
             return self.rail
 
     @dataclass
     class Highlighted(Message):
-        """The cursor is on another stage."""
+        """The cursor moved to another stage."""
 
         rail: StageRail
         key: str
 
         @property
         def control(self) -> StageRail:
-            """The rail, so that handlers can be bound by its id."""
+            """The rail, for handlers bound by its id."""
             return self.rail
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._stages: tuple[StageLine, ...] = ()
         self._cursor = RowCursor()
-        self._goes_along = True
+        self._is_following = True
         self._announced = ""
 
     @property
     def selected_key(self) -> str:
-        """Key of the stage under the cursor; empty without stages."""
+        """The key of the stage under the cursor; empty without stages."""
         return self._cursor.key
 
     def show(self, stages: Sequence[StageLine]) -> None:
-        """Take the stages as they are; equal ones cost nothing."""
+        """Replace the stages; equal ones cost nothing."""
         new = tuple(stages)
         if new == self._stages:
             return
@@ -91,36 +95,36 @@ class StageRail(NavigableWidget, can_focus=True):
             self.refresh(layout=True)
         self._stages = new
         self._cursor.follow([stage.key for stage in new])
-        if self._goes_along:
+        if self._is_following:
             self._cursor.place(_working(new))
         self._tell()
 
     def select(self, key: str) -> bool:
-        """Put the cursor on a stage; `False` if there is none of that key."""
+        """Move the cursor to a stage; return `False` if there is none of that key."""
         found = self._cursor.seek(key)
-        self._goes_along = self._goes_along and not found
+        self._is_following = self._is_following and not found
         self._tell()
         return found
 
     def step(self, lines: int) -> None:
-        """Move the cursor, and leave it there."""
-        self._goes_along = False
+        """Move the cursor, and stop following."""
+        self._is_following = False
         self._cursor.place(self._cursor.index + lines)
         self._tell()
 
     def jump(self, *, to_end: bool) -> None:
-        """To the first stage, or to the one at work, to go along with it."""
-        self._goes_along = to_end
+        """Go to the first stage, or to the one at work, and follow that."""
+        self._is_following = to_end
         self._cursor.place(_working(self._stages) if to_end else 0)
         self._tell()
 
     def action_choose(self) -> None:
-        """Say that the stage under the cursor was chosen."""
+        """Post that the stage under the cursor was opened."""
         if self._cursor.key:
             self.post_message(self.Selected(self, self._cursor.key))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor on a stage; twice: choose it."""
+        """Move the cursor to the clicked stage; a double click opens it."""
         at = event.get_content_offset(self)
         if at is not None and (index := self._cursor.top + at.y) < len(self._stages):
             self.step(index - self._cursor.index)
@@ -128,16 +132,16 @@ class StageRail(NavigableWidget, can_focus=True):
                 self.action_choose()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are stages, where the style sheet says `height: auto`."""
+        """Return the number of stages, for `height: auto`."""
         return len(self._stages)
 
     def on_resize(self) -> None:
-        """Keep the cursor in sight."""
+        """Keep the cursor visible."""
         self._cursor.resize(self.size.height)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One stage."""
+        """Render one stage."""
         width, index = self.size.width, self._cursor.top + y
         if index >= len(self._stages):
             return Strip.blank(width, self.resolved_styles.base)
@@ -155,21 +159,24 @@ class StageRail(NavigableWidget, can_focus=True):
         cells += fit(Span(stage.title, tone), min(title_width, max(8, width - 12)))
         cells += fit(Span(f" {elapsed}", Tone.PLAIN), 8, align_right=True)
         if width >= NARROW:
-            cells += self._against_expectation(stage)
+            room = width - width_of(tuple(cells)) - _BAR_COLUMNS - LEAST_NOTE
+            cells += self._against_expectation(stage, is_short=room < _EXPECTED_COLUMNS)
         if width - width_of(tuple(cells)) >= LEAST_NOTE:
             cells.append(Span(f"  {stage.note or _word(stage)}", Tone.WARN if stage.is_warning else glyph.tone))
         return fit(tuple(cells), width)
 
-    def _against_expectation(self, stage: StageLine) -> Cells:
-        share, expected = stage.share, stage.expected_seconds
-        words = f"of {duration_range(*expected)}" if expected else ""
-        is_moving = stage.look in (StageLook.RUNNING, StageLook.UNDOING)
-        if share is None or not is_moving:
-            return (Span(" " * (BAR_WIDTH + 2)), *fit(Span(words, Tone.MUTED), 12))
+    def _against_expectation(self, stage: StageLine, *, is_short: bool) -> Cells:
+        share, columns = stage.share, _RANGE_COLUMNS if is_short else _EXPECTED_COLUMNS
+        expected = duration_range(*stage.expected_seconds) if stage.expected_seconds else ""
+        words = fit(
+            Span(f"  {expected}" if is_short or not expected else f"  expected {expected}", Tone.MUTED), columns
+        )
+        if share is None or stage.look not in (StageLook.RUNNING, StageLook.UNDOING):
+            return (Span(" " * _BAR_COLUMNS), *words)
         filled = bar(share, BAR_WIDTH)
         tone = Tone.WARN if share > 1 else Tone.BUSY
         rest = "·" * (BAR_WIDTH - len(filled))
-        return (Span("  "), Span(filled, tone), Span(rest, Tone.MUTED), *fit(Span(f" {words}", Tone.MUTED), 12))
+        return (Span("  "), Span(filled, tone), Span(rest, Tone.MUTED), *words)
 
     def _tell(self) -> None:
         self.refresh()
@@ -179,14 +186,14 @@ class StageRail(NavigableWidget, can_focus=True):
 
 
 def _word(stage: StageLine) -> str:
-    """What is said of a stage that says nothing itself."""
+    """Return the note of a stage that has none."""
     if stage.share is not None and stage.share > 1 and stage.look is StageLook.RUNNING:
         return "longer than expected"
     return "" if stage.look is StageLook.PENDING else stage.look.value
 
 
 def _working(stages: Sequence[StageLine]) -> int:
-    """Index of the stage to look at: the one at work, else the last that did anything."""
+    """Return the index of the stage at work, else of the last one that was started."""
     at_work = next((index for index, stage in enumerate(stages) if stage.look in _CURRENT), None)
     if at_work is not None:
         return at_work

@@ -1,4 +1,4 @@
-"""A table for live data: thousands of rows by key, of which only the visible ones are ever formatted."""
+"""The table for live data: thousands of rows by key, of which only the visible ones are formatted."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ RowT = TypeVar("RowT")
 
 RESORT_SECONDS = 1.0
 SMALL_TABLE = 1_000
-"""Up to so many rows, a sort when rows come or go costs nothing worth saving."""
+"""Up to so many rows, the table sorts at once when rows come or go."""
 
 
 class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
-    """Rows by key under a header, with a cursor that stays on its row whatever the order does.
+    """Rows by key under a header, with a cursor that stays on its row when the order changes.
 
-    Hand over all rows whenever the data moved; what did not change costs nothing, what is not visible is not
-    formatted:
+    Pass all rows whenever the data changed; unchanged rows cost nothing, and hidden ones are not formatted:
 
         table = KeyedTable(NODE_COLUMNS, key=lambda node: node.name, noun="nodes", sort="name")
         table.reconcile(rows)
 
-    A table of many rows is kept up with `update_rows`, which takes only those that differ.
+    For a table of many rows use `update_rows`, which takes only the changed ones.
 
-    Rows are values (frozen, compared with `==`; an unchanged row should be the same object). Changed values move rows
-    at most once a second, and not while the operator moves the cursor; rows that went vanish at once.
+    Rows are values (frozen, compared with `==`; an unchanged row should be the same object). Changed values reorder
+    rows at most once a second, and not while the operator moves the cursor; removed rows vanish at once.
 
     Args:
         columns: Left to right.
         key: Identity of a row.
-        search: Text the filter looks at; by default the text of all columns.
-        noun: What the rows are, for the footer: "nodes".
+        search: Returns the text that the filter matches; by default the text of all columns.
+        noun: Name of the rows in the footer: "nodes".
         sort: Id of the first sort column; empty sorts by key.
-        reverse: Whether that order is reversed.
-        empty: Shown while there is no row at all.
+        reverse: Sort in descending order.
+        empty: Text shown while there is no row at all.
     """
 
     HAS_TERMINAL_COLOURS = False
@@ -69,31 +68,31 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
 
     filter_text: reactive[str] = reactive("", repaint=False)
     empty: reactive[str] = reactive("")
-    """What is said while there is no row at all."""
+    """The text shown while there is no row at all."""
     """Words that a row must contain; `!word` must not. Case does not matter."""
 
     @dataclass
     class Selected(Message):
-        """The operator chose a row: enter, or a double click."""
+        """The operator opened a row: enter, or a double click."""
 
         table: KeyedTable[Any]
         key: str
 
         @property
         def control(self) -> KeyedTable[Any]:
-            """The table, so that handlers can be bound by its id."""
+            """The table, for handlers bound by its id."""
             return self.table
 
     @dataclass
     class Highlighted(Message):
-        """The cursor is on another row; `key` is empty when no row is left."""
+        """The cursor moved to another row; `key` is empty when no row is left."""
 
         table: KeyedTable[Any]
         key: str
 
         @property
         def control(self) -> KeyedTable[Any]:
-            """The table, so that handlers can be bound by its id."""
+            """The table, for handlers bound by its id."""
             return self.table
 
     def __init__(
@@ -122,7 +121,7 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
 
     @property
     def selected_key(self) -> str:
-        """Key of the row under the cursor; empty without rows."""
+        """The key of the row under the cursor; empty without rows."""
         return self._cursor.key
 
     @property
@@ -132,42 +131,42 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
 
     @property
     def shown_keys(self) -> Sequence[str]:
-        """Keys that pass the filter, in their order."""
+        """The keys that pass the filter, in order."""
         return tuple(self._order.keys)
 
     @property
     def sort_state(self) -> tuple[str, bool]:
-        """Id of the sort column (empty: by key), and whether reversed."""
+        """The id of the sort column (empty: by key), and whether the order is reversed."""
         column = self._order.column
         return (column.id if column else ""), self._order.is_reversed
 
     def reconcile(self, rows: Iterable[RowT]) -> None:
-        """Take `rows` as the whole truth; repaint what is visible of the difference."""
+        """Replace all rows; repaint the visible differences."""
         self._follow(self._order.replace(rows))
 
     def update_rows(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> None:
-        """Take only what differs: rows that are new or changed, and keys of rows that are gone."""
+        """Take new and changed rows, and the keys of removed ones."""
         self._follow(self._order.update_rows(rows, gone))
 
     def select(self, key: str) -> bool:
-        """Put the cursor on `key`; `False` if it is not shown."""
+        """Move the cursor to `key`; return `False` if it is not shown."""
         found = self._cursor.seek(key)
         self._show_cursor()
         return found
 
     def sort_by(self, column_id: str, *, reverse: bool = False) -> None:
-        """Order by a column; an empty id orders by key."""
+        """Sort by a column; an empty id sorts by key."""
         self._order.sort_on(self._renderer.column_named(column_id), reverse=reverse)
         self._rearrange()
 
     def watch_filter_text(self, text: str) -> None:
-        """Show what passes the filter."""
+        """Show the rows that pass the filter."""
         self._order.needle = text
         self._rearrange()
 
     @property
     def page_lines(self) -> int:
-        """Rows between header and footer."""
+        """The number of rows between header and footer."""
         return max(1, self.size.height - 2)
 
     def step(self, lines: int) -> None:
@@ -186,29 +185,29 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
         self.step(len(self._order.keys) if to_end else -len(self._order.keys))
 
     def scroll_lines(self, lines: int) -> None:
-        """Move the window; the cursor comes along only at its edge."""
+        """Scroll; the cursor moves only at the edge of the visible rows."""
         self._moved_at = _loop_seconds()
         self._cursor.scroll(lines)
         self._show_cursor()
 
     def action_choose(self) -> None:
-        """Say that the row under the cursor was chosen."""
+        """Post that the row under the cursor was opened."""
         if self._cursor.key:
             self.post_message(self.Selected(self, self._cursor.key))
 
     def action_sort_next(self, direction: int) -> None:
-        """Order by the next visible column."""
+        """Sort by the next visible column."""
         columns = [fitted.column for fitted in self._renderer.fitted] or list(self._renderer.columns)
         current = self._order.column
         at = columns.index(current) + direction if current in columns else 0
         self.sort_by(columns[at % len(columns)].id)
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
+        """Reverse the order."""
         self.sort_by(self.sort_state[0], reverse=not self._order.is_reversed)
 
     def on_click(self, event: events.Click) -> None:
-        """Header: sort by that column, again: reverse. Row: put the cursor there; twice: choose it."""
+        """Handle a click: on the header sort by its column, or reverse; on a row move the cursor there, or open it."""
         at = event.get_content_offset(self)
         if at is None:
             return
@@ -221,16 +220,16 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
                 self.action_choose()
 
     def on_resize(self) -> None:
-        """Keep the cursor in sight."""
+        """Keep the cursor visible."""
         self._cursor.resize(self.page_lines)
         self.refresh()
 
     def restyled(self) -> None:
-        """Forget finished rows."""
+        """Drop finished rows."""
         self._renderer.forget()
 
     def render_part(self, y: int, left: int, right: int) -> Strip:
-        """Header, rows, footer; of a row only the cells that are asked for: where one changed, others say the same."""
+        """Render header, rows or footer; of a row only the requested cells, as often only one of them changed."""
         (width, height), resolved_styles, order = self.size, self.resolved_styles, self._order
         self._renderer.fit_to(width - 1)
         index = self._cursor.top + y - 1
@@ -252,7 +251,7 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
         return strip.crop(left, right)
 
     def _follow(self, changes: RowChanges) -> None:
-        """Show what changed: at once where it is seen, in its right place when a sort is due."""
+        """Show changes: at once in visible rows, in the new order when a sort is due."""
         if not changes:
             return
         if changes.has_moved and len(self._order.rows) <= SMALL_TABLE:

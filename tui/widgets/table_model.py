@@ -1,4 +1,4 @@
-"""The state of a table without drawing: columns and their widths, row order, cursor."""
+"""The model of a table: columns and their widths, row order, cursor."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from tui.present.cells import CellValue, text_of
 RowT = TypeVar("RowT")
 
 SortKey = str | int | float | tuple[str | int | float, ...]
-"""What rows are ordered by. A column returns one shape of it for all rows."""
+"""A sort key. A column returns one type of it for all rows."""
 
 
 class Column(msgspec.Struct, Generic[RowT], frozen=True):
-    """One column.
+    """A column of a table.
 
-    `cell` is called for visible rows only, so it may format; `sort_key` for every row at each sort, so it should
-    only look.
+    `cell` is called for visible rows only, so it may format; `sort_key` for every row at each sort, so it should be
+    cheap.
     """
 
     id: str
     title: str
     cell: Callable[[RowT], CellValue]
     width: int
-    """Terminal columns that it needs; the least width of a flexible one."""
+    """Width in terminal columns; the minimum of a flexible column."""
     flex: int = 0
-    """Share of the room that is left over; 0 keeps `width`."""
+    """Share of the remaining room; 0 keeps `width`."""
     limit: int = 0
-    """Greatest width of a flexible column; 0 for no limit."""
+    """Maximum width of a flexible column; 0 for no limit."""
     align: Literal["left", "right"] = "left"
     drop: int = 0
-    """When the table is too narrow the column with the highest number goes first; 0 never goes."""
+    """When the table is too narrow, the column with the highest number is dropped first; 0 is never dropped."""
     sort_key: Callable[[RowT], SortKey] | None = None
-    """Defaults to the text of the cell."""
+    """Sort key of a row; by default the text of the cell."""
 
     keeps_ends: bool = False
-    """A text that is too long is cut in its middle; for cells that are a plain text."""
+    """Cut a long text in its middle; for cells of plain text."""
 
     source: Callable[[RowT], object] | None = None
-    """Of a row, the one object that `cell` looks at: while it is the same, the cell is not asked again."""
+    """The part of a row that `cell` depends on: while it is the same object, the cell is not computed again."""
 
     def key_of(self, row: RowT) -> SortKey:
-        """What `row` is ordered by in this column."""
+        """Return the sort key of `row` in this column."""
         return text_of(self.cell(row)) if self.sort_key is None else self.sort_key(row)
 
 
 class Fitted(msgspec.Struct, Generic[RowT], frozen=True):
-    """A column with the width that it got."""
+    """A column with its final width."""
 
     column: Column[RowT]
     width: int
@@ -62,8 +62,8 @@ GAP = 1
 def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[Fitted[RowT], ...]:
     """Choose the columns that fit into `width` terminal columns, in their order, with their widths.
 
-    Droppable columns go, highest `drop` first and rightmost first among equals, until the rest fits; what is left
-    over goes to flexible columns by share. If even the undroppable ones do not fit, the last one is cut.
+    Droppable columns are left out, highest `drop` first and rightmost first among equals, until the rest fits; the
+    remaining room goes to flexible columns by share. If even the undroppable ones do not fit, the last one is cut.
     """
     kept = list(columns)
     while _needed(kept) > width and (victim := max(enumerate(kept), key=_first_to_go, default=None)) is not None:
@@ -115,14 +115,14 @@ def _cut(columns: Sequence[Column[RowT]], widths: Sequence[int], width: int) -> 
 
 
 class RowChanges(msgspec.Struct, frozen=True):
-    """What new rows changed."""
+    """The differences that new rows made."""
 
     updated: frozenset[str]
-    """Keys of rows that were there and look different."""
+    """Keys of rows with changed values."""
     has_moved: bool
-    """Whether keys came or went."""
+    """Whether keys were added or removed."""
     is_disordered: bool = False
-    """Whether a row may stand elsewhere after a sort, or pass the filter otherwise."""
+    """Whether a row's place after a sort, or its match of the filter, may have changed."""
 
     def __bool__(self) -> bool:
         return self.has_moved or bool(self.updated)
@@ -131,18 +131,18 @@ class RowChanges(msgspec.Struct, frozen=True):
 class RowOrder(Generic[RowT]):
     """Rows by key, and the keys of those that pass the filter, sorted.
 
-    Rows are values: a changed row is a new object under the same key. Nothing here is formatted but what the filter
-    looks at. Taking a few changed rows (`update_rows`) does not cost a pass over all.
+    Rows are values: a changed row is a new object under the same key. Nothing is formatted here but the text for the
+    filter. Taking a few changed rows (`update_rows`) does not cost a pass over all.
 
     Args:
         key: The identity of a row, stable for its life.
-        search: The text that a filter looks at; matching ignores case.
+        search: Returns the text that a filter matches, ignoring case.
     """
 
     def __init__(self, *, key: Callable[[RowT], str], search: Callable[[RowT], str]) -> None:
         self.rows: dict[str, RowT] = {}
         self.keys: list[str] = []
-        """Keys of the rows shown, in order."""
+        """Keys of the shown rows, in order."""
         self.column: Column[RowT] | None = None
         self.is_reversed = False
         self.needle = ""
@@ -150,11 +150,11 @@ class RowOrder(Generic[RowT]):
         self._search = search
         self._texts: dict[str, tuple[RowT, str]] = {}
         self._sorted_keys: list[str] = []
-        """All keys, sorted; old ones and unsorted new ones among them until `arrange`."""
+        """All keys, sorted; until `arrange`, with removed and unsorted new ones among them."""
         self._is_sorted = True
 
     def replace(self, rows: Iterable[RowT]) -> RowChanges:
-        """Take `rows` as the whole truth. The order stays as it is until `arrange`."""
+        """Replace all rows. The order stays as it is until `arrange`."""
         key = self._key
         new = {key(row): row for row in rows}
         old, self.rows = self.rows, new
@@ -167,7 +167,7 @@ class RowOrder(Generic[RowT]):
         return RowChanges(updated, has_moved, is_disordered or has_moved)
 
     def update_rows(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> RowChanges:
-        """Take rows that are new or changed, and keys of rows that are gone; all others stay as they are."""
+        """Take new and changed rows, and the keys of removed ones; all others stay."""
         came: list[str] = []
         differing: list[tuple[str, RowT, RowT]] = []
         for row in rows:
@@ -188,15 +188,15 @@ class RowOrder(Generic[RowT]):
         return RowChanges(updated, bool(came or went), is_disordered or bool(came or went))
 
     def sort_on(self, column: Column[RowT] | None, *, reverse: bool = False) -> None:
-        """Name what `arrange` sorts by; `None` is the key."""
+        """Set the sort column of `arrange`; `None` is the key."""
         self.column = column
         self.is_reversed = reverse
 
     def arrange(self) -> None:
-        """Filter and sort anew: 5,000 rows in a few milliseconds."""
+        """Filter and sort again: 5,000 rows in a few milliseconds."""
         column, rows = self.column, self.rows
         if not self._is_sorted:
-            # a key that went and came again stands there twice
+            # a key that was removed and added again is in it twice
             self._sorted_keys = sorted({k: None for k in self._sorted_keys if k in rows})
             self._is_sorted = True
         words = self.needle.lower().split()
@@ -208,12 +208,12 @@ class RowOrder(Generic[RowT]):
         self.keys = shown
 
     def drop_missing(self) -> None:
-        """Take the keys of rows that are gone out of the order, and leave the rest as it is."""
+        """Remove the keys of removed rows from the order, without sorting."""
         rows = self.rows
         self.keys = [k for k in self.keys if k in rows]
 
     def _compared(self, differing: Iterable[tuple[str, RowT, RowT]]) -> tuple[frozenset[str], bool]:
-        """Keys of the rows that are not equal, and whether one of them stands or passes otherwise."""
+        """Return the keys of the changed rows, and whether the place or filter match of one changed."""
         updated: list[str] = []
         is_disordered = False
         for k, was, row in differing:
@@ -237,19 +237,19 @@ class RowOrder(Generic[RowT]):
 
 
 class RowCursor:
-    """Keeps a cursor on its key while the order around it changes.
+    """A cursor that stays on its key while the order changes.
 
-    `key` is the truth; `index` follows it. When the key is gone the cursor stays at its place and takes the key that
-    is there. The window `[top, top + height)` always holds the cursor, but for `scroll`, which takes it along.
+    `key` decides; `index` follows it. When the key is gone, the cursor stays at its index and takes the key there. The
+    window `[top, top + height)` always holds the cursor; `scroll` moves both.
     """
 
     def __init__(self) -> None:
         self.key = ""
-        """Empty when there are no rows."""
+        """The key of the row; empty if there are no rows."""
         self.index = 0
         self.top = 0
         self.height = 1
-        """Visible rows."""
+        """The number of visible rows."""
         self._keys: Sequence[str] = ()
 
     def follow(self, keys: Sequence[str]) -> None:
@@ -264,13 +264,13 @@ class RowCursor:
         self._clamp()
 
     def place(self, index: int) -> None:
-        """Put the cursor on a row, or on the nearest that exists."""
+        """Move the cursor to a row, or to the nearest one."""
         self.index = max(0, min(index, len(self._keys) - 1))
         self.key = self._keys[self.index] if self._keys else ""
         self._clamp()
 
     def seek(self, key: str) -> bool:
-        """Put the cursor on a key; `False` if it is not in the order."""
+        """Move the cursor to a key; return `False` if it is not in the order."""
         try:
             self.place(self._keys.index(key))
         except ValueError:
@@ -278,17 +278,17 @@ class RowCursor:
         return True
 
     def scroll(self, lines: int) -> None:
-        """Move the window, and the cursor only as far as it must to stay in it."""
+        """Move the window, and the cursor only as far as needed to stay in it."""
         self.top = max(0, min(self.top + lines, len(self._keys) - self.height))
         self.place(max(self.top, min(self.index, self.top + self.height - 1)))
 
     def resize(self, height: int) -> None:
-        """Show `height` rows."""
+        """Set the height of the window."""
         self.height = max(1, height)
         self._clamp()
 
     def visible(self) -> Sequence[str]:
-        """Keys in the window, from the top."""
+        """Return the keys in the window, from the top."""
         return self._keys[self.top : self.top + self.height]
 
     def _clamp(self) -> None:

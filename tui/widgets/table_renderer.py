@@ -1,4 +1,4 @@
-"""How a table draws its header, rows and footer."""
+"""The drawing of a table: header, rows, footer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _GAP = Span(" " * GAP)
 
 
 class _Laid(msgspec.Struct, Generic[RowT], frozen=True):
-    """One row with what each of its columns says, and how that was laid out."""
+    """A row with the cells of its columns, and their layout."""
 
     row: RowT
     columns: list[tuple[CellValue, Cells]]
 
 
 class TableRenderer(Generic[RowT]):
-    """The columns as they fit the present width, and the finished rows.
+    """The columns that fit the present width, and the finished rows.
 
-    A finished row is kept as long as its row object, the width and the styles are the same.
+    A finished row is cached as long as its row object, the width and the styles are the same.
     """
 
     def __init__(self, columns: Sequence[Column[RowT]]) -> None:
@@ -58,11 +58,11 @@ class TableRenderer(Generic[RowT]):
         self._laid.clear()
 
     def column_named(self, column_id: str) -> Column[RowT] | None:
-        """The column with that id, fitting or not."""
+        """Return the column with that id, even if it does not fit."""
         return next((column for column in self.columns if column.id == column_id), None)
 
     def column_at(self, x: int) -> Column[RowT] | None:
-        """The column that a click at `x` meets."""
+        """Return the column at `x`, if any."""
         left = 0
         for fitted in self.fitted:
             left += fitted.width + GAP
@@ -71,7 +71,7 @@ class TableRenderer(Generic[RowT]):
         return None
 
     def row(self, painter: LineWidget, key: str, row: RowT, base: Style) -> list[Segment]:
-        """The line of one row on `base`, as wide as was fitted to."""
+        """Draw one row on `base`, in the fitted width."""
         known = self._drawn.get((key, base))
         if known is not None and known[0] is row:
             return known[1]
@@ -86,7 +86,7 @@ class TableRenderer(Generic[RowT]):
         return segments
 
     def part(self, painter: LineWidget, key: str, row: RowT, base: Style, *, left: int, right: int) -> Strip:
-        """Columns `[left, right)` of the line of one row on `base`."""
+        """Draw columns `[left, right)` of one row on `base`."""
         cells: list[Span] = []
         x = begin = end = 0
         for fitted, (_, laid) in zip(self.fitted, self._lay(key, row).columns, strict=True):
@@ -98,12 +98,12 @@ class TableRenderer(Generic[RowT]):
         return Strip(painter.segments(cells, base), end - begin).crop_extend(left - begin, right - begin, base)
 
     def differences(self, visible: Sequence[str], updated: Collection[str], rows: Mapping[str, RowT]) -> list[Region]:
-        """Which parts of the table look different, of the visible rows that were updated; the header is line 0."""
+        """Return the regions of the table that changed, in the visible updated rows; the header is line 0."""
         spans = [(y, self._difference(key, rows[key])) for y, key in enumerate(visible, start=1) if key in updated]
         return [Region(left, y, right - left, 1) for y, (left, right) in spans if right > left]
 
     def _difference(self, key: str, row: RowT) -> tuple[int, int]:
-        """Where a changed row begins and ends to look different from the last one under its key."""
+        """Return the columns in which a changed row differs from the last one under its key."""
         known = self._laid.get(key)
         if known is None:
             return 0, self._width
@@ -118,7 +118,7 @@ class TableRenderer(Generic[RowT]):
         return left, right
 
     def _lay(self, key: str, row: RowT) -> _Laid[RowT]:
-        """The cells of one row; of a row that changed, those that say the same are not laid out again."""
+        """Lay out the cells of a row; unchanged cells of a changed row are not laid out again."""
         known = self._laid.get(key)
         if known is not None and known.row is row:
             return known
@@ -142,7 +142,7 @@ class TableRenderer(Generic[RowT]):
         return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
 
     def header(self, order: RowOrder[RowT]) -> Cells:
-        """Titles, with an arrow at the sort column."""
+        """Draw the titles, with an arrow at the sort column."""
         cells: list[Span] = []
         for fitted in self.fitted:
             column = fitted.column
@@ -154,7 +154,7 @@ class TableRenderer(Generic[RowT]):
         return tuple(cells)
 
     def footer(self, order: RowOrder[RowT], *, position: int, noun: str) -> Cells:
-        """Where the cursor is, how many rows there are, what is filtered, what did not fit."""
+        """Draw the cursor's position, the number of rows, the filter, and the number of columns that do not fit."""
         total, shown = len(order.rows), len(order.keys)
         named = noun if total != 1 else _singular(noun)
         count = f"{total:,} {named}" if total == shown else f"{shown:,} of {total:,} {named}"
@@ -168,7 +168,7 @@ class TableRenderer(Generic[RowT]):
 
 
 def nothing_line(order: RowOrder[RowT], y: int, width: int, *, empty: str) -> Cells:
-    """A line of why there is no row (`empty`), or of why none is seen; blank below the rows that are."""
+    """Draw the reason why there is no row (`empty`) or none matches; blank below existing rows."""
     if order.keys:
         return ()
     said = f"Nothing here matches {order.needle!r}." if order.rows else empty
@@ -177,6 +177,6 @@ def nothing_line(order: RowOrder[RowT], y: int, width: int, *, empty: str) -> Ce
 
 
 def _singular(noun: str) -> str:
-    """One of what a table counts: `node` of `nodes`, `way to pay` of `ways to pay`."""
+    """Return the singular of a table's noun: `node` of `nodes`, `way to pay` of `ways to pay`."""
     first, *rest = noun.split(" ")
     return " ".join([first.removesuffix("s"), *rest])

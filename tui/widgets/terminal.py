@@ -1,4 +1,4 @@
-"""A terminal for a program elsewhere: a shell in a pod, neuron-top. The only user of pyte."""
+"""The terminal emulator for a remote program: a shell in a pod, neuron-top. The only user of pyte."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NAMES = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "b
 
 
 class TerminalScreen:
-    """A grid of characters, fed with the bytes of a program that believes in `TERM=linux`.
+    """A grid of characters, fed with the bytes of a program that runs with `TERM=linux`.
 
-    Whatever comes is survived: pyte raises on some sequences; such a one is skipped, with the text up to the next.
+    No input raises: a sequence on which pyte fails is skipped, with the text up to the next one.
     """
 
     def __init__(self, columns: int, rows: int) -> None:
@@ -36,17 +36,17 @@ class TerminalScreen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """The number of columns and rows."""
         return self._screen.columns, self._screen.lines
 
     @property
     def cursor(self) -> tuple[int, int] | None:
-        """Column and row of the cursor, or `None` while it is hidden."""
+        """The column and row of the cursor, or `None` while it is hidden."""
         cursor = self._screen.cursor
         return None if cursor.hidden else (cursor.x, cursor.y)
 
     def feed(self, data: bytes) -> set[int]:
-        """Draw what the program wrote.
+        """Process output of the program.
 
         Returns:
             The rows that changed.
@@ -61,13 +61,13 @@ class TerminalScreen:
         return changed
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the grid; rows go at the top only as far as the cursor needs room, else at the bottom."""
+        """Resize the grid; rows are dropped at the bottom, and at the top only if the cursor needs the room."""
         self._screen.shrink(rows)
         self._screen.resize(lines=rows, columns=columns)
         self._screen.dirty.clear()
 
     def segments(self, row: int) -> list[Segment]:
-        """One row, neighbours of the same style joined; exactly as wide as the grid."""
+        """Return one row, neighbours of the same style joined, exactly as wide as the grid."""
         return list(self._runs(row))
 
     def _runs(self, row: int) -> Iterator[Segment]:
@@ -86,7 +86,7 @@ class TerminalScreen:
 
 class _Screen(pyte.Screen):  # type: ignore[misc]  # mypy takes pyte as untyped
     def shrink(self, rows: int) -> None:
-        """Prepare for fewer rows: pyte drops all of them at the top, where the text is, whatever stands below."""
+        """Prepare for fewer rows: pyte would drop all of them at the top, where the text is."""
         excess = self.lines - rows
         if excess <= 0:
             return
@@ -94,19 +94,19 @@ class _Screen(pyte.Screen):  # type: ignore[misc]  # mypy takes pyte as untyped
         needed = max(0, row - rows + 1)
         self.reset_mode(pyte.modes.DECOM)
         self.set_margins()
-        if excess > needed:  # pyte takes 0 lines for 1
+        if excess > needed:  # pyte reads 0 lines as 1
             self.cursor_position(1, 1)
             self.insert_lines(excess - needed)
         self.cursor.x, self.cursor.y = column, row - needed
 
     def select_graphic_rendition(self, *attrs: int, private: bool = False) -> None:
-        """Private forms of SGR mean something else; pyte's own method refuses the argument."""
+        """Ignore private forms of SGR, which have other meanings; pyte's own method raises on the argument."""
         if not private:
             super().select_graphic_rendition(*attrs)
 
 
 Look: TypeAlias = tuple[str, str, bool, bool, bool, bool, bool, bool]
-"""Foreground, background, bold, italic, underlined, struck, reversed, blinking: a pyte character without its text."""
+"""The style of a pyte character: foreground, background, bold, italic, underlined, struck, reversed, blinking."""
 
 
 @lru_cache(2048)
@@ -166,11 +166,11 @@ _NAMED = {
 
 
 def bytes_of(key: str, character: str | None) -> bytes:
-    """What to send.
+    """Return the bytes to send for a key.
 
     Args:
         key: Textual's name of the key.
-        character: What it prints, if anything.
+        character: Its character, if any.
 
     Returns:
         The bytes, or nothing for a key that such a terminal does not have.
@@ -187,14 +187,14 @@ def bytes_of(key: str, character: str | None) -> bytes:
 
 SLICE_BYTES = 8 * 1024
 PAUSE_SECONDS = 0.02
-"""Eight kilobytes (8 ms of emulation), then twenty milliseconds for everybody else."""
+"""A slice: eight kilobytes (8 ms of emulation), then twenty milliseconds for the rest of the console."""
 LEAVE_SECONDS = 0.5
 ENVIRONMENT = {"TERM": "linux", "LC_ALL": "C.UTF-8"}
-"""What the program must be started with: other terminals have sequences that are not understood here."""
+"""Environment for the program: other terminal types have sequences that the emulator does not support."""
 
 
 class TerminalView(LineWidget, can_focus=True):
-    """Shows what a program draws, and sends it every key while it has the focus; esc twice leaves.
+    """The screen of a remote program, which gets every key while the widget is focused; esc twice leaves.
 
         async for data in session:            # an ExecSession, started with ENVIRONMENT
             await terminal.feed(data)         # returns when drawn: a flood waits in the program's own pipe
@@ -220,7 +220,7 @@ class TerminalView(LineWidget, can_focus=True):
 
     @dataclass
     class Resized(Message):
-        """The terminal has another size."""
+        """The size of the terminal changed."""
 
         columns: int
         rows: int
@@ -234,7 +234,7 @@ class TerminalView(LineWidget, can_focus=True):
         self._escaped_at = float("-inf")
 
     async def feed(self, data: bytes) -> None:
-        """Draw what the program wrote, in slices between which the console stays responsive."""
+        """Process output of the program, in slices between which the console stays responsive."""
         for start in range(0, len(data), SLICE_BYTES):
             if start:
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -244,7 +244,7 @@ class TerminalView(LineWidget, can_focus=True):
             self.refresh(*(Region(0, row, self.size.width, 1) for row in changed))
 
     def on_key(self, event: events.Key) -> None:
-        """Send the key; nobody else gets it."""
+        """Send the key, and stop it."""
         event.stop()
         event.prevent_default()
         now = asyncio.get_running_loop().time()
@@ -259,12 +259,12 @@ class TerminalView(LineWidget, can_focus=True):
             self.post_message(self.Typed(data))
 
     def on_paste(self, event: events.Paste) -> None:
-        """Send pasted text as if it were typed."""
+        """Send pasted text as if typed."""
         event.stop()
         self.post_message(self.Typed(event.text.replace("\n", "\r").encode()))
 
     def on_resize(self) -> None:
-        """Tell the program its new size."""
+        """Resize the grid, and post the new size."""
         columns, rows = self.size
         if columns > 0 and rows > 0:
             self._screen.resize(columns, rows)
@@ -280,7 +280,7 @@ class TerminalView(LineWidget, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One row of the program's screen."""
+        """Render one row of the program's screen."""
         width, base = self.size.width, self.resolved_styles.base
         if y >= self._screen.size[1]:
             return Strip.blank(width, base)

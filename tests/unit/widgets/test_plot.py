@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -23,8 +22,9 @@ from tui.present.curves import (
     thinned,
 )
 from tui.textual_private import screen_text
+from tui.widgets import plot
 from tui.widgets.plot import PlotView
-from tui.widgets.plot_renderer import Axis, Pen, PlotextRenderer, PlotOptions, Stroke, picture_of
+from tui.widgets.plot_renderer import Pen, PlotOptions, picture_of
 
 PEN = Pen((90, 90, 90), (0, 200, 255))
 
@@ -34,9 +34,7 @@ def a_curve(*ys: float, name: str = "loss") -> Curve:
 
 
 def drawn(*curves: Curve, options: PlotOptions = PlotOptions(), width: int = 60, height: int = 12) -> list[str]:  # noqa: B008
-    lines = picture_of(
-        curves, [PEN] * len(curves), width=width, height=height, options=options, renderer=PlotextRenderer()
-    )
+    lines = picture_of(curves, [PEN] * len(curves), width=width, height=height, options=options)
     return [visible_text(line) for line in lines]
 
 
@@ -131,14 +129,15 @@ class PlotApp(App[None]):
         yield self.view
 
 
-class CountingRenderer:
-    """Counts drawings, or fails."""
+class DrawingCounter:
+    """Replaces `picture_of`: counts drawings, or fails."""
 
-    def __init__(self, *, problem: str = "") -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, problem: str = "") -> None:
         self.problem = problem
         self.count = 0
+        monkeypatch.setattr(plot, "picture_of", self.draw)
 
-    def draw(self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
+    def draw(self, *_curves: object, height: int, **_options: object) -> list[str]:
         self.count += 1
         if self.problem:
             raise ValueError(self.problem)
@@ -153,9 +152,9 @@ async def test_the_legend_tells_last_least_and_greatest() -> None:
         assert "min 2.25 · max 9.5 · 1 point not shown · over step" in screen_text(app)
 
 
-async def test_the_same_version_is_drawn_once_however_often_it_is_painted() -> None:
-    renderer = CountingRenderer()
-    app = PlotApp(PlotView("loss", renderer=renderer))
+async def test_the_same_version_is_drawn_once_however_often_it_is_painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawings = DrawingCounter(monkeypatch)
+    app = PlotApp(PlotView("loss"))
     async with app.run_test(size=(70, 16)) as pilot:
         for _ in range(5):
             app.view.show([a_curve(1.0, 2.0)], version=7)
@@ -163,23 +162,24 @@ async def test_the_same_version_is_drawn_once_however_often_it_is_painted() -> N
         await wait_for(pilot, lambda: "drawn" in screen_text(app), "the chart")
         app.view.focus()
         await wait_for(pilot, lambda: app.view.has_focus, "focus")
-        assert renderer.count == 1
+        assert drawings.count == 1
         app.view.show([a_curve(1.0, 3.0)], version=8)
-        await wait_for(pilot, lambda: renderer.count == 2, "the second drawing")
+        await wait_for(pilot, lambda: drawings.count == 2, "the second drawing")
 
 
-async def test_another_theme_draws_in_its_own_colours() -> None:
-    renderer = CountingRenderer()
-    app = PlotApp(PlotView("loss", renderer=renderer))
+async def test_another_theme_draws_in_its_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawings = DrawingCounter(monkeypatch)
+    app = PlotApp(PlotView("loss"))
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(1.0, 2.0)], version=1)
-        await wait_for(pilot, lambda: renderer.count == 1, "the chart")
+        await wait_for(pilot, lambda: drawings.count == 1, "the chart")
         app.theme = "textual-light"
-        await wait_for(pilot, lambda: renderer.count == 2, "the chart in the new colours")
+        await wait_for(pilot, lambda: drawings.count == 2, "the chart in the new colours")
 
 
-async def test_a_chart_that_cannot_be_drawn_says_why() -> None:
-    app = PlotApp(PlotView("loss", renderer=CountingRenderer(problem="no room for ticks")))
+async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    DrawingCounter(monkeypatch, problem="no room for ticks")
+    app = PlotApp(PlotView("loss"))
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(1.0, 2.0)], version=1)
         await wait_for(pilot, lambda: "no room for ticks" in screen_text(app), "the reason")
