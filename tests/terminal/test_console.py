@@ -42,7 +42,7 @@ def lose_the_runner_and_resume(terminal: Terminal, program: Program) -> None:
     runner = program.runner(program.state / "runs" / terminal.wait(RUN)[0])
     assert runner is not None
     os.kill(runner.pid, signal.SIGKILL)
-    terminal.wait(r"its runner has died, R starts it again")
+    terminal.wait(r"its runner has died; press R to resume")
     terminal.press("R")
     terminal.wait(rf"Run {RUN} goes on")
     terminal.wait_gone(r"its runner has died")

@@ -87,7 +87,7 @@ def _log(pieces: Iterable[bytes], options: Namespace) -> None:
 def _findings(stream: LogStream, pieces: Iterable[bytes]) -> Iterator[list[object]]:
     for piece in pieces:
         yield [*stream.feed(piece)]
-        sys.stdout.flush()  # somebody may follow a log that still grows
+        sys.stdout.flush()  # the log may still grow, and be followed
     yield [*stream.finish()]
 
 

@@ -72,7 +72,7 @@ class JobFeed:
 
     @property
     def holds_back(self) -> bool:
-        """Whether the newest lines wait for older ones."""
+        """True if the newest lines wait for older ones."""
         return len(self._order) > 0
 
     def take(self, limit: int) -> list[bytes]:

@@ -55,12 +55,12 @@ class LogFeed(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether more lines can be taken at once."""
+        """True if more lines can be taken at once."""
         ...
 
     @property
     def holds_back(self) -> bool:
-        """Whether lines wait for older ones, so that more can be taken after a while."""
+        """True if lines wait for older ones, so that more can be taken after a while."""
         ...
 
     def take(self, limit: int) -> list[bytes]:
@@ -99,7 +99,7 @@ class PodLogFeed:
 
     @property
     def has_more(self) -> bool:
-        """Whether lines wait."""
+        """True if lines wait."""
         return bool(self._lines)
 
     @property

@@ -82,12 +82,12 @@ class RunFeed:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a runner works on the run on screen."""
+        """True if a runner works on the run on screen."""
         return self._reader is not None and self._reader.runner_alive
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run on screen was started, is unfinished, and has no runner: after a crash or reboot."""
+        """True if the run on screen was started, is unfinished, and has no runner: after a crash or reboot."""
         view = self.view
         is_begun = view is not None and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
         return is_begun and not self.is_busy

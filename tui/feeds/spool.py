@@ -78,7 +78,7 @@ class SpoolLogFeed:
 
     @property
     def holds_back(self) -> bool:
-        """Whether the newest lines wait for older ones."""
+        """True if the newest lines wait for older ones."""
         return len(self._order) > 0
 
     def source_of(self, number: int) -> str:
@@ -172,7 +172,7 @@ class Backlog:
 
     @property
     def is_taken(self) -> bool:
-        """Whether all lines up to `offset` have been taken."""
+        """True if all lines up to `offset` have been taken."""
         return self._is_scanned and not self._runs and not len(self._order)
 
     def take(self, limit: int) -> list[bytes]:

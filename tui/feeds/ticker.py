@@ -79,7 +79,7 @@ class Ticker:
 
     @property
     def is_armed(self) -> bool:
-        """Whether a paint is due."""
+        """True if a paint is due."""
         return self._timer is not None
 
     def _aged(self) -> None:

@@ -28,7 +28,7 @@ _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
 
 
 class LogsPane(Pane):
-    """One log at a time; by default that of the run's stage at work, or of the watched job.
+    """The log view of one source at a time; by default that of the run's stage at work, or of the watched job.
 
     Lines are read only while the pane is visible: until then they wait on disk or in the API.
     """

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class DeviceRow(msgspec.Struct, frozen=True):
-    """One accelerator of one worker, or a worker that did not answer.
+    """An accelerator of a worker, or a worker that did not answer.
 
     Args:
         pod: `namespace/name` of the worker.

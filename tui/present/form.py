@@ -30,7 +30,7 @@ class FieldKind(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field.
+    """A field of a form.
 
     Args:
         key: Name in the values.

@@ -18,7 +18,7 @@ _DOMAINS = (".compute.internal", ".ec2.internal")
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """One node."""
+    """A row of the node table."""
 
     node: NodeFacts
     usage: NodeUsage

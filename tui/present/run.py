@@ -57,7 +57,7 @@ GLYPHS: dict[StageLook, Glyph] = {
 
 
 class StageLine(msgspec.Struct, frozen=True):
-    """One stage of a rail.
+    """A stage of a rail.
 
     Args:
         key: The stage's id.

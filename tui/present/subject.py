@@ -8,7 +8,7 @@ from actions.cluster.kinds import KubeKind, find_kind, find_word
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """One object of the cluster, or a stage, blueprint or run.
+    """An object of the cluster, a stage, a blueprint or a run.
 
     Args:
         kind: Kubernetes kind; `Stage` for a stage of the run on screen, `Blueprint` and `Run` for those.

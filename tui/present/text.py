@@ -73,7 +73,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
         while shared < shortest - 1 and len({parts[shared] for parts in words}) == 1:
             shared += 1
         if shared and any(parts[shared].isdigit() for parts in words):
-            shared -= 1  # a bare number is nobody's name
+            shared -= 1  # a bare number is not a name
     return {name: "-".join(parts[shared:]) for name, parts in zip(names, words, strict=True)}
 
 
@@ -83,7 +83,7 @@ _LABEL = re.compile(r" *\S+(?: \S+)*  +")
 
 
 class WrappedLine(msgspec.Struct, frozen=True):
-    """One row of the screen.
+    """A row of the screen.
 
     Args:
         text: The characters.

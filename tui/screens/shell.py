@@ -92,7 +92,7 @@ class ShellScreen(Screen[None]):
                         await self._terminal.feed(data)
                 finally:
                     sending.cancel()
-                    await asyncio.gather(sending, return_exceptions=True)  # what it failed with, reading says too
+                    await asyncio.gather(sending, return_exceptions=True)  # reading raises the same error
             self._end("" if not session.exit_code else f"The shell exited with code {session.exit_code}.")
         except ConsoleError as error:
             self._end(error.sentence())

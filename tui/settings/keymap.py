@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Keymap(msgspec.Struct, frozen=True):
-    """What the operator has changed.
+    """The operator's changes to the default keys.
 
     Args:
         moved: Other keys for rows of the table, by id: `pods.shell`.

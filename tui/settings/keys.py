@@ -30,7 +30,7 @@ class KeyContext(enum.StrEnum):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One row of the table.
+    """A row of the table of keys.
 
     Args:
         context: The place where it works.
@@ -53,7 +53,7 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def is_aside(self) -> bool:
-        """Whether it concerns only the screen, and is not a command."""
+        """True if it concerns only the screen, and is not a command."""
         return self.does in ASIDES
 
 

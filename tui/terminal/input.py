@@ -35,7 +35,7 @@ class PasteLimit:
 
     @property
     def is_open(self) -> bool:
-        """Whether a paste has begun and not ended."""
+        """True if a paste has begun and not ended."""
         return self._pasted is not None
 
     def let_through(self, text: str) -> str:
@@ -81,7 +81,7 @@ class TerminalInput:
 
     @property
     def is_pasting(self) -> bool:
-        """Whether a paste has begun and not ended."""
+        """True if a paste has begun and not ended."""
         return self._paste.is_open
 
     def feed(self, data: bytes) -> Iterator[Message]:

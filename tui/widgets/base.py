@@ -63,7 +63,7 @@ class LineWidget(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in Tone}
     HAS_TERMINAL_COLOURS: ClassVar[bool] = True
-    """Whether text may have the terminal's own ANSI colours, which have to be translated in every line."""
+    """True if text may have the terminal's own ANSI colours, which have to be translated in every line."""
     PARTS: ClassVar[tuple[str, ...]] = ()
     DEFAULT_CSS = """
     LineWidget > .tone--muted { color: $foreground 60%; }
@@ -116,8 +116,8 @@ class LineWidget(Widget):
         strips = []
         for y in crop.line_range:
             segments: list[Segment] = list(self.render_part(y, left, right))
-            for one in filters:
-                segments = one.apply(segments, background)
+            for line_filter in filters:
+                segments = line_filter.apply(segments, background)
             strips.append(Strip(segments, right - left))
         return strips
 

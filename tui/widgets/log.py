@@ -87,7 +87,7 @@ class LogLines(NavigableWidget, can_focus=True):
 
     @property
     def is_following(self) -> bool:
-        """Whether the view follows new lines."""
+        """True if the view follows new lines."""
         return self._is_following
 
     @property

@@ -22,7 +22,7 @@ MOST_ORIGINS = 0xFFFF
 
 
 class BufferedLine(NamedTuple):
-    """One line, cleaned by `actions.base.untrusted.clean_text`: SGR and `\\r` may be in it, `\\n` may not."""
+    """A line, cleaned by `actions.base.untrusted.clean_text`: SGR and `\\r` may be in it, `\\n` may not."""
 
     text: str
     source: str = ""
@@ -283,7 +283,7 @@ class LineSearch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every line held has been scanned."""
+        """True if every line held has been scanned."""
         return self.scanned >= self._buffer.end
 
     def advance(self, *, slice_bytes: int = 1024 * 1024) -> bool:

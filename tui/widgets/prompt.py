@@ -108,7 +108,7 @@ class PromptLine(Horizontal):
 
     @property
     def is_open(self) -> bool:
-        """Whether the prompt is open."""
+        """True if the prompt is open."""
         return self.has_class("-open")
 
     @property

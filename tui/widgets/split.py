@@ -21,7 +21,7 @@ Direction: TypeAlias = Literal["left", "right", "up", "down"]
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One pane, by its key."""
+    """A pane, by its key."""
 
     key: str
 
@@ -203,12 +203,12 @@ class Split(Widget):
 
     @property
     def is_zoomed(self) -> bool:
-        """Whether the operator zoomed the current pane."""
+        """True if the operator zoomed the current pane."""
         return self._is_zoomed
 
     @property
     def is_single(self) -> bool:
-        """Whether only the current pane is visible, by zoom or for lack of room."""
+        """True if only the current pane is visible, by zoom or for lack of room."""
         return len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, self.size))
 
     @property

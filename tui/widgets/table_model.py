@@ -33,7 +33,7 @@ class Column(msgspec.Struct, Generic[RowT], frozen=True):
     """Maximum width of a flexible column; 0 for no limit."""
     align: Literal["left", "right"] = "left"
     drop: int = 0
-    """When the table is too narrow, the column with the highest number is dropped first; 0 is never dropped."""
+    """Order in which columns are dropped from a narrow table, highest first; 0 is never dropped."""
     sort_key: Callable[[RowT], SortKey] | None = None
     """Sort key of a row; by default the text of the cell."""
 
@@ -120,9 +120,9 @@ class RowChanges(msgspec.Struct, frozen=True):
     updated: frozenset[str]
     """Keys of rows with changed values."""
     has_moved: bool
-    """Whether keys were added or removed."""
+    """True if keys were added or removed."""
     is_disordered: bool = False
-    """Whether a row's place after a sort, or its match of the filter, may have changed."""
+    """True if a row's place after a sort, or its match of the filter, may have changed."""
 
     def __bool__(self) -> bool:
         return self.has_moved or bool(self.updated)

@@ -42,13 +42,13 @@ def test_keys_are_moved_and_lines_get_keys(tmp_path: Path) -> None:
     [
         ("keys: {}", "keys.yaml:1:1", "unknown key 'keys'"),
         ("move: {pods.shel: S}", "keys.yaml:1:8", "Did you mean pods.shell"),
-        ("move: {pods.shell: entre}", "keys.yaml:1:8", "'entre' is no key"),
+        ("move: {pods.shell: entre}", "keys.yaml:1:8", "'entre' is not a key"),
         ("move: {pods.shell: ''}", "keys.yaml:1:8", "no key is given"),
         ("own: {f6: opne pods}", "keys.yaml:1:7", "Did you mean open"),
-        ("move: {pods.shell: l}", "keys.yaml:1:8", "'l' would mean pods.logs and pods.shell"),
-        ("move: {everywhere.zoom: q}", "keys.yaml:1:8", "'q' would mean everywhere.zoom and everywhere.quit"),
-        ("move: {everywhere.enter: o}", "keys.yaml:1:8", "is nothing that has a key"),
-        ("own: {z: open cost}", "keys.yaml:1:7", "'z' is the key of everywhere.zoom"),
+        ("move: {pods.shell: l}", "keys.yaml:1:8", "'l' would be both pods.logs and pods.shell"),
+        ("move: {everywhere.zoom: q}", "keys.yaml:1:8", "'q' would be both everywhere.zoom and everywhere.quit"),
+        ("move: {everywhere.enter: o}", "keys.yaml:1:8", "is not a row of the key tables"),
+        ("own: {z: open cost}", "keys.yaml:1:7", "'z' is already the key of everywhere.zoom"),
         ("own: [f6]", "keys.yaml:1:1", "own is a mapping"),
         ("- f6", "keys.yaml", "the file is a mapping"),
     ],
@@ -72,7 +72,7 @@ def test_two_keys_can_change_places(tmp_path: Path) -> None:
 def test_help_shows_the_operators_keys() -> None:
     page = help_page(KeyContext.PODS, Keymap(moved={"pods.shell": "S"}, lines={"f6": "open events"}))
 
-    assert page.startswith("Keys of your own\n  f6            :open events\n\nIn the pods pane")
+    assert page.startswith("Your own keys\n  f6            :open events\n\nIn the pods pane")
     assert "  S             Open a shell. A shell in the container. (was s)" in page
 
 

@@ -33,7 +33,7 @@ async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_a
 
     async with app.run_test(size=SIZE) as pilot:
         app.pane.refresh_data()
-        await wait_for(pilot, lambda: "unknown · ▲ its runner has died, R starts it again" in screen_text(app), "it")
+        await wait_for(pilot, lambda: "unknown · ▲ its runner has died; press R to resume" in screen_text(app), "it")
 
 
 async def test_without_a_run_the_pane_says_what_to_press() -> None:

@@ -112,7 +112,7 @@ async def test_costs_are_summed_by_what_is_bought() -> None:
     text = await text_of(CostPane(console_services(a_snapshot(nodes))))
 
     assert "$11.34/h (+1 unpriced)" in text
-    assert "no source knows it" in text
+    assert "unknown" in text
 
 
 async def test_a_pane_before_the_first_picture_does_not_claim_emptiness_is_a_fact() -> None:

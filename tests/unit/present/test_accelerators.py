@@ -42,7 +42,7 @@ def test_a_worker_without_an_answer_says_why() -> None:
     rows = device_rows([busy("a-0", 97), silent("a-1", "forbidden: pods/exec")])
 
     assert [text_of(name_cell(row)) for row in rows] == ["NVIDIA A10G", "forbidden: pods/exec"]
-    assert "1 workers gave no answer" in text_of(summary(rows)[0])
+    assert "1 worker did not answer" in text_of(summary(rows)[0])
 
 
 def drawing(*watts: float, degrees: int = 60) -> list[WorkerReading]:
@@ -53,12 +53,12 @@ def drawing(*watts: float, degrees: int = 60) -> list[WorkerReading]:
 
 def test_of_ranks_that_all_wait_busily_the_one_without_power_is_named() -> None:
     text = text_of(summary(device_rows(drawing(345, 350, 226, 340)))[1])
-    assert text == "▲ rank 2, w-0 GPU 2 is as busy as the others, but 226 W where others take 345 W"
+    assert text == "▲ rank 2, w-0 GPU 2 is as busy as the others, but draws 226 W (others: 345 W)"
 
 
 def test_of_ranks_that_all_wait_busily_the_hot_one_is_named() -> None:
     text = text_of(summary(device_rows(drawing(345, 350, degrees=86)))[1])
-    assert text == "▲ rank 2, w-0 GPU 7 is as busy as the others, but 86 °C"
+    assert text == "▲ rank 2, w-0 GPU 7 is as busy as the others, but is at 86 °C"
 
 
 def test_workers_stand_in_the_order_of_their_numbers() -> None:
@@ -119,4 +119,4 @@ def test_a_hot_gpu_that_takes_little_power_tells_more_than_a_load_that_is_a_litt
     gpus += [Device(6, "6", load_pct=73, power_w=335, temp_c=36), Device(7, "7", load_pct=100, power_w=226, temp_c=86)]
     rows = device_rows([WorkerReading(a_pod("w-0"), DeviceReading(tuple(gpus)), at=0.0)])
     said = text_of(summary(rows)[1])
-    assert said == "▲ rank 7, w-0 GPU 7 is as busy as the others, but 226 W where others take 345 W, 86 °C"
+    assert said == "▲ rank 7, w-0 GPU 7 is as busy as the others, but draws 226 W (others: 345 W) and is at 86 °C"

@@ -14,7 +14,7 @@ from tui.settings.appearance import plain
     [
         ("ready", "ready"),
         ("╭─ nodes ─╮", "+- nodes -+"),
-        ("● Ready · 1s…10s", "* Ready . 1s~10s"),
+        ("● Ready · 1s–10s…", "* Ready . 1s-10s~"),
         ("⢄⠸⠀▌", "** |"),
         ("日本", "????"),
         ("é", "?"),

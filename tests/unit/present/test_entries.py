@@ -22,9 +22,9 @@ def test_a_text_that_cannot_be_read_is_an_error_and_no_value() -> None:
 
     assert entries.write(0, "65")
     assert entries.values == {"spot": False}
-    assert entries.errors == {"workers": "must be 1…64 nodes"}
+    assert entries.errors == {"workers": "must be 1–64 nodes"}
     assert entries.first_wrong == 0
-    assert text_of(entries.note(0)) == "✘ must be 1…64 nodes"
+    assert text_of(entries.note(0)) == "✘ must be 1–64 nodes"
 
 
 def test_the_same_value_written_otherwise_is_no_change() -> None:
@@ -53,4 +53,4 @@ def test_a_field_is_explained_with_its_options_and_its_default() -> None:
 def test_what_differs_from_the_default_names_it() -> None:
     entries = Entries([WORKERS], {"workers": 4}, agreed)
 
-    assert text_of(entries.note(0)) == "● default 8 · 1…64 nodes"
+    assert text_of(entries.note(0)) == "● default 8 · 1–64 nodes"

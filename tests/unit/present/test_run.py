@@ -32,7 +32,7 @@ def test_a_running_stage_counts_up_and_a_finished_one_stands() -> None:
 def test_the_heading_says_what_is_still_to_come() -> None:
     view = a_run(a_stage("data", StageState.RUNNING, started_seconds_ago=30), a_stage("train"))
 
-    assert "1m…3m to go" in texts(run_heading(view, now=NOW_SECONDS))
+    assert "about 1m–3m left" in texts(run_heading(view, now=NOW_SECONDS))
 
 
 def test_a_heading_leaves_out_what_does_not_fit_and_cuts_no_word() -> None:
@@ -62,7 +62,7 @@ def test_on_a_narrow_screen_a_plan_that_waits_is_told_in_whole_words() -> None:
     lines = [text_of(line) for line in stage_detail(stage, now=NOW_SECONDS, width=46)]
 
     assert max(map(len, lines)) <= 46
-    assert lines[0].endswith("awaiting approval")
+    assert lines[0].endswith("awaiting approval · 5s")
     assert lines[1:3] == ["Plan: 2 to add, 0 to change, 0 to destroy.", "Press a to approve."]
 
 
@@ -72,7 +72,7 @@ def test_a_wished_approval_is_not_drawn_as_a_fact() -> None:
     text = texts(stage_detail(stage, now=NOW_SECONDS))
 
     assert "awaiting approval" in text
-    assert "has not taken note" in text
+    assert "waiting for the runner" in text
 
 
 def test_a_failed_check_comes_with_its_cure() -> None:
@@ -111,7 +111,7 @@ def test_an_audit_that_could_not_ask_does_not_read_as_clean() -> None:
 
     assert "nothing left" not in text
     assert "This user may not list secrets." in text
-    assert "what is left is unknown" in texts(run_heading(view, now=NOW_SECONDS))
+    assert "leftovers unknown" in texts(run_heading(view, now=NOW_SECONDS))
 
 
 def test_a_clean_audit_says_so() -> None:
@@ -145,7 +145,7 @@ def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -
     nodes = replace(a_stage("nodes", StageState.SUCCEEDED), holds_accelerators=True)
     held = idle_lines(a_run(nodes, state=RunState.SUCCEEDED), None, park_key="P", teardown_key="T")
     assert text_of(held[0]) == "▲ It still holds accelerators: Nodes."
-    assert "P parks the run" in text
+    assert "Press P to park the run" in text
     assert idle_lines(a_run(state=RunState.FAILED), cost, park_key="P", teardown_key="T", width=-6)
     assert told(RunState.RUNNING) == ""
     assert told(RunState.SUCCEEDED, None) == ""
@@ -154,15 +154,15 @@ def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -
 def test_what_a_stage_is_expected_to_take_is_told_before_it_begins() -> None:
     pending, running = a_stage(), a_stage(state=StageState.RUNNING, started_seconds_ago=5)
 
-    assert "pending · 1m…2m expected" in text_of(stage_detail(pending, now=NOW.timestamp())[0])
-    assert "running · 5s of 1m…2m expected" in text_of(stage_detail(running, now=NOW.timestamp())[0])
+    assert "pending · expected 1m–2m" in text_of(stage_detail(pending, now=NOW.timestamp())[0])
+    assert "running · 5s · expected 1m–2m" in text_of(stage_detail(running, now=NOW.timestamp())[0])
 
 
 def test_a_teardown_counts_its_own_steps() -> None:
     steps = (a_stage("train", StageState.SUCCEEDED), a_stage("network", StageState.RUNNING))
     run = a_run(a_stage("train", StageState.UNDONE), state=RunState.TEARING_DOWN, teardown=steps)
 
-    assert "1 of 2 steps of the teardown done" in text_of(run_heading(run, now=NOW.timestamp())[1])
+    assert "1 of 2 teardown steps done" in text_of(run_heading(run, now=NOW.timestamp())[1])
 
 
 def test_a_long_finding_is_wrapped_and_not_cut() -> None:

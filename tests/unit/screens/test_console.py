@@ -176,7 +176,7 @@ async def test_the_launch_form_shows_plan_and_cost_and_needs_a_yes() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         app.dispatcher.submit("launch bionemo-esm1nv")
-        await wait_for(pilot, lambda: "All of it:" in screen_text(app), "the plan is computed")
+        await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is computed")
         await app.script_driver.press(["enter"])
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked once more")
         await app.script_driver.press(["n"])

@@ -35,7 +35,7 @@ async def test_a_long_question_is_read_to_its_end_by_keys_before_the_yes() -> No
     answers: list[bool | None] = []
     async with app.run_test(size=SIZE) as pilot:
         await app.push_screen(ConfirmModal(LONG), answers.append)
-        await wait_for(pilot, lambda: "see all of it" in screen_text(app), "the keys that move are named")
+        await wait_for(pilot, lambda: "↑ ↓  scroll" in screen_text(app), "the keys that move are named")
         assert "stage 39" not in screen_text(app)
 
         await pilot.press("G")
@@ -55,7 +55,7 @@ async def test_a_question_that_fits_names_no_keys_to_move() -> None:
         await app.push_screen(ConfirmModal(Confirmation("Go on?", [(Span("one line"),)])))
         await settle(pilot)
 
-        assert "see all of it" not in screen_text(app)
+        assert "↑ ↓  scroll" not in screen_text(app)
 
 
 async def test_a_typed_question_is_moved_while_the_field_has_the_focus() -> None:
@@ -74,7 +74,7 @@ async def test_on_a_screen_of_ten_rows_the_keys_that_answer_are_seen() -> None:
         await app.push_screen(ConfirmModal(LONG))
         await wait_for(pilot, lambda: "y  yes      n  no" in screen_text(app), "yes and no")
         await app.push_screen(TypeNameModal(Confirmation("Tear down", LONG.lines, word="prod", word_is="its name")))
-        await wait_for(pilot, lambda: "esc  leave it" in screen_text(app), "how to type, and how to leave")
+        await wait_for(pilot, lambda: "esc  cancel" in screen_text(app), "how to type, and how to leave")
 
 
 def test_a_teardown_names_what_terraform_destroys_and_what_it_leaves() -> None:

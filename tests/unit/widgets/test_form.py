@@ -39,7 +39,7 @@ def test_text_is_read_by_kind(field: Field, text: str, value: Value) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "says"),
     [
-        (WORKERS, "65", "must be 1…64 nodes"),
+        (WORKERS, "65", "must be 1–64 nodes"),
         (WORKERS, "eight", "must be a whole number"),
         (WORKERS, "1.5", "must be a whole number"),
         (Field("rate", "Rate", FieldKind.NUMBER), "nan", "must be a finite number"),
@@ -79,7 +79,7 @@ async def test_a_form_shows_titles_values_bounds_and_help() -> None:
     async with app.run_test(size=(90, 10)) as pilot:
         await wait_for(pilot, lambda: "NGC key" in screen_text(app), "the form")
         lines = [" ".join(line.split()) for line in screen_text(app).splitlines()]
-        assert lines[0] == "Workers 8 1…64 nodes"
+        assert lines[0] == "Workers 8 1–64 nodes"
         assert lines[1] == "Instance type ‹ g5.12xlarge ›"
         assert lines[2] == "Spot capacity ‹ no › cheaper, may be taken back"
 
@@ -90,7 +90,7 @@ async def test_typing_says_what_is_wrong_and_enter_does_not_pass_it() -> None:
         app.form.focus()
         await wait_for(pilot, lambda: app.focused is not None, "focus")
         await pilot.press("0", "0")
-        await wait_for(pilot, lambda: "✘ must be 1…64 nodes" in screen_text(app), "the bound")
+        await wait_for(pilot, lambda: "✘ must be 1–64 nodes" in screen_text(app), "the bound")
         await pilot.press("enter")
         assert app.submitted == []
         await pilot.press("backspace", "backspace", "backspace", "4", "8")
@@ -123,13 +123,13 @@ async def test_the_field_with_the_focus_is_explained_in_full() -> None:
     app = FormApp()
     async with app.run_test(size=(60, 10)) as pilot:
         app.form.focus()
-        await wait_for(pilot, lambda: "1…64 nodes · default 8" in screen_text(app), "the bounds and the default")
+        await wait_for(pilot, lambda: "1–64 nodes · default 8" in screen_text(app), "the bounds and the default")
         await pilot.press("down", "down")
         await wait_for(pilot, lambda: "cheaper, may be taken back · default no" in screen_text(app), "the help")
 
 
 def test_large_bounds_are_told_without_an_exponent() -> None:
-    with pytest.raises(ValueError, match=r"must be 60…2,592,000 s$"):
+    with pytest.raises(ValueError, match=r"must be 60–2,592,000 s$"):
         read_field(Field("keep", "Keep", FieldKind.INTEGER, minimum=60, maximum=2_592_000, unit="s"), "1")
 
 
