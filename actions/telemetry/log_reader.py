@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import chain
 from typing import Protocol
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue
+from actions.base.line_cutter import LineCutter
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue, WaitingDialect
 from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.indented import Composer, Olmo
@@ -17,38 +19,57 @@ from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.progress_bars import Keras, LightningBars, LightningResults
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
-from actions.telemetry.dialects.tables import OPERATIONS, NcclRows, Tables, may_be_row
-from actions.telemetry.line_cutter import ContainerLogDecoder, LineAssembler, is_container_record
-from actions.telemetry.log_records import LogRecord, PrefixReader, epoch_of, is_bare, split_records, strip_controls
-from actions.telemetry.outlines import LONGEST_KEPT, LinePrefilter, memoize_by_outline, outline_of
-from actions.telemetry.points import Point
-
-_MARKS = (
-    "oss",
-    "it [",
-    "iteration",
-    "Epoch ",
-    "CrossEntropy",
-    "SamplesPerSec",
-    "images/sec",
-    "step=",
-    "batch=",
-    "world_rank=",
-    "documents (",
-    "│",
-    "╭",
-    "╰",
-    "optimization",
-    "repeated",
+from actions.telemetry.dialects.tables import NcclRows, Tables
+from actions.telemetry.log_records import (
+    PREFIX_MARKS,
+    LogRecord,
+    PrefixReader,
+    epoch_of,
+    is_bare,
+    split_records,
+    strip_controls,
 )
-"""One of them is in every record that a dialect reads, but for bars."""
+from actions.telemetry.outlines import (
+    LONGEST_KEPT,
+    LinePrefilter,
+    has_mark,
+    memoize_by_outline,
+    outline_of,
+    shortest_of,
+    without_digits,
+)
+from actions.telemetry.points import Point
+from actions.telemetry.runtime_format import (
+    CAPTURED_OUTPUT,
+    RECORD_MARKS,
+    ContainerLogDecoder,
+    decode_lines,
+    is_container_record,
+)
 
-SIGNS = "".join(_MARKS) + "/?[{"
-"""What `may_interest` looks at besides letters and blanks."""
-
-_BAR = re.compile(r"\d/[\d?]{1,12} \[")
-_HINTS = (*_MARKS, *OPERATIONS, "/ [", "/? [", " stdout ", " stderr ", "{log")
-"""One of them is in the shape of every line that is interesting, or is a record of a container's log file."""
+DIALECTS: tuple[type[Dialect], ...] = (
+    Tables,
+    RayReports,
+    RayTables,
+    NemoFields,
+    Megatron,
+    SingleLines,
+    DeepSpeed,
+    LightningBars,
+    LightningResults,
+    Composer,
+    Olmo,
+    Keras,
+    Preprocessing,
+    JsonLines,
+    NcclRows,
+    HuggingFace,
+)
+"""A row for each dialect, in the order in which a record is shown to them; `GenericLines` reads what is left."""
+_REPEATED = "repeated"
+_MARKS = shortest_of(
+    (*GenericLines.marks, *chain.from_iterable(dialect.marks for dialect in DIALECTS), *PREFIX_MARKS, _REPEATED)
+)
 _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
 
@@ -67,28 +88,12 @@ class LogReader:
         self._rank = rank
         self._unwrapper = ContainerLogDecoder()
         self._prefixes = PrefixReader(rank)
-        self._huggingface = HuggingFace()
-        self._own_loops = GenericLines()
-        self._tables = Tables()
-        dialects: tuple[Dialect, ...] = (
-            self._tables,
-            RayReports(),
-            RayTables(),
-            NemoFields(),
-            Megatron(),
-            SingleLines(),
-            DeepSpeed(),
-            LightningBars(),
-            LightningResults(),
-            Composer(),
-            Olmo(),
-            Keras(),
-            Preprocessing(),
-            JsonLines(),
-            NcclRows(),
-            self._huggingface,
-        )
+        dialects: list[Dialect] = [dialect() for dialect in DIALECTS]
         self._choice = DialectChoice(dialects)
+        self._may_wait = [dialect for dialect in dialects if isinstance(dialect, WaitingDialect)]
+        self._waiting: list[WaitingDialect] = []
+        """Those of them that wait now."""
+        self._generic = GenericLines()
         self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
         self.notices: set[str] = set()
         """What the operator should know about this log, in sentences."""
@@ -116,19 +121,21 @@ class LogReader:
         return self._read_text(text, at)
 
     def flush(self) -> list[LogValue]:
-        """What waits for a line to come: call it at the end, and when nothing has come for about a second."""
+        """Return what waits for a line to come: call it at the end, and when nothing has come for about a second."""
         held: list[LogValue] = []
         for text in self._unwrapper.flush():
             held += self._read_text(text, None)
-        return held + self._fresh([*self._huggingface.flush(), *self._own_loops.flush()])
+        flushed = [*chain.from_iterable(dialect.flush() for dialect in self._may_wait), *self._generic.flush()]
+        self._waiting = [dialect for dialect in self._may_wait if dialect.is_waiting]
+        return held + self._fresh(flushed)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether every line must be shown to this reader: it holds something that a later line completes."""
-        return self._huggingface.is_waiting or self._tables.is_waiting
+        """True while every line must be shown to this reader: it holds something that a later line completes."""
+        return bool(self._waiting)
 
     def _read_text(self, text: str, at: float | None) -> list[LogValue]:
-        if not self.is_waiting and not _is_interesting(text):
+        if not self.is_waiting and not _has_mark(outline_of(text)):
             return []
         findings: list[LogValue] = []
         for piece in split_records(text):
@@ -138,20 +145,24 @@ class LogReader:
         return self._fresh(findings)
 
     def _read_record(self, record: LogRecord) -> list[LogValue]:
-        if "repeated" in record.text and _DEDUPLICATED.search(record.text):
+        if _REPEATED in record.text and _DEDUPLICATED.search(record.text):
             self.notices.add(RAY_NOTICE)
-        waiting = [dialect for dialect in (self._tables, self._huggingface) if dialect.is_waiting]
-        for dialect in self._choice.of(record.outline, waiting=waiting):
+        found = self._values_in(record)
+        self._waiting = [dialect for dialect in self._may_wait if dialect.is_waiting]
+        return found
+
+    def _values_in(self, record: LogRecord) -> list[LogValue]:
+        for dialect in self._choice.of(record.outline, waiting=self._waiting):
             found = dialect.read(record)
             if found is not None:
-                self._settle(found)
+                self._note_loss(found)
                 return found
-        return self._own_loops.read(record) or []
+        return self._generic.read(record) or []
 
-    def _settle(self, found: list[LogValue]) -> None:
-        """Another dialect has been recognised: a line of somebody's own loop is not the curve any more."""
+    def _note_loss(self, found: list[LogValue]) -> None:
+        """Leave training losses to the dialects, once one has read some: a generic line is not the curve then."""
         if any(isinstance(finding, Point) and finding.metric == TRAIN_LOSS for finding in found):
-            self._own_loops.reads_training = False
+            self._generic.reads_training = False
 
     def _fresh(self, findings: list[LogValue]) -> list[LogValue]:
         return [finding for finding in findings if not isinstance(finding, Point) or self._is_new(finding)]
@@ -169,29 +180,13 @@ class LogReader:
 
 @memoize_by_outline
 def _is_plain(outline: str) -> bool:
-    """Whether a line of this outline is one record as it stands, and worth reading."""
-    return (
-        len(outline) <= LONGEST_KEPT
-        and is_bare(outline)
-        and not is_container_record(outline)
-        and _is_interesting(outline)
-    )
+    """Return whether a line of this outline is one record as it stands, and worth reading."""
+    return len(outline) <= LONGEST_KEPT and is_bare(outline) and not is_container_record(outline) and _has_mark(outline)
 
 
-def _is_interesting(text: str) -> bool:
-    for mark in _MARKS:
-        if mark in text:
-            return True
-    return (" [" in text and _BAR.search(text) is not None) or may_be_row(text)
-
-
-def may_interest(shape: str) -> bool:
-    """Whether a line may tell a reader something that waits for nothing.
-
-    Args:
-        shape: The line without its digits and without signs that are not among `SIGNS`.
-    """
-    return any(hint in shape for hint in _HINTS)
+@memoize_by_outline
+def _has_mark(outline: str) -> bool:
+    return has_mark(without_digits(outline), _MARKS)
 
 
 def read_log(data: bytes, *, rank: int = 0) -> list[Point]:
@@ -212,17 +207,19 @@ class LogStream:
     """
 
     def __init__(self, rank: int = 0) -> None:
-        self._assembler = LineAssembler()
+        self._cutter = LineCutter(CAPTURED_OUTPUT)
         self.reader = LogReader(rank)
 
     def feed(self, chunk: bytes) -> list[LogValue]:
-        """What the lines say that `chunk` completes."""
-        return [finding for line in self._assembler.feed(chunk) for finding in self.reader.feed(line)]
+        """Return the values in the lines that `chunk` completes."""
+        return self._read(self._cutter.feed(chunk))
 
     def finish(self) -> list[LogValue]:
-        """What is left at the end of the stream."""
-        rest = [finding for line in self._assembler.flush() for finding in self.reader.feed(line)]
-        return rest + self.reader.flush()
+        """Return what is left at the end of the stream."""
+        return self._read(self._cutter.finish()) + self.reader.flush()
+
+    def _read(self, lines: list[bytes]) -> list[LogValue]:
+        return [value for line in decode_lines(lines) for value in self.reader.feed(line)]
 
     def read_all(self, data: bytes) -> list[LogValue]:
         """A whole log at once."""
@@ -248,26 +245,26 @@ class LineBatch(Protocol):
     def __len__(self) -> int: ...
 
 
-def log_sieve() -> LinePrefilter:
-    """What keeps the lines apart in which no dialect sees anything. One does for any number of logs."""
-    return LinePrefilter(may_interest, signs=SIGNS)
+def log_prefilter() -> LinePrefilter:
+    """Return a choice of the lines in which a dialect may read something. One does for any number of logs."""
+    return LinePrefilter((*_MARKS, *RECORD_MARKS))
 
 
-def read_batch(reader: LogReader, sieve: LinePrefilter, batch: LineBatch) -> list[LogValue]:
-    """What a batch says: the same as if every line were fed to the reader.
+def read_batch(reader: LogReader, prefilter: LinePrefilter, batch: LineBatch) -> list[LogValue]:
+    """Return the values in a batch: the same as if every line were fed to the reader.
 
     Args:
         reader: Of this log.
-        sieve: Made by `log_sieve`.
+        prefilter: Made by `log_prefilter`.
         batch: The lines that come next.
     """
-    findings: list[LogValue] = []
+    values: list[LogValue] = []
     done = 0
-    for place in sieve.pick(batch.data):
-        findings += _while_waiting(reader, batch, done, place)
-        findings += _read(reader, batch, place)
+    for place in prefilter.pick(batch.data):
+        values += _while_waiting(reader, batch, done, place)
+        values += _read(reader, batch, place)
         done = place + 1
-    return findings + _while_waiting(reader, batch, done, len(batch))
+    return values + _while_waiting(reader, batch, done, len(batch))
 
 
 def _while_waiting(reader: LogReader, batch: LineBatch, start: int, end: int) -> list[LogValue]:

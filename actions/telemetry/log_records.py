@@ -39,6 +39,8 @@ _PREFIX = re.compile(
 )
 _WORLD_RANK = re.compile(r"\bpid=(\d{1,9})\) world_rank=(\d{1,9})")
 _ANNOUNCED = "world_rank="
+PREFIX_MARKS = (_ANNOUNCED,)
+"""In every line that a `PrefixReader` must see though it holds no value."""
 _ROUNDS = 6
 
 

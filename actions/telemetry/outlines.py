@@ -1,9 +1,9 @@
-"""Forms of log lines: lines that differ only in their numbers are looked at once.
+"""Outlines and marks of log lines: lines that differ only in their numbers are looked at once.
 
 An outline is a text in which every digit is 0. A pattern that names no digit finds in a text what it finds in its
 outline, at the same places. So the places of the numbers in a line are looked up once for all lines of its outline:
-the losses of a log have a few hundred outlines. A shape is a line without digits and insignificant characters; the
-prefilter remembers which shapes may hold a value at all.
+the losses of a log have a few hundred outlines. Marks, which choose lines and dialects, are looked for in outlines
+whose digits are left out.
 """
 
 from __future__ import annotations
@@ -47,44 +47,60 @@ def place_of(match: re.Match[str] | None, group: int | str) -> slice | None:
     return slice(*match.span(group))
 
 
-_MOST_SHAPES = 4096
-_LONGEST_SHAPE = 512
+def without_digits(outline: str) -> str:
+    """Return the text in which marks are looked for."""
+    return outline.replace("0", "")
+
+
+def has_mark(text: str, marks: Iterable[str]) -> bool:
+    """Return whether one of `marks` is in `text`."""
+    for mark in marks:  # noqa: SIM110 - half the time of `any`
+        if mark in text:
+            return True
+    return False
+
+
+def shortest_of(marks: Iterable[str]) -> tuple[str, ...]:
+    """Return the marks of which no other is a part: they are in a text if and only if any of `marks` is."""
+    distinct = sorted(set(marks), key=len)
+    return tuple(mark for at, mark in enumerate(distinct) if not has_mark(mark, distinct[:at]))
+
+
+_MOST_KEYS = 4096
+_LONGEST_KEY = 512
+_DROPPED = bytes(code for code in range(0x21, 0x7F) if not chr(code).isalpha() and chr(code) not in "=_/?[{(")
+"""Digits, and signs that distinguish no mark. Kept ones are those without which a mark would be an everyday word."""
 
 
 class LinePrefilter:
-    """Remembers the shapes of lines: a line without its digits, and without signs that matter to nobody.
+    """Chooses the lines that hold a mark: one look-up for each line, whatever the number of marks.
 
-    A log has few shapes, and most of them say nothing. So a line costs one look-up, whatever is looked for.
+    The key is a line without `_DROPPED`: a log has few of them, so most are known. They are fewer than outlines, and
+    shorter, which saves a third of the time. A mark is in a line only if what is left of it is in the line's key; so
+    no line with a mark is missed.
 
     Args:
-        may_interest: Says of a shape whether a line of that shape may hold something. It may err on the side of yes.
-        signs: What it looks at besides letters, blanks and what is not ASCII; never digits.
+        marks: Without digits.
     """
 
-    def __init__(self, may_interest: Callable[[str], bool], *, signs: str) -> None:
-        self._may_interest = may_interest
-        self._dropped = dropped_signs(signs)
+    def __init__(self, marks: Iterable[str]) -> None:
+        self._marks = shortest_of(mark.encode().translate(None, _DROPPED).decode() for mark in marks)
         self._known: dict[bytes, bool] = {}
 
     def pick(self, data: bytes) -> list[int]:
-        """Which of the lines in `data` may hold something, by their places; each line ends with a newline."""
-        shapes = data.translate(None, self._dropped).split(b"\n")
-        shapes.pop()
-        verdicts = list(map(self._known.get, shapes))
-        if None in verdicts:
-            self._learn(shapes)
-            verdicts = [self._known.get(shape, True) for shape in shapes]
-        return list(compress(range(len(shapes)), verdicts))
+        """Return the places of the lines in `data` that may hold a mark; each line ends with a newline."""
+        keys = data.translate(None, _DROPPED).split(b"\n")
+        keys.pop()
+        chosen = list(map(self._known.get, keys))
+        if None in chosen:
+            self._learn(keys)
+            chosen = [self._known.get(key, True) for key in keys]
+        return list(compress(range(len(keys)), chosen))
 
-    def _learn(self, shapes: Iterable[bytes]) -> None:
-        """Look at the shapes that are new. Very long ones are not kept: the reader looks at them itself."""
-        fresh = {shape for shape in shapes if len(shape) <= _LONGEST_SHAPE} - self._known.keys()
-        if len(self._known) + len(fresh) > _MOST_SHAPES:
+    def _learn(self, keys: Iterable[bytes]) -> None:
+        """Look at the keys that are new. Very long ones are not kept: the reader looks at them itself."""
+        fresh = {key for key in keys if len(key) <= _LONGEST_KEY} - self._known.keys()
+        if len(self._known) + len(fresh) > _MOST_KEYS:
             self._known.clear()
-        for shape in fresh:
-            self._known[shape] = self._may_interest(shape.decode())
-
-
-def dropped_signs(kept: str) -> bytes:
-    """Digits and signs in ASCII but those in `kept`: what a shape is without."""
-    return bytes(code for code in range(0x21, 0x7F) if not chr(code).isalpha() and chr(code) not in kept)
+        for key in fresh:
+            self._known[key] = has_mark(key.decode(), self._marks)

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from actions.base.line_cutter import LineCutter
 from actions.cluster.logs.batch import LogBatch, read_lines
-from actions.cluster.logs.lines import LineCutter
+from actions.cluster.logs.lines import KUBELET_LOG
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
-from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
+from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from tests.bench.loglines import LINES, NAMESPACE, log_line
 from tui.feeds.spool import SpoolLogFeed
 from tui.widgets.log_buffer import LogBuffer
@@ -56,18 +57,18 @@ class Parts:
 
     def curves(self) -> None:
         """Find points and progress."""
-        sieve = log_sieve()
+        prefilter = log_prefilter()
         for log in self._batches:
             reader = LogReader()
             for batch in log:
-                read_batch(reader, sieve, batch)
+                read_batch(reader, prefilter, batch)
 
     def sieve(self) -> None:
         """Of that, only find the lines that are worth a look."""
-        sieve = log_sieve()
+        prefilter = log_prefilter()
         for log in self._batches:
             for batch in log:
-                sieve.pick(batch.data)
+                prefilter.pick(batch.data)
 
     def spool(self) -> None:
         """Write to disk, with what is found in the lines."""
@@ -107,7 +108,7 @@ class Parts:
         return self._folder / str(self._rounds)
 
     def _batches_of_log(self) -> list[LogBatch]:
-        cutter = LineCutter()
+        cutter = LineCutter(KUBELET_LOG)
         return [batch for chunk in self._chunks for batch in read_lines(cutter.feed(chunk), previous_ns=0)]
 
 

@@ -57,7 +57,7 @@ class JobFeed:
         self._arrived_at = 0.0
         self._names = SourceNames()
         self._readers: dict[tuple[str, str], LogReader] = {}
-        self._sieve: LinePrefilter | None = None
+        self._prefilter: LinePrefilter | None = None
         self._watch: JobWatch | None = None
 
     @property
@@ -143,13 +143,13 @@ class JobFeed:
         self._changed()
 
     def _read(self, member: JobPod, container: str, batch: LogBatch) -> None:
-        from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
+        from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 
         key = (member.pod.uid, container)
         if key not in self._readers:
             self._readers[key] = LogReader(rank=member.rank)
-        self._sieve = self._sieve or log_sieve()
-        for finding in read_batch(self._readers[key], self._sieve, batch):
+        self._prefilter = self._prefilter or log_prefilter()
+        for finding in read_batch(self._readers[key], self._prefilter, batch):
             self.revision += 1
             if isinstance(finding, Point):
                 self.curves.add(finding)

@@ -16,8 +16,8 @@ from actions.base.errors import RefusedError
 from actions.base.untrusted import clean_lines
 from actions.cluster.logs.lines import (
     DIGITS_TO_ZERO,
-    SHAPE,
     STAMP_BYTES,
+    STAMP_OUTLINE,
     LogCursor,
     LogLine,
     ns_of,
@@ -26,7 +26,7 @@ from actions.cluster.logs.lines import (
 )
 
 _HEAD = itemgetter(slice(STAMP_BYTES + 1))
-_HEAD_SHAPE = SHAPE + b" "
+_HEAD_OUTLINE = STAMP_OUTLINE + b" "
 
 
 class LogBatch(Sequence[LogLine]):
@@ -35,7 +35,7 @@ class LogBatch(Sequence[LogLine]):
     Iterating yields each line by itself, which costs far more than work on the batch as a whole.
 
     Args:
-        data: Whole lines: a stamp in the form of `lines.SHAPE`, a blank, cleaned text in UTF-8, a newline.
+        data: Whole lines: a stamp in the form of `lines.STAMP_OUTLINE`, a blank, cleaned text in UTF-8, a newline.
         is_marker: Whether they are markers, of ours or of the server.
         lines: The same cut into lines, if they are there already.
     """
@@ -118,7 +118,7 @@ def read_lines(lines: list[bytes], *, previous_ns: int) -> list[LogBatch]:
     if not lines:
         return []
     heads = b"".join(map(_HEAD, lines))
-    if heads.translate(DIGITS_TO_ZERO) == _HEAD_SHAPE * len(lines):  # nine digits in UTC: what kubelets send
+    if heads.translate(DIGITS_TO_ZERO) == _HEAD_OUTLINE * len(lines):  # nine digits in UTC: what kubelets send
         data = b"\n".join(lines) + b"\n"
         cleaned = clean_lines(data)
         return [LogBatch(cleaned, lines=lines if cleaned is data else None)]

@@ -19,6 +19,7 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
 from actions.base.errors import ConsoleError, MissingError, UnreachableError
+from actions.base.line_cutter import LineCutter
 from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession, RequestClass
@@ -26,7 +27,7 @@ from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, reques
 from actions.cluster.http.retry import Backoff
 from actions.cluster.http.transport import ByteStream
 from actions.cluster.logs.batch import LogBatch, batches_of, read_lines
-from actions.cluster.logs.lines import NANOSECONDS, START, LineCutter, LogCursor, LogLine
+from actions.cluster.logs.lines import KUBELET_LOG, NANOSECONDS, START, LogCursor, LogLine
 
 REST_SECONDS = 0.1
 PLENTY_BYTES = 1 << 15
@@ -267,7 +268,7 @@ class LogFollower:
         if wanted > _MOST_COMPARED:
             return False
         query = {"tailLines": str(wanted + bool(rest))} | ({"previous": "true"} if previous else {})
-        cutter, lines = LineCutter(), list[bytes]()
+        cutter, lines = LineCutter(KUBELET_LOG), list[bytes]()
         async with self._open(query) as stream:
             async for chunk in stream:
                 lines += cutter.feed(chunk)
@@ -290,7 +291,7 @@ class LogFollower:
             query["sinceTime"] = _second_of(self.cursor.at_ns)
         elif self._tail_lines is not None:
             query["tailLines"] = str(self._tail_lines)
-        cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
+        cutter, resume = LineCutter(KUBELET_LOG), _Resume(self.cursor, has_place=self._has_place and not previous)
         coalescer = ReadCoalescer(self._clock)
         async with self._open(query) as stream:
             self._observer.reading()
@@ -409,7 +410,7 @@ async def read_log(
     body = await session.request(
         "GET", f"{source.path}/log", query=query, accept="*/*", deadline_seconds=deadline_seconds
     )
-    cutter = LineCutter()
+    cutter = LineCutter(KUBELET_LOG)
     batches = _Resume(since or START).fresh(cutter.feed(body) + cutter.finish())
     return [line for batch in batches for line in batch]
 

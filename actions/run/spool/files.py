@@ -16,7 +16,7 @@ import msgspec
 from actions.base.files import PRIVATE_FILE
 from actions.cluster.logs.batch import LogBatch
 from actions.run.spool.format import LogFinding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
-from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
+from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import TrainingProgress
 
 MOST_SET_ASIDE = 3
@@ -168,7 +168,7 @@ class PointsBook:
 
     def __init__(self, file: AppendOnly) -> None:
         self._file = file
-        self._sieve = log_sieve()
+        self._prefilter = log_prefilter()
         self._known: Counter[int] = Counter()
         self._waiting: list[bytes] = []
 
@@ -204,7 +204,7 @@ class PointsBook:
     def read(self, number: int, reader: LogReader, batch: LogBatch) -> None:
         """Take what a batch of lines says."""
         if not batch.is_marker:
-            self.take(number, read_batch(reader, self._sieve, batch))
+            self.take(number, read_batch(reader, self._prefilter, batch))
 
     def take(self, number: int, findings: Iterable[LogFinding]) -> None:
         """Take findings of a source, but those that the file holds. Nothing is written yet."""

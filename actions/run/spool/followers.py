@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.line_cutter import CutPolicy, LineCutter
+from actions.base.untrusted import clean_text
 from actions.blueprint.references import UID
 from actions.cluster.http.errors import ApiError
 from actions.cluster.logs.batch import LogBatch
 from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver
-from actions.cluster.logs.lines import FileCutter, FileLine, LogLine
+from actions.cluster.logs.lines import LogLine
 from actions.cluster.logs.pod_file import (
     CHOICE_SECONDS,
     IDLE_SECONDS,
@@ -218,6 +220,8 @@ class PodFollower(LogObserver):
 
 _TOPIC = "file"
 _GAP = "unread-file"
+_GROWING_FILE = CutPolicy(overflow="cut", keeps_ends=True)
+"""Nothing is dropped, and newlines are kept: the lengths of the lines add up to places in the file."""
 
 Pod = Mapping[str, Any]
 
@@ -239,7 +243,9 @@ class FileFollower:
         self._path = ""
         self._argv = argv
         self._source: SpooledSource | None = None
-        self._cutter: FileCutter | None = None
+        self._cutter: LineCutter | None = None
+        self._end = 0
+        """Where in the log the last line ends that was cut."""
         self._is_last = False
         self._error: Exception | None = None
         self.is_read = False
@@ -313,21 +319,22 @@ class FileFollower:
             return
         idle = CHOICE_SECONDS if is_glob(self._path) or UID in self._pattern else IDLE_SECONDS
         chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
-        await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
+        await self._spool(chunks, source.offset, size_bytes=state.size_bytes)
 
     async def _follow_program(self, connection: ClusterConnection, place: ContainerRef, pod_uid: str) -> None:
         source = self._taken_up(place, self._argv[0], f"{' '.join(self._argv)}#{pod_uid}")
         chunks = _behind(follow_output(connection.session, place, self._argv), source.offset)
-        await self._spool(chunks, FileCutter(source.offset), end=None)
+        await self._spool(chunks, source.offset, size_bytes=None)
 
-    async def _spool(self, chunks: AsyncIterator[bytes], cutter: FileCutter, *, end: int | None) -> None:
+    async def _spool(self, chunks: AsyncIterator[bytes], offset: int, *, size_bytes: int | None) -> None:
         """Keep lines as they come; at the stage's end, stop where the file ended when it was last looked at."""
-        self._cutter = cutter
+        self._cutter, self._end = LineCutter(_GROWING_FILE), offset
         async for chunk in chunks:
-            self._keep(cutter.feed(chunk))
+            offset += len(chunk)
+            self._keep(self._cutter.feed(chunk))
             self._error = None
             self._writer.close_gap(_GAP)
-            if self._is_last and end is not None and cutter.position >= end:
+            if self._is_last and size_bytes is not None and offset >= size_bytes:
                 self.is_read = True
                 return
 
@@ -346,10 +353,15 @@ class FileFollower:
         if self._source is not None and not self._source.is_ended:
             self._writer.write_end(self._source, None, "Ended")
 
-    def _keep(self, lines: list[FileLine]) -> None:
-        if lines and self._source is not None:
-            now = int(self._context.clock.now().timestamp() * 1e9)
-            self._writer.write_file_lines(self._source, [(LogLine(now, line.text), line.end) for line in lines])
+    def _keep(self, lines: list[bytes]) -> None:
+        if not lines or self._source is None:
+            return
+        now = int(self._context.clock.now().timestamp() * 1e9)
+        placed: list[tuple[LogLine, int]] = []
+        for line in lines:
+            self._end += len(line)
+            placed.append((LogLine(now, clean_text(line.removesuffix(b"\n").decode("utf-8", "replace"))), self._end))
+        self._writer.write_file_lines(self._source, placed)
 
     def _taken_up(self, place: ContainerRef, shown: str, uid: str) -> SpooledSource:
         self._source = self._writer.source(place.namespace, place.pod, shown, uid)

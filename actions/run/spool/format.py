@@ -23,7 +23,7 @@ import msgspec
 
 from actions.base.clock import time_of_day
 from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
-from actions.cluster.logs.lines import DIGITS_TO_ZERO, SHAPE, ns_of
+from actions.cluster.logs.lines import DIGITS_TO_ZERO, STAMP_OUTLINE, ns_of
 from actions.run.journal.folder import logs_path, series_path
 from actions.telemetry.points import Point, TrainingProgress
 
@@ -34,7 +34,7 @@ _letter_in = itemgetter(0)
 _OF_FILE = ord("F")
 _OF_SOURCE = ord("S")
 _UNUSUAL = frozenset({_OF_FILE, _OF_SOURCE})
-_HEAD = b"L000000\t" + SHAPE + b" "
+_HEAD = b"L000000\t" + STAMP_OUTLINE + b" "
 _TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MFS", b"LLL"))
 """What a record begins with becomes `_HEAD` by it."""
 _PLACE = re.compile(rb"\d{1,18}\t")

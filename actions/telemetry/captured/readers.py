@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
+from actions.base.line_cutter import LineCutter
 from actions.telemetry.curves import Series
-from actions.telemetry.line_cutter import ContainerLogDecoder, LineAssembler, is_container_record
 from actions.telemetry.log_records import PrefixReader, strip_controls
+from actions.telemetry.runtime_format import CAPTURED_OUTPUT, ContainerLogDecoder, decode_lines, is_container_record
 from actions.telemetry.tools.collectives import NcclReader, NcclReading, NccomReader, NccomReading, read_nccl
 from actions.telemetry.tools.efa import EfaReading, read_fi_info
 from actions.telemetry.tools.neuron import (
@@ -87,7 +88,7 @@ class CapturedNccl:
     """nccl-tests, its JSON report, or nccom-test."""
 
     def __init__(self) -> None:
-        self._assembler = LineAssembler()
+        self._cutter = LineCutter(CAPTURED_OUTPUT)
         self._unwrapper = ContainerLogDecoder()
         self._nccl, self._nccom = NcclReader(), NccomReader()
         self._report: _BoundedText | None = None
@@ -100,11 +101,11 @@ class CapturedNccl:
             self._report = _BoundedText() if piece.lstrip().startswith(b"{") else None
         if self._report is not None:
             self._report.feed(piece)
-        self._read(self._assembler.feed(piece))
+        self._read(decode_lines(self._cutter.feed(piece)))
 
     def reading(self) -> NcclReading | NccomReading:
         """At the end: what it said."""
-        self._read(self._assembler.flush())
+        self._read(decode_lines(self._cutter.finish()))
         if self._nccom.is_table:
             return self._nccom.reading()
         text = self._report.text.lstrip() if self._report is not None else ""
@@ -162,7 +163,7 @@ class CapturedNeuron:
     """neuron-ls, neuron-monitor or neuron-top."""
 
     def __init__(self) -> None:
-        self._assembler = LineAssembler()
+        self._cutter = LineCutter(CAPTURED_OUTPUT)
         self._plain = _PlainLines()
         self._rest: list[str] = []
         self._rest_length = 0
@@ -174,11 +175,11 @@ class CapturedNeuron:
 
     def feed(self, piece: bytes) -> None:
         """Take a piece."""
-        self._read(self._assembler.feed(piece))
+        self._read(decode_lines(self._cutter.feed(piece)))
 
     def reading(self) -> NeuronReport | NeuronScreen | NeuronListing:
         """At the end: the last record, or what the screen or the list showed."""
-        self._read(self._assembler.flush())
+        self._read(decode_lines(self._cutter.finish()))
         text = "\n".join(self._rest)
         if self._last is None:
             for report in read_records(text):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.outlines import has_mark, memoize_by_outline, place_of, without_digits
 from actions.telemetry.points import Point, TrainingProgress, number_of
 
 LogValue = Point | TrainingProgress
@@ -22,13 +23,12 @@ TEST_LOSS = "test_loss"
 class Dialect(Protocol):
     """Reads records of one trainer. It may remember earlier records of the same stream."""
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """One of them, without digits, is in every record that it reads: others need not be shown to it."""
-        ...
+    marks: ClassVar[tuple[str, ...]]
+    """One of them is in every record that it reads, when the record's digits are left out; other records need not be
+    shown to it, and lines without any dialect's mark are not looked at. So a mark is as long as it can be."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
-        """What the record says; `None` if it is not in this dialect, `[]` if it is and says nothing new."""
+        """Return the values in a record; `None` if it is not in this dialect, `[]` if it is and holds nothing new."""
         ...
 
 
@@ -93,11 +93,33 @@ def first_of(values: Mapping[str, str], keys: Iterable[str]) -> str:
     return next((key for key in keys if key in values), "")
 
 
+class WaitingDialect(ABC):
+    """A dialect that may hold something that a later record completes.
+
+    A base class, as `isinstance` of a protocol takes longer than most logs.
+    """
+
+    marks: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def read(self, record: LogRecord) -> list[LogValue] | None:
+        """As every dialect."""
+
+    @property
+    @abstractmethod
+    def is_waiting(self) -> bool:
+        """True while it does: every record must then be shown to it, with a mark or without."""
+
+    @abstractmethod
+    def flush(self) -> list[LogValue]:
+        """Return the values that it holds, as no record will complete them."""
+
+
 class DialectChoice:
     """Chooses among dialects by their marks.
 
     Args:
-        dialects: In the order in which they are asked.
+        dialects: In the order in which they are tried.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -105,19 +127,17 @@ class DialectChoice:
         self._marked = memoize_by_outline(self._find)
 
     def of(self, outline: str, *, waiting: Collection[Dialect] = ()) -> Sequence[Dialect]:
-        """Those that a record is shown to, in their order.
+        """Return those that a record is shown to, in their order.
 
         Args:
             outline: The record's.
-            waiting: Dialects that want to see every record.
+            waiting: Dialects that every record is shown to now.
         """
         if not waiting:
             return self._marked(outline)
-        return [one for one in self._dialects if one in waiting or _has_mark(one, outline)]
+        marked = self._marked(outline)
+        return [dialect for dialect in self._dialects if dialect in waiting or dialect in marked]
 
     def _find(self, outline: str) -> list[Dialect]:
-        return [one for one in self._dialects if _has_mark(one, outline)]
-
-
-def _has_mark(dialect: Dialect, outline: str) -> bool:
-    return any(mark in outline for mark in dialect.marks)
+        text = without_digits(outline)
+        return [dialect for dialect in self._dialects if has_mark(text, dialect.marks)]

@@ -6,6 +6,7 @@ Source: `docs/facts/training-logs.md#own-loops`; llm.c and nanoGPT print this wa
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -63,7 +64,7 @@ class GenericLines:
     last one. A line that names an epoch keeps that instead.
     """
 
-    marks = ("oss",)
+    marks: ClassVar[tuple[str, ...]] = ("oss",)
 
     def __init__(self) -> None:
         self._held: Point | None = None

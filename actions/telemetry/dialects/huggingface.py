@@ -10,11 +10,12 @@ Source: `docs/facts/training-logs.md#hugging-face-trainer`; transformers 4 and 5
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, named_points
-from actions.telemetry.dialects.progress_bars import Bar, bar_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, named_points
+from actions.telemetry.dialects.progress_bars import BAR_MARKS, Bar, bar_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, number_of
 
@@ -40,13 +41,13 @@ _NAMES = {
 _PATIENCE = 20
 
 
-class HuggingFace:
+class HuggingFace(WaitingDialect):
     """Reads the dictionaries, holding each until the bar shows its step.
 
     A stream without bars is not held back: its points have no step, only an epoch.
     """
 
-    marks = ("Total opt", "loss'", "'train_runtime'", "[")
+    marks: ClassVar[tuple[str, ...]] = ("Total opt", "loss'", "'train_runtime'", *BAR_MARKS)
 
     def __init__(self) -> None:
         self._total: int | None = None

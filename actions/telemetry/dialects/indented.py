@@ -6,6 +6,7 @@ Source: `docs/facts/training-logs.md#own-loops`; OLMo `train.py`, OLMo-core `Con
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
 from actions.telemetry.log_records import LogRecord
@@ -19,7 +20,7 @@ _LOSS = re.compile(r"^loss/train/total$|CrossEntropy$")
 class Composer:
     """Remembers the batch. The same loss stands there under two names; the second is no new point."""
 
-    marks = ("batch=", "Train ", "Eval ")
+    marks: ClassVar[tuple[str, ...]] = ("batch=", "oss/train/total", "CrossEntropy")
 
     def __init__(self) -> None:
         self._batch: int | None = None
@@ -45,7 +46,7 @@ _STEP_VALUE = re.compile(
 class Olmo:
     """Remembers the step. Of several sets that are evaluated the first is the curve."""
 
-    marks = ("step=", "oss=")
+    marks: ClassVar[tuple[str, ...]] = ("step=", "oss=")
 
     def __init__(self) -> None:
         self._step: int | None = None

@@ -7,6 +7,7 @@ captured in `tests/fixtures/corpus/logs/megatron_lm_*`.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import msgspec
 
@@ -66,7 +67,7 @@ class _FieldPlaces(msgspec.Struct, frozen=True):
 class Megatron:
     """Reads iteration records and validation records. While fp16 warms up there is no loss in them."""
 
-    marks = ("iteration",)
+    marks: ClassVar[tuple[str, ...]] = ("iteration",)
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         places = _iteration_in(record.outline)
@@ -96,7 +97,7 @@ def _iteration_in(outline: str) -> _FieldPlaces | None:
 class NemoFields:
     """Reads NeMo 2's lines. `iteration` begins again with each epoch, `global_step` does not."""
 
-    marks = ("Training epoch",)
+    marks: ClassVar[tuple[str, ...]] = ("Training epoch",)
 
     def __init__(self) -> None:
         self._seen_validation: dict[int, str] = {}

@@ -11,7 +11,7 @@ Source: tqdm 4.67 `std.py` format_meter; `docs/facts/training-logs.md#lightning`
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,8 @@ _COUNTER = re.compile(
     r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)|it) "
     r"\[(?P<elapsed>[\d:?]{1,12})(?:<(?P<left>[\d:?]{1,12}))?"
 )
+BAR_MARKS = ("/ [", "/? [", "it [")
+"""One of them is in every record with a bar: `12/100 [`, `12/? [`, `12it [`."""
 _RATE = re.compile(rf"[, ]\s{{0,8}}({NUMBER})(it/s|s/it)(?=[,\]]|\s|$)")
 _METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
 _NOT_TRAINING = re.compile(
@@ -180,7 +182,7 @@ _RESULT = re.compile(rf"^[\s│|]{{0,40}}((?:test|val)[_/]loss(?:_epoch)?)[\s│
 class LightningResults:
     """Reads the table at the end of a test or a validation, row by row; a box around it or not."""
 
-    marks = ("test_loss", "test/loss", "val_loss", "val/loss")
+    marks: ClassVar[tuple[str, ...]] = ("test_loss", "test/loss", "val_loss", "val/loss")
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         row = _RESULT.match(record.text)
@@ -196,7 +198,7 @@ class LightningBars:
     validation loss stays in the postfix after its validation: only a change is a point.
     """
 
-    marks = ("[",)
+    marks: ClassVar[tuple[str, ...]] = BAR_MARKS
 
     def __init__(self) -> None:
         self._has_named_loss = False
@@ -285,7 +287,7 @@ class _KerasBar(msgspec.Struct, frozen=True):
 class Keras:
     """Reads the bars. Their steps begin again with each epoch."""
 
-    marks = ("Epoch ", " - loss: ")
+    marks: ClassVar[tuple[str, ...]] = ("Epoch ", " - loss: ")
 
     def __init__(self) -> None:
         self._epoch: int | None = None

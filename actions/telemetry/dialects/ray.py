@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import ClassVar
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, first_of, named_points, point_of
 from actions.telemetry.log_records import LogRecord
@@ -24,7 +25,7 @@ _EXTRAS = {"learning_rate": "lr", "lr": "lr", "grad_norm": "grad_norm", "through
 class RayTables:
     """Reads the box that Ray draws around each result: many records, one point."""
 
-    marks = ("╭", "╰", "│", "├")
+    marks: ClassVar[tuple[str, ...]] = ("╭", "╰", "│", "├")
 
     def __init__(self) -> None:
         self._rows: dict[str, str] | None = None
@@ -48,7 +49,7 @@ class RayTables:
 class RayReports:
     """Reads the one-line reports of Ray Train V2, which prints each of them twice."""
 
-    marks = ("Reporting training result",)
+    marks: ClassVar[tuple[str, ...]] = ("Reporting training result",)
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         report = _REPORT.search(record.text) if "Reporting training result" in record.text else None

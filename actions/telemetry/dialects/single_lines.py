@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -231,7 +231,7 @@ class _FormPlaces(msgspec.Struct, frozen=True):
 class SingleLines:
     """Tries the forms one after the other; the first that fits reads the line."""
 
-    marks = tuple(form.marker for form in FORMS)
+    marks: ClassVar[tuple[str, ...]] = tuple(form.marker for form in FORMS)
 
     def __init__(self) -> None:
         self._has_completed_steps = False
@@ -252,7 +252,7 @@ class SingleLines:
 class DeepSpeed:
     """Reads DeepSpeed-Chat's three losses, and what `log_dist` prints: no loss at all."""
 
-    marks = ("ppo_ep: ", *(mark for mark, *_ in _PRINTED))
+    marks: ClassVar[tuple[str, ...]] = ("ppo_ep: ", *(mark for mark, *_ in _PRINTED))
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         text = record.text
@@ -272,7 +272,7 @@ class DeepSpeed:
 class Preprocessing:
     """Reads Megatron's document counter."""
 
-    marks = ("documents (",)
+    marks: ClassVar[tuple[str, ...]] = ("documents (",)
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         match = _DOCUMENTS.search(record.text) if "documents (" in record.text else None
@@ -312,7 +312,7 @@ class _Printed(str):
 class JsonLines:
     """Reads objects that have a step and a loss."""
 
-    marks = ('{"',)
+    marks: ClassVar[tuple[str, ...]] = ('loss"',)
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         text = record.text.strip()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, point_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline
 from actions.telemetry.points import Point, number_or_none
@@ -51,10 +52,10 @@ class _Columns(msgspec.Struct, frozen=True):
         return cells if len(cells) == len(self.names) else None
 
 
-class Tables:
+class Tables(WaitingDialect):
     """Reads rows until a line comes that is none. Each trial of a table has a rank of its own."""
 
-    marks = ("oss",)
+    marks: ClassVar[tuple[str, ...]] = ("oss",)
 
     def __init__(self) -> None:
         self._columns: _Columns | None = None
@@ -64,6 +65,10 @@ class Tables:
     def is_waiting(self) -> bool:
         """Whether a table is open, so that every record must be shown to this dialect: rows have no marks."""
         return self._columns is not None
+
+    def flush(self) -> list[LogValue]:
+        """Return nothing: a row is read at once."""
+        return []
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         if self._columns is not None and _RULE.fullmatch(record.text):
@@ -121,14 +126,14 @@ def _number_in(cells: list[str], column: int | None) -> float | None:
 
 BUS_BANDWIDTH = "busbw_gbs"
 """GB/s out of place; its step is the size of the message in bytes."""
-OPERATIONS = (" sum ", " none ", " prod ", " max ", " min ", " avg ")
+_OPERATIONS = (" sum ", " none ", " prod ", " max ", " min ", " avg ")
 """One of them is in every row."""
 _LEAST_CELLS = 8
 
 
-def may_be_row(text: str) -> bool:
+def _may_be_row(text: str) -> bool:
     """Whether a text with prefixes can hold a row: a cheap look before the real one."""
-    for word in OPERATIONS:
+    for word in _OPERATIONS:
         if word in text:
             return len(text.split()) >= _LEAST_CELLS
     return False
@@ -137,10 +142,10 @@ def may_be_row(text: str) -> bool:
 class NcclRows:
     """Reads the rows of a table; its header and footer are no points."""
 
-    marks = OPERATIONS
+    marks: ClassVar[tuple[str, ...]] = _OPERATIONS
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
-        row = row_of(record.text) if may_be_row(record.text) else None
+        row = row_of(record.text) if _may_be_row(record.text) else None
         if row is None:
             return None
         value = row.out_of_place.busbw

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.line_cutter import LineCutter
 from actions.base.untrusted import cleaned
-from actions.telemetry.line_cutter import LineAssembler
 from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 from actions.telemetry.points import NUMBER, number_of, number_or_none
+from actions.telemetry.runtime_format import CAPTURED_OUTPUT, decode_lines
 
 
 class Bandwidth(msgspec.Struct, frozen=True, gc=False):
@@ -195,8 +196,8 @@ def read_nccl(text: str) -> NcclReading:
         report = _report_of(text)
         if report is not None:
             return report
-    assembler, reader = LineAssembler(), NcclReader()
-    for line in [*assembler.feed(text.encode("utf-8", "replace")), *assembler.flush()]:
+    cutter, reader = LineCutter(CAPTURED_OUTPUT), NcclReader()
+    for line in decode_lines([*cutter.feed(text.encode("utf-8", "replace")), *cutter.finish()]):
         reader.feed(line)
     return reader.reading()
 

@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import AccessError
+from actions.base.line_cutter import MAX_LINE_BYTES, LineCutter
 from actions.cluster.logs.batch import read_lines
 from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, follow, read_log
-from actions.cluster.logs.lines import MAX_LINE_BYTES, START, LineCutter, LogCursor, LogLine
+from actions.cluster.logs.lines import KUBELET_LOG, START, LogCursor, LogLine
 from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
@@ -246,7 +247,7 @@ def _read(line: bytes, *, previous_ns: int = 0) -> LogLine:
 def test_lines_are_cut_out_of_chunks_that_end_anywhere() -> None:
     whole = b"one\ntwo\rthree\n\nfour"
     for size in range(1, len(whole) + 1):
-        cutter = LineCutter()
+        cutter = LineCutter(KUBELET_LOG)
         lines = [line for at in range(0, len(whole), size) for line in cutter.feed(whole[at : at + size])]
         assert [*lines, *cutter.finish()] == [b"one", b"two\rthree", b"", b"four"]
 
@@ -254,24 +255,24 @@ def test_lines_are_cut_out_of_chunks_that_end_anywhere() -> None:
 def test_a_bar_without_newlines_is_cut_at_the_same_places_however_it_arrives() -> None:
     bar = b"".join(f"\rEpoch 0: {step:5d}/9999 loss={step / 7:.6f}".encode() for step in range(2000))
     whole = b"2026-11-21T10:00:00.5Z start" + bar + b"\n2026-11-21T10:00:01Z next\n"
-    at_once = LineCutter().feed(whole)
+    at_once = LineCutter(KUBELET_LOG).feed(whole)
     assert len(at_once) > 10
     lines = [line for batch in read_lines(at_once, previous_ns=0) for line in batch]
     assert "".join(line.text for line in lines) == "start" + bar.decode() + "next"
     assert {line.at_ns for line in lines[:-1]} == {lines[0].at_ns}
     assert not any(line.is_marker for line in lines)
     for size in (1, 7, 4095, 4096, 4097, 30_000):
-        cutter = LineCutter()
+        cutter = LineCutter(KUBELET_LOG)
         assert [line for at in range(0, len(whole), size) for line in cutter.feed(whole[at : at + size])] == at_once
 
 
 def test_a_bar_is_shown_before_its_line_ends() -> None:
-    cutter = LineCutter()
+    cutter = LineCutter(KUBELET_LOG)
     assert cutter.feed(b"2026-11-21T10:00:00Z " + b"\r10%" * 2000)
 
 
 def test_a_line_of_many_megabytes_is_cut_and_says_so() -> None:
-    cutter = LineCutter()
+    cutter = LineCutter(KUBELET_LOG)
     for _ in range(50):
         assert cutter.feed(b"x" * 100_000) == []
     (line,) = cutter.feed(b"\n")

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.telemetry.dialects.progress_bars import bar_of
-from actions.telemetry.line_cutter import MAX_LINE, LineAssembler
 from actions.telemetry.log_reader import RAY_NOTICE, LogReader, read_log
 from actions.telemetry.log_records import HALF, split_records
 from actions.telemetry.points import Point, TrainingProgress, number_or_none
@@ -278,13 +277,6 @@ def test_a_hostile_line_neither_hangs_nor_swallows_the_next(middle: str) -> None
 def test_a_very_long_record_keeps_its_ends() -> None:
     (record,) = split_records("a" * HALF + "b" * 100_000 + "c" * HALF)
     assert re.fullmatch(r"a{8192} … c{8192}", record)
-
-
-def test_a_line_beyond_the_limit_is_cut_and_counted() -> None:
-    assembler = LineAssembler()
-    assert assembler.feed(b"x" * (MAX_LINE + 5)) == []
-    assert [len(line) for line in assembler.feed(b"\nshort\n")] == [MAX_LINE, 5]
-    assert assembler.dropped == 5
 
 
 @given(st.binary(max_size=400))

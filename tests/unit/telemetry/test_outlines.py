@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from actions.telemetry.dialects.dialect import Dialect
+from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.progress_bars import bar_of
-from actions.telemetry.log_reader import read_log
+from actions.telemetry.log_reader import DIALECTS, read_log
 from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 from actions.telemetry.outlines import LONGEST_KEPT, memoize_by_outline, outline_of
 from actions.telemetry.points import number_of
-from tests.unit.telemetry.test_marks import DIALECTS, sample_lines
+from tests.unit.telemetry.test_marks import sample_lines
 
 
 def _records(lines: list[str]) -> list[LogRecord]:
@@ -19,7 +20,7 @@ def _records(lines: list[str]) -> list[LogRecord]:
     return [record for piece in pieces if (record := prefixes.read(strip_controls(piece), None))]
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("kind", [*DIALECTS, GenericLines])
 def test_a_dialect_reads_by_the_outline_what_it_reads_by_the_text(kind: type[Dialect]) -> None:
     for lines in sample_lines():
         by_outline, by_text = kind(), kind()
