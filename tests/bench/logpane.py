@@ -67,7 +67,7 @@ class Burst(TypeAheadApp[None]):
         super().__init__()
         buffer = LogBuffer()
         self._view = LogView(buffer)
-        self._intake = LogPump(SpoolLogFeed(folder, _STAGE), buffer.extend_records, clock=SystemClock())
+        self._intake = LogPump(SpoolLogFeed(folder, _STAGE), buffer.extend_tagged, clock=SystemClock())
         self._is_taking = False
 
     def get_default_screen(self) -> Screen[None]:

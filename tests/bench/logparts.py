@@ -89,7 +89,7 @@ class Parts:
         following = 0
         while following != offset:
             offset = following
-            _, following = reader.records(offset)
+            _, following = reader.tagged_lines(offset)
 
     def merge(self) -> None:
         """From disk, in the order of time."""
@@ -101,7 +101,7 @@ class Parts:
         """From disk, in the order of time, into what the log pane keeps."""
         feed, buffer = SpoolLogFeed(self._place, _STAGE), LogBuffer()
         while feed.has_more:
-            buffer.extend_records(feed.take(_TAKEN), feed.source_of)
+            buffer.extend_tagged(feed.take(_TAKEN), feed.source_of)
 
     @property
     def _place(self) -> Path:

@@ -16,7 +16,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod, JobRef, job_named
 from actions.cluster.jobs import JobOutcome, JobWatch
 from actions.cluster.kinds import watched_names
-from actions.cluster.logs.batch import LogBatch, line_in, number_in, records_of, tag_in
+from actions.cluster.logs.batch import LogBatch, line_in, number_in, tag_in, tagged_lines
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.snapshot import ClusterSnapshot
 from tui.cli.streams import places_text
@@ -55,7 +55,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
     order, names = TimeOrder(), SourceNames()
 
     def put(member: JobPod, _container: str, batch: LogBatch) -> None:
-        order.put(records_of(batch, names.number_of(member.pod.name)))
+        order.put(tagged_lines(batch, names.number_of(member.pod.name)))
 
     try:
         job = _job(typed, session.namespace or "default", await _complete(state, following))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
-from actions.cluster.logs.batch import line_in, marker_of, records_of
+from actions.cluster.logs.batch import line_in, marker_of, tagged_lines
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point, TrainingProgress
 from tui.feeds.cluster import ClusterFeed
@@ -136,7 +136,7 @@ class JobFeed:
 
     def _take_lines(self, member: JobPod, container: str, batch: LogBatch) -> None:
         source = member.pod.name if len(member.pod.containers) < 2 else f"{member.pod.name}/{container}"
-        self._order.put(records_of(batch, self._names.number_of(source)))
+        self._order.put(tagged_lines(batch, self._names.number_of(source)))
         if not batch.is_marker:
             self._read(member, container, batch)
         self._arrived_at = self._clock.monotonic()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
-from actions.cluster.logs.batch import marker_of, records_of, stamp_in
+from actions.cluster.logs.batch import marker_of, stamp_in, tagged_lines
 from actions.cluster.logs.lines import ns_of, stamp_of
 from actions.fleet.facts import PodFacts
 from tui.feeds.cluster import ClusterFeed
@@ -158,7 +158,7 @@ class PodLogFeed:
         self._changed()
 
     async def _queue(self, container: str, batch: LogBatch) -> None:
-        self._lines += records_of(batch, self._names.number_of(container))
+        self._lines += tagged_lines(batch, self._names.number_of(container))
         self._changed()
         while len(self._lines) > QUEUED_LINES:
             self._has_room.clear()

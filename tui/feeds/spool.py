@@ -69,7 +69,7 @@ class SpoolLogFeed:
         self.has_more = len(taken) == limit
         if self.has_more:
             return taken
-        records, offset = self._reader.records(self._offset, limit_bytes=CHUNK_BYTES)
+        records, offset = self._reader.tagged_lines(self._offset, limit_bytes=CHUNK_BYTES)
         was, self._offset = self._offset, offset
         self._order.put(records)
         taken += self._order.take(limit - len(taken), is_quiet=not records)
@@ -196,7 +196,7 @@ class Backlog:
 
     def _scan(self) -> None:
         """Scan the next piece."""
-        records, begins, reached = self._reader.raw_records(self.offset, limit_bytes=_SCAN_BYTES)
+        records, begins, reached = self._reader.placed_lines(self.offset, limit_bytes=_SCAN_BYTES)
         tags = list(map(tag_in, records))
         places = [*begins, reached]
         cuts = [0, *compress(count(1), map(ne, tags, tags[1:])), len(records)]
@@ -212,4 +212,4 @@ class Backlog:
     def _read_on(self) -> None:
         """Read the runs that are next."""
         runs = [self._runs.pop() for _ in range(min(_RUNS, len(self._runs)))]
-        self._order.put(self._reader.records_at((run.place, run.end) for run in runs))
+        self._order.put(self._reader.tagged_lines_at((run.place, run.end) for run in runs))

@@ -133,7 +133,7 @@ class LogsPane(Pane):
         self._feed = feed
         self.border_title = Content(f"log of {feed.title}")
         buffer = LogBuffer()
-        self._pump = LogPump(feed, buffer.extend_records, clock=self.services.clock)
+        self._pump = LogPump(feed, buffer.extend_tagged, clock=self.services.clock)
         self._view.show(buffer)
 
     def _health(self) -> FeedHealth:

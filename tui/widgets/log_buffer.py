@@ -140,7 +140,7 @@ class LogBuffer:
             origin = self._origin(source, is_marker=is_marker)
             self._append([_line_of(text).encode("utf-8", "replace")], [stamp_of(at_ns)], [origin])
 
-    def extend_records(self, records: Sequence[bytes], source_of: Callable[[int], str]) -> None:
+    def extend_tagged(self, records: Sequence[bytes], source_of: Callable[[int], str]) -> None:
         """Append many lines at once; long ones are cut likewise.
 
         Args:

@@ -1,7 +1,7 @@
 """Consecutive log lines kept as bytes: of one container, or of many with a tag for each.
 
-A record is a letter (`L` a line, `M` a marker), the log's number in six digits, a tab, a stamp, a blank, the text. So
-records of many logs are sorted by time as they are, many at a time.
+A tagged line is a letter (`L` a line, `M` a marker), the log's number in six digits, a tab, a stamp, a blank, the text.
+So lines of many logs are sorted by time as they are, many at a time.
 """
 
 from __future__ import annotations
@@ -148,12 +148,12 @@ def _line_of(line: bytes, *, is_marker: bool) -> LogLine:
 TAG_BYTES = 8
 MOST_LOGS = 1_000_000
 TEXT_AT = TAG_BYTES + STAMP_BYTES + 1
-"""The offset of the text."""
+"""The place in a tagged line where its text begins."""
 
 tag_in = itemgetter(slice(TAG_BYTES))
-"""The tag of a record."""
+"""Return the tag of a tagged line."""
 stamp_in = itemgetter(slice(TAG_BYTES, TAG_BYTES + STAMP_BYTES))
-"""The stamp of a record, by which it is sorted."""
+"""Return the stamp of a tagged line: the key for sorting."""
 
 
 def tag_of(number: int, *, is_marker: bool = False) -> bytes:
@@ -167,30 +167,30 @@ def tag_of(number: int, *, is_marker: bool = False) -> bytes:
     return b"%c%06d\t" % (b"M" if is_marker else b"L", number)
 
 
-def records_of(batch: LogBatch, number: int) -> list[bytes]:
-    """Return the lines of a batch as records."""
+def tagged_lines(batch: LogBatch, number: int) -> list[bytes]:
+    """Return the lines of a batch, tagged with the number of their log."""
     return batch.tagged(tag_of(number, is_marker=batch.is_marker))[:-1].split(b"\n")
 
 
-def batch_of(records: Iterable[bytes]) -> LogBatch:
-    """Return records that all have one tag as a batch."""
-    listed = list(records)
-    data = b"\n".join([record[TAG_BYTES:] for record in listed]) + b"\n"
-    return LogBatch(data, is_marker=listed[0][:1] == b"M")
+def batch_of(tagged: Iterable[bytes]) -> LogBatch:
+    """Return tagged lines of one tag as a batch."""
+    lines = list(tagged)
+    data = b"\n".join([line[TAG_BYTES:] for line in lines]) + b"\n"
+    return LogBatch(data, is_marker=lines[0][:1] == b"M")
 
 
 def marker_of(text: str, number: int, at_ns: int) -> bytes:
-    """Return the record of a marker of ours in a log."""
+    """Return a tagged marker: a remark of ours in a log."""
     (batch,) = batches_of([LogLine(at_ns, text, is_marker=True)])
-    return records_of(batch, number)[0]
+    return tagged_lines(batch, number)[0]
 
 
-def line_in(record: bytes) -> LogLine:
-    """Return the line of a record."""
-    text = record[TEXT_AT:].decode("utf-8", "replace")
-    return LogLine(ns_of(stamp_in(record)), text, record[:1] == b"M")
+def line_in(tagged: bytes) -> LogLine:
+    """Return a tagged line without its tag."""
+    text = tagged[TEXT_AT:].decode("utf-8", "replace")
+    return LogLine(ns_of(stamp_in(tagged)), text, tagged[:1] == b"M")
 
 
 def number_in(tag: bytes) -> int:
-    """Return the number of a record's log."""
+    """Return the number of the log that has a tag."""
     return int(tag[1 : TAG_BYTES - 1])

@@ -1,8 +1,8 @@
 """The spool's file format: one record a line, append-only, readable up to the last whole line and around damage.
 
 `logs/STAGE/sources.jsonl`  which container a number stands for, how it ended, and what is missing of its log
-`logs/STAGE/lines.log`      the lines, as `actions.cluster.logrecords` has them; a line of a file has the letter `F`,
-                            and before its text where in the file it ends, and a TAB; before the first line of a number
+`logs/STAGE/lines.log`      tagged lines, as in `actions.cluster.logs.batch`; a line of a file has the letter `F`, and
+                            before its text where in the file it ends, and a TAB; before the first line of a number
                             stands a record with the letter `S`, which names its source in JSON
 `series/STAGE/points.jsonl` what was read in those lines
 `series/STAGE/accelerators.json` the newest sample of each pod

@@ -11,7 +11,7 @@ import msgspec
 
 from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in, marker_of, stamp_in
-from actions.cluster.logs.lines import ns_of
+from actions.cluster.logs.lines import LogLine, ns_of
 from actions.run.spool.format import (
     AcceleratorSample,
     EndLine,
@@ -37,17 +37,11 @@ CHUNK_BYTES = 1 << 20
 _MENDED = "-- this log has been mended: it is shown again from its beginning --"
 
 
-class SpooledLine(msgspec.Struct, frozen=True, gc=False):
-    """One line of one container."""
+class SpooledLine(LogLine, frozen=True, gc=False, kw_only=True):
+    """A log line with the container that printed it."""
 
-    at_ns: int
-    """The server's timestamp, nanoseconds since the epoch."""
     pod: str
     container: str
-    text: str
-    """Cleaned, without newline; may hold SGR colours and `\\r`."""
-    is_marker: bool
-    """A line of ours: a restart, a gap."""
 
 
 class SpooledFinding(msgspec.Struct, frozen=True):
@@ -92,11 +86,11 @@ class SpoolReader:
         Lines of one container are in order, but for those that were lost and read again; containers are interleaved as
         they arrived.
         """
-        records, end = self.records(from_offset, limit_bytes=limit_bytes)
+        records, end = self.tagged_lines(from_offset, limit_bytes=limit_bytes)
         return [self._line_of(record) for record in records], end
 
-    def records(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
-        """The same as records of `actions.cluster.logs.batch`, which many lines at once are handled as."""
+    def tagged_lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
+        """Return the same as tagged lines (`actions.cluster.logs.batch`): a form for many at once."""
         piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
         records = piece.raws if are_records(piece.raws) else readable(scan(piece.raws, piece.begin, piece.end))
         if piece.is_anew and records:
@@ -104,8 +98,8 @@ class SpoolReader:
             records = [marker_of(_MENDED, source_in(records[0]), at_ns), *records]
         return self._plain(records), piece.end
 
-    def records_at(self, places: Iterable[tuple[int, int]]) -> list[bytes]:
-        """Records that have been looked at before.
+    def tagged_lines_at(self, places: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Return the tagged lines at known places.
 
         Args:
             places: Where they begin and end in the file.
@@ -122,8 +116,8 @@ class SpoolReader:
         raws = data[:-1].split(b"\n")
         return self._plain(raws if are_records(raws) else readable(scan(raws, 0, len(data))))
 
-    def raw_records(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], list[int], int]:
-        """The records that `records_at` gives for places: records, where each begins, and where the last one ends."""
+    def placed_lines(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], list[int], int]:
+        """Return tagged lines as `tagged_lines_at` does, where each begins, and where the last one ends."""
         piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
         found = scan(piece.raws, piece.begin, piece.end)
         return readable(found), found.begins, piece.end
@@ -191,7 +185,7 @@ class SpoolReader:
 
     def _line_of(self, record: bytes) -> SpooledLine:
         source, line = self._source(source_in(record)), line_in(record)
-        return SpooledLine(line.at_ns, source.pod, source.container, line.text, line.is_marker)
+        return SpooledLine(line.at_ns, line.text, line.is_marker, pod=source.pod, container=source.container)
 
     def _plain(self, records: list[bytes]) -> list[bytes]:
         """Records of lines only; those that name a source are noted."""

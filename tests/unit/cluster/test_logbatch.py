@@ -14,8 +14,8 @@ from actions.cluster.logs.batch import (
     line_in,
     number_in,
     read_lines,
-    records_of,
     tag_in,
+    tagged_lines,
 )
 from actions.cluster.logs.lines import START, LogCursor, LogLine, ns_of, split_stamp, stamp_of
 
@@ -87,7 +87,7 @@ def test_a_cursor_counts_the_lines_of_the_newest_moment_wherever_they_stand() ->
 
 def test_records_carry_their_log_and_become_batches_again() -> None:
     (batch,) = batches_of([LogLine(7, "a\tb"), LogLine(8, "ü\r\x1b[31m")])
-    records = records_of(batch, 42)
+    records = tagged_lines(batch, 42)
     assert [number_in(tag_in(record)) for record in records] == [42, 42]
     assert [line_in(record) for record in records] == list(batch)
     assert batch_of(records).data == batch.data

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.job_pods import JobPod, JobRef
-from actions.cluster.logs.batch import LogBatch, batches_of, line_in, number_in, records_of, tag_in
+from actions.cluster.logs.batch import LogBatch, batches_of, line_in, number_in, tag_in, tagged_lines
 from actions.cluster.logs.lines import LogLine
 from tests.support.builders import StillClock, a_pod
 from tui.feeds.cluster import ClusterFeed
@@ -58,7 +58,7 @@ def test_lines_of_many_pods_stand_in_the_order_of_time_and_make_one_curve() -> N
 
 def put(order: TimeOrder, *tenths: int) -> None:
     """Lines that say in which tenth of a second they were written."""
-    order.put([record for at in tenths for record in records_of(a_batch(LogLine(at * SECOND // 10, str(at))), 0)])
+    order.put([record for at in tenths for record in tagged_lines(a_batch(LogLine(at * SECOND // 10, str(at))), 0)])
 
 
 def said(records: list[bytes]) -> list[str]:
@@ -87,5 +87,5 @@ def test_the_newest_second_waits_for_what_may_still_come() -> None:
 def test_lines_of_one_moment_stay_in_the_order_in_which_they_came() -> None:
     order = TimeOrder()
     for text in ("a", "b", "c"):
-        order.put(records_of(a_batch(LogLine(SECOND, text)), 0))
+        order.put(tagged_lines(a_batch(LogLine(SECOND, text)), 0))
     assert said(order.take(10, is_quiet=True)) == ["a", "b", "c"]

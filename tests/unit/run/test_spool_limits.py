@@ -198,7 +198,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
 def read_all(folder: Path) -> None:
     reader = SpoolReader(folder, STAGE)
     reader.lines()
-    reader.raw_records(0, limit_bytes=1 << 20)
+    reader.placed_lines(0, limit_bytes=1 << 20)
     reader.findings()
     reader.accelerators()
     reader.exit_codes()

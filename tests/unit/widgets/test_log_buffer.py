@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.logs.batch import batches_of, records_of
+from actions.cluster.logs.batch import batches_of, tagged_lines
 from actions.cluster.logs.lines import LogLine
 from tui.present.ansi import visible_text
 from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
@@ -136,10 +136,10 @@ def test_visible_text_has_no_controls_whatever_comes(line: str) -> None:
 
 def test_records_are_taken_many_at_once_and_read_like_lines() -> None:
     lines = [LogLine(at, "z" * 10_000 if at == 3 else f"ü {at}", is_marker=at == 2) for at in range(2_500)]
-    records = [record for batch in batches_of(lines) for record in records_of(batch, 7)]
+    records = [record for batch in batches_of(lines) for record in tagged_lines(batch, 7)]
     buffer = LogBuffer()
     buffer.extend([BufferedLine("before", "somebody")])
-    buffer.extend_records(records, lambda number: f"pod-{number}")
+    buffer.extend_tagged(records, lambda number: f"pod-{number}")
     assert buffer.sources == ("somebody", "pod-7")
     assert buffer.line(3) == BufferedLine("ü 2", "pod-7", 2, is_marker=True)
     assert buffer.line(4).text.endswith("… (1,808 characters more)")
