@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from actions.base.readonly import withdraw_readonly
 from actions.base.untrusted import KNOWN
 from tests.support.leftover import end_processes_of
 from tests.support.program import Program
+
+settings.register_profile("loaded", deadline=None)  # a busy machine must not make a property false
+settings.load_profile("loaded")
 
 
 @pytest.fixture(autouse=True)

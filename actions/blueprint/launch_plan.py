@@ -148,6 +148,11 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_cost_simulated: bool = False
 
     @property
+    def is_priced(self) -> bool:
+        """True if the price of anything is known. If not, the totals are 0 and mean nothing."""
+        return any(stage.usd_per_hour is not None for stage in self.stages)
+
+    @property
     def peak_usd_per_hour(self) -> Decimal | None:
         """The dearest hour; `None` if nothing has a price."""
         return max((stage.usd_per_hour for stage in self.stages if stage.usd_per_hour is not None), default=None)
@@ -276,12 +281,13 @@ def plan_table(plan: LaunchPlan) -> str:
     """One line a stage, the total, and what has no price. The last line is ended by a newline."""
     lines = _aligned([("STAGE", "KIND", "EXPECTED", "HOLDS", "$/h", "COST"), *map(_row, plan.stages)])
     simulated = " (simulated)" if plan.is_cost_simulated else ""
-    total = _range(plan.total_low, plan.total_high)
-    lines += ["", f"in all  {_span(plan.low_seconds, plan.high_seconds)}, {_at_least(plan)}{total}{simulated}"]
+    total = _at_least(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
+    lines += ["", f"in all  {_span(plan.low_seconds, plan.high_seconds)}, {total}{simulated}"]
     if plan.peak_usd_per_hour is not None:
         lines.append(f"peak    {format_usd(plan.peak_usd_per_hour)}/h")
     if plan.unpriced:
-        lines.append(f"not in it, because no price is known: {', '.join(plan.unpriced)}")
+        left_out = "not in it, because no price is known" if plan.is_priced else "no price is known"
+        lines.append(f"{left_out}: {', '.join(plan.unpriced)}")
     return "\n".join(lines) + "\n"
 
 

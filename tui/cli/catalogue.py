@@ -8,7 +8,7 @@ from argparse import Namespace
 import msgspec
 
 from actions.base.errors import ParameterError
-from actions.blueprint.catalogue import Catalogue, validate
+from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind, bounds_of
 from actions.fleet.instance_types import PriceBook
@@ -75,11 +75,15 @@ def _described(blueprint: Blueprint) -> object:
 
 
 def _validate(options: Namespace) -> int:
-    errors = [error for folder in options.folder for error in validate(folder)]
+    """Check folders. Of several, those that hold no blueprint at all are passed over, but never every one."""
+    others = [folder for folder in options.folder if folder.is_dir() and not (folder / FILE_NAME).exists()]
+    folders = [folder for folder in options.folder if folder not in others] or options.folder
+    errors = [error for folder in folders for error in validate(folder)]
     for error in errors:
         sys.stderr.write(f"eksml-tui: {error.sentence()}\n")
     if not errors:
-        sys.stdout.write("".join(f"{folder}: good.\n" for folder in options.folder))
+        sys.stdout.write("".join(f"{folder}: good.\n" for folder in folders))
+        sys.stdout.write("".join(f"{folder}: not a blueprint, it has no {FILE_NAME}.\n" for folder in others))
     return BAD_FILE if errors else 0
 
 

@@ -114,12 +114,13 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
 
 def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     """Return the sums and one line for each stage; in few columns titles are cut, then the nodes are left out."""
-    total = _range(plan.total_low, plan.total_high)
+    total = _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
     peak = "" if plan.peak_usd_per_hour is None else f", at most {format_usd(plan.peak_usd_per_hour)}/h"
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
     lines: list[Cells] = [(Span("Total: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
-        lines += _wrapped(f"▲ At least: no price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
+        bound = "At least: no" if plan.is_priced else "No"
+        lines += _wrapped(f"▲ {bound} price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
     if plan.is_cost_simulated:
         lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
     return lines + _stage_lines(plan.stages, width)

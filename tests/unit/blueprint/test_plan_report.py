@@ -43,12 +43,19 @@ def test_a_stage_shows_its_time_nodes_and_cost() -> None:
 
 
 def test_what_has_no_price_is_a_question_mark_and_the_total_says_at_least() -> None:
-    text = plan_table(
-        a_plan(a_stage(usd_per_hour=None, usd_low=None, usd_high=None, unpriced=("FSx",)), unpriced=("FSx",))
-    )
+    unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None, unpriced=("FSx",))
+    text = plan_table(a_plan(unknown, a_stage(), unpriced=("FSx",)))
     assert text.splitlines()[1].split()[-2:] == ["?", "?"]
     assert "at least $843.84" in text
     assert "no price is known: FSx" in text
+
+
+def test_the_total_is_a_question_mark_where_no_price_is_known() -> None:
+    zero = Decimal(0)
+    unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None)
+    text = plan_table(a_plan(unknown, total_low=zero, total_high=zero))
+    assert "in all  3 d to 4 d, ?\n" in text
+    assert "$0" not in text
 
 
 def test_a_skipped_stage_costs_nothing_and_says_why() -> None:
