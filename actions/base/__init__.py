@@ -1,1 +1,1 @@
-"""What every room may use: errors, time, files, processes and the filter for foreign text."""
+"""The ground of all packages: errors, time, files, processes and the filter for foreign text."""

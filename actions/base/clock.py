@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a component may know of time."""
+    """The time as a component may read it."""
 
     def now(self) -> datetime:
         """Wall time, aware, UTC. For records and display, never for durations."""
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 def processor_seconds() -> float:
-    """What the calling thread has used of a processor so far: the cost of what is done between two calls."""
+    """Return the processor time that the calling thread has used so far: the cost of the work between two calls."""
     return time.thread_time()
 
 

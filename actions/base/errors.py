@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class ConsoleError(Exception):
-    """Something the operator has to know, in one sentence.
+    """A failure, in one sentence for the operator.
 
     Args:
         message: One sentence that names the thing: file and line, object, stage or host.
@@ -74,19 +74,19 @@ class AccessError(ConsoleError):
 
 
 class UnreachableError(ConsoleError):
-    """Nobody answers: wait, or check the network. Never read as *it is gone*."""
+    """There is no answer: wait, or check the network. It never means *it is gone*."""
 
 
 class RefusedError(ConsoleError):
-    """The other side understood and said no."""
+    """The other side understood the request and refused it."""
 
 
 class MissingError(ConsoleError):
-    """The thing asked for does not exist."""
+    """The thing does not exist."""
 
 
 class ConflictError(ConsoleError):
-    """Somebody else changed or owns the thing."""
+    """Another party changed or owns the thing."""
 
 
 class FormatError(ConsoleError):

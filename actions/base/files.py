@@ -1,4 +1,4 @@
-"""Where things are on disk: private state of the operator, data that ships with the program."""
+"""Places on disk: the operator's private state, and data that ships with the program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def private_directory(path: Path) -> Path:
     """Make `path` and its parents, 0700, and return it.
 
     Raises:
-        ConfigError: Somebody else owns it, or it cannot be made.
+        ConfigError: Another user owns it, or it cannot be made.
     """
     try:
         for missing in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
@@ -114,7 +114,7 @@ def require_folder(folder: Path) -> None:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The first `limit` bytes of a file or of a pipe that somebody writes to.
+    """Return the first `limit` bytes of a file, or of a pipe that has a writer.
 
     Raises:
         OSError: It cannot be read, or is a device, or a pipe without a writer: those have no end, or no beginning.
@@ -131,7 +131,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 def free_bytes(folder: Path) -> int:
-    """Room on the disk of `folder` that this user may fill; 0 if no file can be made. A lot if nobody can tell."""
+    """Return the bytes that this user may still write to the disk of `folder`; 0 without inodes, a lot if unknown."""
     try:
         status = os.statvfs(folder)
     except OSError:
@@ -170,7 +170,7 @@ def filesystem_type(path: Path) -> str:
 
 
 def is_network_filesystem(path: Path) -> bool:
-    """Whether `path` lies on a file system where SQLite's WAL is unsafe."""
+    """Return whether `path` lies on a file system where SQLite's WAL is unsafe."""
     return filesystem_type(path) in _NETWORK_FILESYSTEMS
 
 

@@ -32,7 +32,7 @@ class CutPolicy(msgspec.Struct, frozen=True, kw_only=True):
     r"""`each`: every `\r` ends a line, and is dropped. `long`: a line is cut before the first `\r` behind its first
     `BAR_BYTES`, and the `\r` begins the next part; one directly before a newline does not count."""
     keeps_bars: Callable[[bytes], bool] = _never
-    r"""True for the beginning of a line that no `\r` ends; asked if `bars` is `each`."""
+    r"""True for the beginning of a line that no `\r` ends; used if `bars` is `each`."""
     overflow: Literal["drop", "cut"] = "drop"
     """Behind `MAX_LINE_BYTES` of a line: `drop` the rest, and count it at the line's end; or `cut` it there, so that
     the rest is the next line."""
@@ -60,7 +60,7 @@ class LineCutter:
         self._parts: list[bytes] = []
         self._length = 0
         self._keeps_bars: bool | None = None
-        """Of the line in hand; `None` if it was not asked yet."""
+        """The answer for the line in hand; `None` before its first `\r`."""
         self._undecided = b""
         r"""A `\r` that ends the last chunk: it is not known whether a newline follows."""
 

@@ -20,14 +20,14 @@ _MAPPED = b"\x00" * 10 + b"\xff\xff"
 
 
 def user_of_peer(peer: Address, own: Address) -> int | None:
-    """The id of the user who has opened a local TCP connection; `None` if nobody holds its other end any more.
+    """Return the id of the user who has opened a local TCP connection; `None` if no process holds its other end.
 
     Args:
         peer: Address and port of the other end.
         own: Address and port of this end.
 
     Raises:
-        OSError: The kernel does not tell.
+        OSError: The kernel's table cannot be read.
     """
     packed = [socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host) for host, _ in (peer, own)]
     ports = (peer[1], own[1])
@@ -37,7 +37,7 @@ def user_of_peer(peer: Address, own: Address) -> int | None:
         ends = tuple(f"{_words(address)}:{port:04X}" for address, port in zip(addresses, ports, strict=True))
         for line in _lines(table):
             fields = line.split()
-            # what no process holds any more is said to be root's, and has no inode
+            # the kernel lists a connection that no process holds as root's, without an inode
             if len(fields) > _INODE and (fields[_LOCAL], fields[_REMOTE]) == ends and fields[_INODE] != "0":
                 return int(fields[_USER])
     return None

@@ -34,22 +34,22 @@ def is_segment(name: str) -> bool:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path.
+    """Return a name, quoted, as one segment of a path.
 
     Raises:
         RefusedError: It would be something else there.
     """
     if not is_segment(name):
-        raise RefusedError(f"{name[:60]!r} is no name of an object.", hint="Correct the name.")
+        raise RefusedError(f"{name[:60]!r} is not a name of an object.", hint="Correct the name.")
     return quote(name, safe=_UNESCAPED)
 
 
 def require_path(path: str) -> str:
-    """A path that leads where it says, ready to be sent.
+    """Return the path if it can be sent as it is: no `..`, no query, no fragment.
 
     Raises:
         RefusedError: It goes up, or holds what belongs to other parts of a request.
     """
     if _PATH_FORM.fullmatch(path) is None or any(unquote(part) in (".", "..") for part in path.split("/")):
-        raise RefusedError(f"{path[:80]!r} is no path of an API server.", hint="Correct the names in it.")
+        raise RefusedError(f"{path[:80]!r} is not a path of an API server.", hint="Correct the names in it.")
     return path

@@ -1,4 +1,4 @@
-"""Regular expressions that people write: matched in time that grows with the text, whatever they say.
+"""Regular expressions that people write, matched in time linear in the text, whatever the expression.
 
 RE2's language, which is also that of Terraform and of Kubernetes' schemas: Python's without look-around and
 back-references, with which a short text can take for ever.
@@ -45,7 +45,7 @@ class Pattern:
 
 
 class SearchPattern:
-    """A regular expression that somebody types to search in lines, or the literal text if it is none.
+    """Return the expression that a person types to search in lines, or the literal text if it is not a valid one.
 
     Case matters only if it has a capital letter; `^` and `$` stand at the ends of lines.
 

@@ -31,7 +31,7 @@ _PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE")
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """A process, told apart from a later one with the same pid.
+    """A process, distinct from a later one with the same pid.
 
     `start_ticks` is field 22 of `/proc/PID/stat`; `boot_id` changes with every boot of the machine.
     """
@@ -42,7 +42,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
-    """Who `pid` is now, or `None` if there is no such process (a zombie counts as none)."""
+    """Return the process that has `pid` now, or `None` if there is none; a zombie counts as none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -54,20 +54,20 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def own_identity() -> ProcessIdentity:
-    """Who this process is."""
+    """Return the identity of this process."""
     identity = identity_of(os.getpid())
-    if identity is None:  # /proc is not mounted: there is nothing to tell processes apart by
+    if identity is None:  # /proc is not mounted: processes cannot be identified
         return ProcessIdentity(pid=os.getpid(), start_ticks=0, boot_id=boot_id())
     return identity
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether exactly this process still runs."""
+    """Return whether exactly this process still runs."""
     return identity_of(identity.pid) == identity
 
 
 def is_stopped(identity: ProcessIdentity) -> bool:
-    """Return whether it is halted (SIGSTOP, a debugger): it can neither act nor hear."""
+    """Return whether it is halted (SIGSTOP, a debugger): it can neither act nor receive signals."""
     return _status_of(identity).get("State", "").startswith(("T", "t"))
 
 
@@ -114,7 +114,7 @@ def kill(identity: ProcessIdentity) -> None:
     """End exactly this process at once, also one that is stopped; silent if it has ended.
 
     Raises:
-        RefusedError: It is somebody else's.
+        RefusedError: It belongs to another user.
     """
     try:
         descriptor = os.pidfd_open(identity.pid)
@@ -229,7 +229,7 @@ def spawn_detached(
         raise ToolError(argv, exit_code=127, tail=str(error)) from error
     finally:
         os.close(descriptor)
-    child.returncode = 0  # nobody waits for it here: keep Popen from warning at collection
+    child.returncode = 0  # its end is not awaited here: keep Popen from warning at collection
     return identity_of(child.pid) or ProcessIdentity(child.pid, 0, boot_id())
 
 
@@ -336,7 +336,7 @@ async def _lines_of(child: asyncio.subprocess.Process) -> AsyncIterator[str]:
 
 
 async def _ended(child: asyncio.subprocess.Process) -> None:
-    """Wait for a process that was asked to end; one that does not is killed with its group."""
+    """Wait for a process that was sent SIGTERM; kill one that does not end, with its group."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             await child.wait()

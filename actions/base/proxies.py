@@ -1,6 +1,6 @@
-"""Which proxy the environment names for an address, by the rules of Go's HTTP client, and so of kubectl.
+"""The proxy that the environment names for an address, by the rules of Go's HTTP client, and so of kubectl.
 
-They differ from Python's: what is on this machine is never asked of a proxy, and `NO_PROXY` knows networks.
+They differ from Python's: addresses of this machine never go through a proxy, and `NO_PROXY` may hold networks.
 
 Source: golang.org/x/net `http/httpproxy/proxy.go`.
 """
@@ -40,7 +40,7 @@ def proxy_for(address: str, environment: Mapping[str, str]) -> str:
 
 
 def is_web_address(text: str) -> bool:
-    """Whether this is an http or https URL with a host."""
+    """Return whether this is an http or https URL with a host."""
     try:
         parts = urlsplit(text)
         return parts.scheme in _STANDARD_PORTS and bool(parts.hostname) and parts.port != 0
@@ -49,7 +49,7 @@ def is_web_address(text: str) -> bool:
 
 
 def past_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which also those of our children and libraries that need it said reach this machine directly."""
+    """Return variables for child processes and libraries, so that they too reach this machine without a proxy."""
     _, exceptions = _first(environment, _EXCEPTIONS)
     return dict.fromkeys(_EXCEPTIONS, ",".join(filter(None, (exceptions, *_OWN_NAMES))))
 
@@ -64,7 +64,7 @@ def _is_own(host: str) -> bool:
 
 
 def _matches(exception: str, host: str, port: int) -> bool:
-    """Whether an entry of `NO_PROXY` means the host: `*`, a network, an address or a domain, maybe with a port."""
+    """Return whether an entry of `NO_PROXY` covers the host: `*`, a network, address or domain, maybe with a port."""
     if exception == "*":
         return True
     literal = _literal(host)

@@ -1,8 +1,8 @@
-"""The promise of this process to change nothing, which `--readonly` gives.
+"""The read-only mode of this process, set by `--readonly`.
 
-Whatever could change something asks here where it would do it, below all keys, verbs and stages: requests to a cluster,
-calls to AWS, Terraform's apply and destroy, wishes and runs. It does not reach processes that are started: a read-only
-console starts none that change anything.
+It is checked at the place of each change, below all keys, verbs and stages: requests to a cluster, calls to AWS,
+Terraform's apply and destroy, requests to runs. It does not reach processes that are started: a read-only console
+starts none that change anything.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
 _SHORTEST_LINE = 8
-"""Of a secret with several lines, each line of that length is one by itself."""
+"""Bytes: each line of a longer secret that has so many is a secret by itself."""
 _SHORTEST_CORE = 5
 _BASE64_HEADS = (0, 2, 3)
-"""How many characters of base64 the bytes before a value reach into, by their number modulo 3."""
+"""Characters of base64 that depend on the bytes before a value, by the number of those bytes modulo 3."""
 
 
 class KnownSecrets:
@@ -48,7 +48,7 @@ class KnownSecrets:
         self._pattern = re.compile("|".join(map(re.escape, ordered)))
 
     def forget(self) -> None:
-        """Know none."""
+        """Drop all secrets."""
         self._written, self._pattern = {}, None
 
     def hide(self, text: str) -> str:
@@ -58,7 +58,7 @@ class KnownSecrets:
         return self._pattern.sub(lambda match: self._written[match[0]], text)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where secrets stand in a text: from, to."""
+        """Return the places of secrets in a text: from, to."""
         if self._pattern is not None:
             yield from (match.span() for match in self._pattern.finditer(text))
 
@@ -176,5 +176,5 @@ def cleaned(value: object) -> object:
 
 
 def redact(text: str) -> str:
-    """Replace known secrets by how the operator wrote them, and what looks like a credential by `«redacted»`."""
+    """Replace known secrets by their references, as the operator wrote them, and likely credentials by `«redacted»`."""
     return _SECRET.sub(REDACTED, KNOWN.hide(text))

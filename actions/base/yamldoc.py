@@ -35,7 +35,7 @@ Path_ = tuple[str | int, ...]
 
 
 class Document:
-    """One YAML document: its `value` in plain Python types, and where each part stands.
+    """One YAML document: its `value` in plain Python types, and the position of each part.
 
     Args:
         file: Name for messages.
@@ -49,7 +49,7 @@ class Document:
         self._positions = positions
 
     def position(self, *path: str | int) -> Position:
-        """Where `path` stands, or its nearest known parent."""
+        """Return the position of `path`, or of its nearest known parent."""
         for length in range(len(path), -1, -1):
             found = self._positions.get(path[:length])
             if found is not None:
@@ -57,7 +57,7 @@ class Document:
         return (1, 1)
 
     def require_plain(self, kind: type[E]) -> None:
-        """Refuse texts with control characters: they are shown as they are, and may come from somebody else.
+        """Refuse texts with control characters: they are shown as they are, and may come from another person.
 
         Raises:
             InputError: Of `kind`, with the place of the first one.
@@ -73,7 +73,7 @@ class Document:
 
 
 def _shortened(message: str) -> str:
-    """Both ends of a message: what it quotes stands before what it says of it."""
+    """Shorten a message to both its ends: it quotes first, and explains last."""
     line = one_line(message, limit=len(message) + 1)
     half = _LONGEST_MESSAGE // 2
     return line if len(line) <= _LONGEST_MESSAGE else f"{line[:half]}…{line[-half:]}"
@@ -154,7 +154,7 @@ def read_input(path: Path, *, kind: type[InputError] = InputError) -> bytes:
 
 
 _Events = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-"""Who reads characters into events; libyaml is several times as fast."""
+"""The parser of characters into events; libyaml's is several times as fast."""
 
 
 class _StrictLoader(yaml.composer.Composer, yaml.resolver.Resolver):
@@ -248,8 +248,8 @@ class _YamlReader:
             if kind == "int":
                 return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        except ValueError as error:  # a tag says so: !!int x
-            raise self._error(f"{text!r} is no number.", position) from error
+        except ValueError as error:  # a tag that does not fit: !!int x
+            raise self._error(f"{text!r} is not a number.", position) from error
 
     def _error(self, message: str, position: Position) -> InputError:
         return self._kind(message, file=self._file, line=position[0], column=position[1])

@@ -72,7 +72,7 @@ BAD = {
     "decimal": ({"size": "9" * 5000}, ":7:47: ", "more than 64 digits"),
     "hexadecimal": ({"size": "0x" + "f" * 900_000}, ":7:47: ", "more than 64 digits"),
     "float": ({"size": "1" * 5000 + ".5"}, ":7:47: ", "more than 64 digits"),
-    "tag": ({"size": "!!int x"}, ":7:47: ", "is no number"),
+    "tag": ({"size": "!!int x"}, ":7:47: ", "is not a number"),
     "regex": ({"pattern": "("}, ":8:", "pattern of word cannot be used"),
     "look-around": ({"pattern": "(?=a)a"}, ":8:", "look-around"),
     "back-reference": ({"pattern": r"(a)\1"}, ":8:", "back-references"),
