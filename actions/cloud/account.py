@@ -15,7 +15,7 @@ from actions.cloud.aws_session import AwsSession
 
 
 class CallerIdentity(msgspec.Struct, frozen=True):
-    """The caller as STS knows it."""
+    """The caller's identity, from STS."""
 
     account: str
     """Twelve digits."""
@@ -25,15 +25,15 @@ class CallerIdentity(msgspec.Struct, frozen=True):
     profile: str
     """Empty if the environment decides."""
     expires_at: datetime | None
-    """Aware, UTC; `None` for credentials that do not expire, or do not say."""
+    """Aware, UTC; `None` for credentials that do not expire, or without a known expiry."""
 
 
 async def fetch_identity(session: AwsSession) -> CallerIdentity:
-    """Ask STS who we are. The call needs no permission.
+    """Fetch the caller's identity from STS. The call needs no permission.
 
     Raises:
         AccessError: There are no valid credentials.
-        UnreachableError: Nobody answers.
+        UnreachableError: No answer.
         ConfigError: No such profile, or no region.
     """
     answer = await session.call("sts", "get_caller_identity")
@@ -79,9 +79,9 @@ async def fetch_secret(session: AwsSession, name: str) -> str:
 
 
 async def fetch_tagged(session: AwsSession, key: str, value: str) -> tuple[str, ...]:
-    """ARNs of everything in the session's region that carries the tag, sorted.
+    """Fetch the ARNs of everything in the session's region that carries the tag, sorted.
 
-    The API forgets what was deleted only after a while, and does not know of every kind of resource.
+    The API lists deleted resources for a while, and does not cover every kind of resource.
 
     Raises:
         AccessError: No right for `tag:GetResources`.
@@ -104,10 +104,10 @@ async def fetch_tagged(session: AwsSession, key: str, value: str) -> tuple[str, 
 
 
 async def is_still_there(session: AwsSession, arn: str) -> bool:
-    """Whether a resource that the tagging API lists is more than a memory of one.
+    """Return whether a resource that the tagging API lists still exists.
 
     EC2 shows terminated instances and deleted NAT gateways for an hour, KMS keys wait for days to be deleted. Other
-    kinds are believed.
+    kinds count as existing.
 
     Raises:
         AccessError: No right to describe it.

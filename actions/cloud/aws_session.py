@@ -44,7 +44,7 @@ _LOGGED_OUT = frozenset(
 )
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestInTheFuture"})
 _SKEWED_WORDS = ("Signature not yet current", "Signature expired")
-"""How SigV4 services say it whose code is that of any bad signature."""
+"""The text for an expired token of services whose code for it is that of any bad signature."""
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedException"})
 _MISSING = frozenset({"ResourceNotFoundException", "NoSuchEntity", "NoSuchEntityException", "FileSystemNotFound"})
 _CONFLICT = frozenset(
@@ -107,11 +107,11 @@ _LOG_IN = "Log in, for example with: aws sso login, or choose another --profile.
 
 
 def error_of(cause: Exception, *, action: str) -> ConsoleError:
-    """The console's error for one of botocore.
+    """Return the console's error for one of botocore.
 
     Args:
         cause: A `ClientError`, a `BotoCoreError` or a `ResponseParserError`.
-        action: What was asked for, as IAM names it: `eks:DescribeCluster`.
+        action: The call, as IAM names it: `eks:DescribeCluster`.
     """
     response = getattr(cause, "response", None)
     if isinstance(response, dict):
@@ -127,15 +127,15 @@ def error_of(cause: Exception, *, action: str) -> ConsoleError:
         return ConfigError(f"AWS: {text}.", hint="Choose a profile of ~/.aws/config with --profile.")
     if kind == "NoRegionError":
         return ConfigError(f"No AWS region is known for {action}.", hint="Give one with --region or AWS_REGION.")
-    return ConfigError(f"AWS cannot be asked for {action}: {text}")
+    return ConfigError(f"{action} could not be called: {text}")
 
 
 def _refusal(response: dict[str, dict[str, str]], action: str) -> ConsoleError:
     details = response.get("Error", {})
     code, text = str(details.get("Code", "")), _clean(str(details.get("Message", "")))
-    said = f"AWS refused {action} ({code}): {text}"
+    message = f"AWS refused {action} ({code}): {text}"
     if code in _FORBIDDEN:
-        return AccessError(said, hint=f"Ask for the permission {action}.")
+        return AccessError(message, hint=f"Ask for the permission {action}.")
     if code in _SKEWED or any(words in text for words in _SKEWED_WORDS):
         return AccessError(
             f"The clock of this machine is not that of AWS ({code}): {text}",
@@ -144,13 +144,13 @@ def _refusal(response: dict[str, dict[str, str]], action: str) -> ConsoleError:
     if code in _LOGGED_OUT:
         return AccessError(f"The AWS credentials are not valid any more ({code}): {text}", hint=_LOG_IN)
     if code in _MISSING or code.endswith((".NotFound", "NotFoundException")):
-        return MissingError(f"AWS knows no such thing, says {action}: {text}")
+        return MissingError(f"AWS found nothing for {action}: {text}")
     if code in _CONFLICT:
-        return ConflictError(said)
+        return ConflictError(message)
     status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
     if code in _BUSY or status.startswith("5") or status == "429":
         return UnreachableError(f"AWS is busy with {action} ({code or status}): {text}", hint="Wait and try again.")
-    return RefusedError(said)
+    return RefusedError(message)
 
 
 def _clean(text: str) -> str:
@@ -164,15 +164,15 @@ _READ_SECONDS = 20
 _ATTEMPTS = 3
 _DEADLINE_SECONDS = 60.0
 _LOOKING = ("describe_", "list_", "get_", "batch_get_")
-"""How the operations begin that change nothing."""
+"""The first words of operations that change nothing."""
 
 
 class AwsSession:
     """Credentials of one profile in one region. Nothing is read or imported before the first call.
 
     Args:
-        profile: Of `~/.aws/config`; empty for what the environment says.
-        region: Empty for what profile or environment say.
+        profile: Of `~/.aws/config`; empty for the environment's.
+        region: Empty for that of the profile or environment.
         threads: Calls at once.
     """
 
@@ -197,7 +197,7 @@ class AwsSession:
         Raises:
             AccessError: No credentials, expired ones, or no permission.
             UnreachableError: No answer, or a busy one.
-            MissingError, ConflictError, RefusedError: AWS said so; or this process is read-only.
+            MissingError, ConflictError, RefusedError: AWS' answer; the last also if this process is read-only.
             ConfigError: Profile, region or parameters are wrong.
         """
         if not operation.startswith(_LOOKING):
@@ -298,7 +298,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 async def retry_not_found(
     call: Callable[[], Awaitable[Answer]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS
 ) -> Answer:
-    """The result of `call`, asked again with growing pauses while AWS knows no such thing.
+    """Return the result of `call`, repeated with growing pauses while AWS answers *not found*.
 
     Args:
         call: Must be safe to repeat.

@@ -1,4 +1,4 @@
-"""One file from the internet: whole, of bounded size, never by a way less safe than the one that was asked for."""
+"""One file from the internet: whole, of bounded size, never by a way less safe than that of its address."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ async def download(url: str, *, limit_bytes: int = MOST_BYTES) -> bytes:
     """Fetch a file. Proxies and their exceptions come from the environment (`HTTPS_PROXY`, `NO_PROXY`).
 
     Raises:
-        ConfigError: This is no address of a file.
+        ConfigError: This is not the address of a file.
         MissingError: The server does not have it.
         RefusedError: It does not give it, leads to a less safe place, or gives too much.
         UnreachableError: No answer, or not all of it.
     """
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise ConfigError(f"{url!r} is no address of a file.", hint="Write https://…")
+        raise ConfigError(f"{url!r} is not the address of a file.", hint="Write https://…")
     try:
         async with aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session:
             return await _fetched(session, url, limit_bytes)
@@ -53,7 +53,7 @@ async def _fetched(session: aiohttp.ClientSession, url: str, limit_bytes: int) -
 
 
 def _next(before: str, after: str) -> str:
-    """Where a redirect leads: never from https to http."""
+    """Return the target of a redirect; refuse one from https to http."""
     if urlsplit(before).scheme == "https" and urlsplit(after).scheme != "https":
         raise RefusedError(f"{before} leads to {after}, which is not encrypted.", hint="Give the file by hand.")
     return after

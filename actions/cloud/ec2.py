@@ -25,11 +25,11 @@ class Reservation(msgspec.Struct, frozen=True):
     total: int
     available: int
     ends_at: float | None = None
-    """Of a capacity block: seconds since the epoch. `None` for others, whose instances go on after their end."""
+    """The end of a capacity block, seconds since the epoch. `None` for others: their instances outlive them."""
 
 
 async def fetch_reservation(session: AwsSession, reservation_id: str) -> Reservation:
-    """What EC2 says of a reservation.
+    """Fetch the state of a capacity reservation.
 
     Raises:
         MissingError: There is none of that id.
@@ -61,7 +61,7 @@ DESCRIPTION = "EFA: all protocols between nodes"
 
 
 class Direction(StrEnum):
-    """Which way a rule lets traffic."""
+    """The direction of the traffic that a rule allows."""
 
     INGRESS = "ingress"
     EGRESS = "egress"

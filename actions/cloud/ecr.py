@@ -29,12 +29,12 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """What images are named with, without tag or digest."""
+        """The name of its images without tag or digest."""
         return f"{self.registry}/{self.name}"
 
 
 class RegistryLogin(msgspec.Struct, frozen=True):
-    """What `docker login` takes. The password is valid for twelve hours."""
+    """User and password for `docker login`. The password is valid for twelve hours."""
 
     username: str
     password: str

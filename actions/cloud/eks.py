@@ -25,7 +25,7 @@ from actions.cloud.aws_session import AwsSession
 
 
 class EksCluster(msgspec.Struct, frozen=True):
-    """One cluster as EKS describes it."""
+    """A cluster as EKS describes it."""
 
     name: str
     region: str
@@ -40,10 +40,10 @@ class EksCluster(msgspec.Struct, frozen=True):
 
 
 async def describe_cluster(session: AwsSession, name: str, *, region: str = "") -> EksCluster:
-    """Ask EKS about a cluster.
+    """Fetch a cluster's description from EKS.
 
     Args:
-        session: Whose credentials.
+        session: The credentials.
         name: Of the cluster.
         region: Instead of the session's.
 
@@ -130,7 +130,7 @@ _QUERY = "Action=GetCallerIdentity&Version=2011-06-15"
 
 
 class TokenRequest(NamedTuple):
-    """What an exec plugin of a kubeconfig asks for."""
+    """The cluster, region and profile that an exec plugin of a kubeconfig names."""
 
     cluster: str
     region: str
@@ -172,7 +172,7 @@ class EksToken:
 def token_factory(
     exec_argv: Sequence[str], *, profile: str = "", region: str = "", clock: Clock | None = None
 ) -> EksToken | None:
-    """What replaces an exec plugin in this process.
+    """Return the replacement of an exec plugin in this process.
 
     Args:
         exec_argv: Command and arguments as the kubeconfig names them.
@@ -244,7 +244,7 @@ def _signed(session: AwsSession, cluster: str) -> str:
         raise AccessError("There are no AWS credentials to make a token from.", hint="Log in, or set AWS_PROFILE.")
     if not raw.region_name:
         raise ConfigError(f"No AWS region is known for the cluster {cluster}.", hint="Give one with --region.")
-    # The region's own host is what the cluster will ask, wherever AWS_ENDPOINT_URL sends our own calls.
+    # The cluster checks the token with the region's own host, wherever AWS_ENDPOINT_URL sends our own calls.
     resolver = EndpointResolver(session.core().get_data("endpoints"))
     endpoint = resolver.construct_endpoint("sts", raw.region_name)
     if endpoint is None:

@@ -1,4 +1,4 @@
-"""What a fleet costs an hour, as far as it is known.
+"""The hourly cost of a fleet, as far as it is known.
 
 Idle cost is a definition, not a bill: of a node's price, the share of its accelerators that no pod has requested. A
 node without accelerators has no idle cost; CPU and memory are not weighed. A node whose price is unknown has an unknown
@@ -26,13 +26,13 @@ _MOST_KNOWN = 4096
 
 
 class NodeCost(msgspec.Struct, frozen=True, cache_hash=True):
-    """What one node costs."""
+    """The hourly cost of one node."""
 
     price: Price | None
     accelerators: int
     """GPUs and Neuron devices that are paid for."""
     idle_accelerators: int
-    """Of them, not requested."""
+    """Devices that no pod requests."""
 
     @property
     def idle_usd_per_hour(self) -> Decimal | None:
@@ -45,7 +45,7 @@ class NodeCost(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FleetCost(msgspec.Struct, frozen=True):
-    """What a set of nodes costs. A sum is of what is known; the count beside it says how many nodes it leaves out."""
+    """The hourly cost of a set of nodes. A sum is of the known; the count beside it is of the nodes left out."""
 
     nodes: int
     unpriced: int
@@ -91,9 +91,9 @@ class CostModel:
     """Prices nodes by the tables that ship with the program.
 
     Args:
-        prices: What is known of prices.
-        instances: What is known of instance types.
-        region: Where a node runs that does not say so.
+        prices: The known prices.
+        instances: The known instance types.
+        region: The region of nodes without a label for it.
     """
 
     def __init__(self, prices: PriceBook, instances: InstanceTable, *, region: str = "") -> None:

@@ -35,7 +35,7 @@ NOTHING = Resources()
 
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
-    """One pod."""
+    """The facts of a pod."""
 
     uid: str
     namespace: str
@@ -43,11 +43,11 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     node: str = ""
     """Empty while unscheduled."""
     phase: str = ""
-    """Pending, Running, Succeeded, Failed or Unknown, as the API says."""
+    """Pending, Running, Succeeded, Failed or Unknown: the API's `status.phase`."""
     reason: str = ""
-    """The word kubectl shows as STATUS when it says more than the phase: CrashLoopBackOff, Terminating, OOMKilled…"""
+    """kubectl's STATUS where it is more exact than the phase: CrashLoopBackOff, Terminating, OOMKilled…"""
     message: str = ""
-    """Why it waits, in the API's words (the PodScheduled condition, a container's waiting message)."""
+    """The reason why it waits, in the API's words (the PodScheduled condition, a container's waiting message)."""
     ready: int = 0
     containers: tuple[str, ...] = ()
     """Names of the main containers, in order."""
@@ -71,12 +71,12 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended and so holds no resources any more."""
+        """True if it has ended, and so holds no resources any more."""
         return self.phase in ("Succeeded", "Failed")
 
 
 class NodeFacts(msgspec.Struct, frozen=True, gc=False):
-    """One node."""
+    """The facts of a node."""
 
     uid: str
     name: str
@@ -84,7 +84,7 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     region: str = ""
     zone: str = ""
     capacity_type: str = ""
-    """`on-demand`, `spot`, `capacity-block`, or empty if no label says."""
+    """`on-demand`, `spot`, `capacity-block`, or empty without a label for it."""
     pool: str = ""
     """Karpenter NodePool or EKS node group."""
     allocatable: Resources = NOTHING
@@ -99,7 +99,7 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeClaimFacts(msgspec.Struct, frozen=True, gc=False):
-    """One NodeClaim of Karpenter: a machine that is asked for, on its way, or a node by now."""
+    """The facts of a NodeClaim of Karpenter: a machine that is requested, starting, or a node by now."""
 
     uid: str
     name: str
@@ -114,12 +114,12 @@ class NodeClaimFacts(msgspec.Struct, frozen=True, gc=False):
     state: str = ""
     """finished (the node is ready), failed, running, waiting or unknown."""
     message: str = ""
-    """Why it is not ready, in the API's words."""
+    """The reason why it is not ready, in the API's words."""
     created_at: float = 0.0
 
 
 class EventFacts(msgspec.Struct, frozen=True, gc=False):
-    """One event, as the API last counted it."""
+    """The facts of an event, with its last count."""
 
     uid: str
     namespace: str
@@ -135,7 +135,7 @@ class EventFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
-    """One Job, PyTorchJob, MPIJob, RayJob or RayCluster."""
+    """The facts of a Job, PyTorchJob, MPIJob, RayJob or RayCluster."""
 
     uid: str
     kind: str
@@ -150,7 +150,7 @@ class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeUsage(msgspec.Struct, frozen=True, gc=False):
-    """What the pods bound to one node ask of it. Pods that have ended do not count; terminating ones do."""
+    """The sums of the requests of the pods bound to one node. Ended pods do not count; terminating ones do."""
 
     requested: Resources = NOTHING
     pods: int = 0

@@ -16,7 +16,7 @@ from actions.base.files import asset
 
 
 class TableRow:
-    """One row, with the place it came from for messages.
+    """A row of a table, with its place for messages.
 
     Args:
         cells: Text by column name.
@@ -79,7 +79,7 @@ GIB = 1 << 30
 
 
 class Accelerator(StrEnum):
-    """What kind of device an instance is paid for."""
+    """The kind of device that an instance is paid for."""
 
     NONE = ""
     GPU = "gpu"
@@ -87,7 +87,7 @@ class Accelerator(StrEnum):
 
 
 class InstanceType(msgspec.Struct, frozen=True):
-    """One instance type as the machine is, before the kubelet reserves its share.
+    """An instance type: the whole machine, before the kubelet reserves its share.
 
     Source: columns of `assets/instances/ec2.csv`; see the README beside it.
     """
@@ -101,9 +101,9 @@ class InstanceType(msgspec.Struct, frozen=True):
     accelerators: int
     """Whole devices: GPUs, or Neuron devices (not cores)."""
     accelerator_memory_gib: float | None
-    """Of each device. `None` if unknown or without accelerators."""
+    """Memory of each device. `None` if unknown or without accelerators."""
     neuron_cores: int
-    """Of the whole instance; 0 without Neuron devices."""
+    """Neuron cores of the whole instance; 0 without Neuron devices."""
     efa_interfaces: int | None
     """`None` if unknown."""
     max_pods: int | None
@@ -121,7 +121,7 @@ class InstanceType(msgspec.Struct, frozen=True):
 
     @property
     def efa_reads_remotely(self) -> bool:
-        """Whether its EFA devices can read the memory of others (RDMA read), as GPUDirect needs it.
+        """True if its EFA devices can read the memory of others (RDMA read), as GPUDirect needs it.
 
         Source: aws-ofi-nccl and libfabric's efa provider: P4d and later P types and Trainium; not G types.
         """
@@ -192,9 +192,9 @@ class Price(msgspec.Struct, frozen=True):
     """A known price. Always above zero: a listed zero is a price that is not known."""
 
     usd_per_hour: Decimal
-    """One instance, Linux, shared tenancy."""
+    """The price of one instance: Linux, shared tenancy."""
     source: str
-    """Where it was read, in words for the operator."""
+    """The place where it was read, in words for the operator."""
     as_of: date | None
     """The date of that source; `None` if it bears none."""
 
@@ -224,13 +224,13 @@ class PriceBook:
         return cls(prices)
 
     def price_of(self, instance_type: str, region: str, capacity_type: str = ON_DEMAND) -> Price | None:
-        """The price of one instance, `None` if it is not known.
+        """Return the price of one instance, `None` if it is not known.
 
         Args:
             instance_type: As EC2 names it.
-            region: Where it runs.
-            capacity_type: `on-demand`, `spot` or `capacity-block`. Spot has no static price. Empty (no label says)
-                is unknown too: it might be spot.
+            region: Its region.
+            capacity_type: `on-demand`, `spot` or `capacity-block`. Spot has no static price. Empty (no such
+                label) is unknown too: it might be spot.
         """
         return self._prices.get((instance_type, region, capacity_type))
 
@@ -244,7 +244,7 @@ def _price_of(row: TableRow) -> Price | None:
         usd = Decimal(text)
         as_of = date.fromisoformat(day) if day else None
     except (InvalidOperation, ValueError) as error:
-        raise row.error(f"{text!r} of {day!r} is no price with a date") from error
+        raise row.error(f"{text!r} of {day!r} is not a price with a date") from error
     if not usd.is_finite() or usd < 0:
         raise row.error(f"{text} is no price")
     return Price(usd, row.text("source"), as_of) if usd else None

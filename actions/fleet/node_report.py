@@ -54,7 +54,7 @@ def sorted_nodes(nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
 
 
 def has_accelerators(node: NodeFacts) -> bool:
-    """Whether it offers GPUs or Neuron devices."""
+    """True if it offers GPUs or Neuron devices."""
     return node.allocatable.gpu > 0 or node.allocatable.neuron > 0
 
 

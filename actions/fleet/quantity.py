@@ -33,7 +33,7 @@ def parse_quantity(text: str) -> float:
 
 
 def format_cpu(milli: int) -> str:
-    """Cores from thousandths of a core, at most one decimal above 10: `0.25`, `3.92`, `95.7`, `192`."""
+    """Return cores from thousandths of a core, at most one decimal above 10: `0.25`, `3.92`, `95.7`, `192`."""
     cores = milli / 1000
     return _trimmed(cores, 1 if abs(cores) >= 10 else 2)
 
@@ -50,16 +50,16 @@ def format_bytes(size_bytes: int) -> str:
 
 
 def format_usd(amount: Decimal) -> str:
-    """Dollars and cents with thousands separators: `$1,234.50`."""
+    """Return dollars and cents with thousands separators: `$1,234.50`."""
     return f"${amount.quantize(_CENT, ROUND_HALF_UP):,}"
 
 
 def format_hourly(amount: Decimal | None, *, unpriced: int = 0) -> str:
-    """An hourly sum that says what it leaves out: `$82.27/h`, `$82.27/h (+3 unpriced)`, `? (3 unpriced)`.
+    """Return an hourly sum with what it leaves out: `$82.27/h`, `$82.27/h (+3 unpriced)`, `? (3 unpriced)`.
 
     Args:
-        amount: The sum of what is known; `None` if nothing is.
-        unpriced: How many parts are not in it.
+        amount: The sum of the known prices; `None` if none is known.
+        unpriced: The number of parts that are not in it.
     """
     if amount is None:
         return f"{UNKNOWN} ({unpriced} unpriced)" if unpriced else UNKNOWN
@@ -67,7 +67,7 @@ def format_hourly(amount: Decimal | None, *, unpriced: int = 0) -> str:
 
 
 def percent_of(part: int, whole: int) -> float | None:
-    """`part` of `whole` in percent, `None` where there is no whole. Above 100 where more is asked for than there is."""
+    """Return `part` of `whole` in percent, `None` without a whole; above 100 if more is requested than there is."""
     return 100 * part / whole if whole > 0 else None
 
 
