@@ -57,7 +57,7 @@ def load_blueprint(folder: Path) -> Blueprint:
 
 
 def validate(folder: Path) -> list[BlueprintError]:
-    """All that is wrong with the blueprint in `folder`; empty if nothing is.
+    """Return everything that is wrong with the blueprint in `folder`; empty if nothing is.
 
     A file that cannot be read into the model gives one error; otherwise every finding is reported.
     """
@@ -100,13 +100,14 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
     _check_keys(document)
     if value.get("schema") != SCHEMA:
         raise document.error(
-            BlueprintError, "this is no blueprint of a known schema.", "schema", hint=f"Write {SCHEMA}."
+            BlueprintError, "this is not a blueprint of a known schema.", "schema", hint=f"Write {SCHEMA}."
         )
     for key in ("id", "title", "summary"):
         if not isinstance(value.get(key), str):
             raise document.error(BlueprintError, f"{key} must be a text.", key)
     if _BLUEPRINT_ID.fullmatch(value["id"]) is None:
-        raise document.error(BlueprintError, f"{value['id']!r} is no id.", "id", hint="Use lower case, digits and -.")
+        message = f"{value['id']!r} is not an id."
+        raise document.error(BlueprintError, message, "id", hint="Use lower case, digits and -.")
     return Blueprint(
         schema="eksml/v1",
         id=value["id"],
@@ -175,7 +176,7 @@ def _convert(document: Document, value: Any, kind: Any, where: Where) -> Any:
 def _decoded(kind: type, value: Any) -> Any:
     if kind is Expectation and isinstance(value, str):
         return Expectation.parse(value)
-    raise ValueError(f"{value!r} is no {kind.__name__.lower()}")
+    raise ValueError(f"{value!r} is not a valid {kind.__name__.lower()}")
 
 
 def _steps_of(path: str, value: Any) -> list[str | int]:
@@ -218,7 +219,7 @@ _ID = re.compile(r"""^id:\s*["']?([^\s"'#]+)""", re.MULTILINE)
 
 
 _DEFECTS = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that a text may lead to that nobody has thought of."""
+"""Errors of ours that a text which was not foreseen may lead to."""
 
 
 class BrokenBlueprint(msgspec.Struct, frozen=True):
@@ -240,26 +241,26 @@ class Catalogue:
 
     @classmethod
     def usual(cls, extra: Sequence[Path] = ()) -> Catalogue:
-        """Those that ship with the program, the operator's own, and then `extra`.
+        """Return the catalogue of the shipped blueprints, the operator's own, and then those of `extra`.
 
         Raises:
             BlueprintError: A folder of `extra` is not there.
         """
         for folder in extra:
             if not folder.is_dir():
-                raise BlueprintError("is no folder of blueprints.", file=str(folder), hint="Check --blueprints.")
+                raise BlueprintError("is not a folder of blueprints.", file=str(folder), hint="Check --blueprints.")
         return cls([shipped_blueprints(), config_home() / "blueprints", *extra])
 
     def list(self) -> tuple[Blueprint, ...]:
-        """All blueprints that can be loaded, by id. Reads the disk: call it off the loop's busy times."""
+        """Return all blueprints that can be loaded, by id. It reads the disk: call it off the loop's busy times."""
         return self.read()[0]
 
     def broken(self) -> tuple[BrokenBlueprint, ...]:
-        """The folders whose blueprint cannot be loaded, with what is wrong."""
+        """Return the folders whose blueprint cannot be loaded, with the error of each."""
         return self.read()[1]
 
     def find(self, blueprint_id: str) -> Blueprint:
-        """The blueprint with this id.
+        """Return the blueprint with this id.
 
         Raises:
             MissingError: There is none; the hint names those that there are.
@@ -281,14 +282,14 @@ class Catalogue:
         raise MissingError(f"There is no blueprint {blueprint_id!r}.", hint=f"Known blueprints: {known}.")
 
     def _claiming(self, blueprint_id: str) -> Sequence[Path]:
-        """The files that say they have this id, the one that takes precedence first: to load the others is slow."""
+        """Return the files with this id, that of the highest precedence first: loading all files is slow."""
         files = [path for folder in self.folders for path in sorted(folder.glob(f"*/{FILE_NAME}"))]
         return [
             path for path in reversed(files) if blueprint_id in _ID.findall(path.read_bytes().decode(errors="replace"))
         ]
 
     def read(self) -> tuple[tuple[Blueprint, ...], tuple[BrokenBlueprint, ...]]:
-        """All that can be loaded, by id, and the folders of those that cannot."""
+        """Return all blueprints that can be loaded, by id, and the folders of those that cannot."""
         found: dict[str, Blueprint] = {}
         broken = []
         for folder in self.folders:

@@ -13,11 +13,11 @@ Amount = int | str
 
 
 class Check(Part, frozen=True, kw_only=True, tag_field="check", tag="check"):
-    """One thing that must be true."""
+    """A condition that must hold before a stage starts."""
 
     title: str
     hint: str = ""
-    """What to do if it is not, as an imperative."""
+    """The remedy if it does not hold, as an imperative."""
     is_required: bool = True
     """A check that is not required only warns."""
     when: ParameterCondition | None = None
@@ -102,20 +102,20 @@ class RegistryCheck(Check, frozen=True, kw_only=True, tag="registry"):
 
     image: str
     login: Name = ""
-    """Secret parameter with which the pods log in: a registry that wants a login then passes if it is given."""
+    """Secret parameter with which the pods log in: a registry that requires a login then passes if it is given."""
 
 
 class DiskCheck(Check, frozen=True, kw_only=True, tag="disk"):
-    """So much is free on a volume. Asked in a pod that mounts it, if need be one of our own."""
+    """So much is free on a volume. Looked up in a pod that mounts it, if need be one of our own."""
 
     claim: str
     mount: str
-    """Where pods of the blueprint mount the claim."""
+    """Mount path of the claim in the blueprint's pods."""
     free_gib: Amount
 
 
 class FilesCheck(Check, frozen=True, kw_only=True, tag="files"):
-    """So many files lie on a volume: data that the operator brought. Asked as for `disk`."""
+    """So many files lie on a volume: data that the operator brought. Looked up as for `disk`."""
 
     claim: str
     mount: str
@@ -132,7 +132,7 @@ class ToolCheck(Check, frozen=True, kw_only=True, tag="tool"):
 
 
 ClusterCheck = PodsCheck | ObjectCheck | NodesCheck | VersionCheck | PoolCheck
-"""What the cluster itself is asked about."""
+"""The checks for which the cluster is queried."""
 AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck | ToolCheck
 
 
@@ -140,10 +140,10 @@ _LARGE = 128 << 20
 
 
 class LogCheck(Part, frozen=True, kw_only=True, tag_field="reads", tag="verdict"):
-    """One kind of judgement."""
+    """A check of the log of a finished job."""
 
     hint: str = ""
-    """What to do if it is not so, as an imperative."""
+    """The remedy if it fails, as an imperative."""
 
 
 class AdapterLogCheck(LogCheck, frozen=True, kw_only=True, tag="efa"):
@@ -160,7 +160,7 @@ class BandwidthLogCheck(LogCheck, frozen=True, kw_only=True, tag="nccl"):
     nodes: Amount
     ranks_per_node: Amount
     at_least_percent: Amount = 80
-    """Of the reference's bus bandwidth, at each size from `from_bytes` on."""
+    """Percent of the reference's bus bandwidth, at each size from `from_bytes` on."""
     from_bytes: Amount = _LARGE
 
 

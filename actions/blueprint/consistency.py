@@ -1,4 +1,4 @@
-"""What must agree inside a blueprint: names that refer to each other, the stage graph, targets that match once."""
+"""The consistency of a blueprint: names that refer to each other, the stage graph, targets that match once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from actions.blueprint.stages import AnyStage, ImageStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
-"""What an image stage reports."""
+"""The outputs of an image stage."""
 
 
 def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
@@ -144,7 +144,7 @@ def _secrets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     for name, secret in blueprint.secrets.items():
         parameter = blueprint.parameters.get(secret.parameter)
         if parameter is None or parameter.type is not ParameterType.SECRET:
-            message = f"the secret {name} takes {secret.parameter!r}, which is no parameter of type secret."
+            message = f"the secret {name} takes {secret.parameter!r}, which is not a parameter of type secret."
             yield BlueprintProblem(("secrets", name), message, "Add that parameter.")
 
 
@@ -186,7 +186,7 @@ def _images(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if not isinstance(stage, ImageStage):
             continue
         for name in sorted(set(stage.outputs) - IMAGE_OUTPUTS):
-            message = f"{stage.id} reports {name!r}, which is no output of an image stage."
+            message = f"{stage.id} reports {name!r}, which is not an output of an image stage."
             yield BlueprintProblem(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS))
         if stage.context and not (inside(blueprint.folder, stage.context) / stage.dockerfile).is_file():
             message = f"{stage.id} builds from {stage.context}/{stage.dockerfile}, which is not there."
@@ -208,7 +208,7 @@ def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) 
             where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default."
         )
     for name in sorted(set(stage.outputs) - outputs):
-        yield BlueprintProblem(where, f"{stage.id} reports {name!r}, which is no output of {root}.")
+        yield BlueprintProblem(where, f"{stage.id} reports {name!r}, which is not an output of {root}.")
 
 
 def _targets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
@@ -241,7 +241,7 @@ def _manifests(blueprint: Blueprint, file: str) -> tuple[list[Manifest] | None, 
 def _target(
     blueprint: Blueprint, target: FieldTarget, where: Where, files: Mapping[str, list[Manifest] | None]
 ) -> Iterator[BlueprintProblem]:
-    """What is wrong with one target. `None` stands for a file that cannot be read, which has been reported."""
+    """Return the problems of one target. `None` stands for a file that cannot be read, which has been reported."""
     wrong = form_error(target)
     if wrong:
         yield BlueprintProblem(where, wrong)

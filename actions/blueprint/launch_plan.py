@@ -31,7 +31,7 @@ _FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e
     f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)
 }
 _KUBELET_SHARE = 0.92
-"""Of an instance's CPU and memory: what is left for pods after the kubelet, the system and the daemons, about."""
+"""Share of an instance's CPU and memory that is left for pods beside kubelet, system and daemons, about."""
 
 
 def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mapping[str, int]:
@@ -109,7 +109,7 @@ def _amount(quantity: object) -> float:
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stage takes and costs."""
+    """Time, nodes and cost of one stage."""
 
     id: str
     title: str
@@ -119,24 +119,24 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[tuple[str, int], ...]
     """Instance type and count of everything that is paid by the hour while it runs."""
     usd_per_hour: Decimal | None
-    """Of what has a price; `None` if nothing has."""
+    """The sum of the known prices; `None` if none is known."""
     usd_low: Decimal | None
     usd_high: Decimal | None
     unpriced: tuple[str, ...]
-    """What is held and has no known price: the sums are at least so much."""
+    """Things that are held and have no known price: with any, the sums are lower bounds."""
     objects: tuple[str, ...]
-    """What it applies, `Kind/name`; for Terraform, its root."""
+    """The objects that it applies, `Kind/name`; for Terraform, its root."""
     skip_reason: str = ""
-    """Why the run leaves it out, in a few words; empty if it does not."""
+    """The reason why the run leaves it out, in a few words; empty if it does not."""
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the run leaves it out."""
+        """True if the run leaves it out."""
         return bool(self.skip_reason)
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run will take and cost, shown before it starts. Durations are of stages one after the other."""
+    """Time and cost of a run, shown before it starts. Durations are of stages one after the other."""
 
     stages: tuple[StagePlan, ...]
     total_low: Decimal
@@ -278,7 +278,7 @@ SCHEMA = "eksml-plan/1"
 
 
 def plan_table(plan: LaunchPlan) -> str:
-    """One line a stage, the total, and what has no price. The last line is ended by a newline."""
+    """Return a table: a line for each stage, the total, and what has no price. The last line has its newline too."""
     lines = _aligned([("STAGE", "KIND", "EXPECTED", "HOLDS", "$/h", "COST"), *map(_row, plan.stages)])
     simulated = " (simulated)" if plan.is_cost_simulated else ""
     total = _at_least(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"

@@ -25,18 +25,18 @@ LOCK_FILE = "lock.json"
 
 
 class Basis(StrEnum):
-    """Why a file is believed to be the right one."""
+    """The reason to trust a file."""
 
     RECORDED = "recorded"
-    """Its digest stands in the blueprint."""
+    """The blueprint pins its digest."""
     FIRST_DOWNLOAD = "first download"
-    """Nobody has recorded a digest: it is what came first, from the address in the blueprint."""
+    """No digest is recorded: it is what came first, from the address in the blueprint."""
     BY_HAND = "given by hand"
-    """Somebody brought it."""
+    """It was added by hand."""
 
 
 class LockEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of the mirror."""
+    """A file of the mirror."""
 
     sha256: str
     size: int
@@ -59,15 +59,15 @@ class PinnedOperator(msgspec.Struct, frozen=True):
 
 
 def key_of(source: Source) -> str:
-    """Where a source lies in a mirror, and what the lock calls it."""
+    """Return `NAME/VERSION`: the path of a source in a mirror, and its key in the lock file."""
     return f"{source.name}/{source.version}"
 
 
 def pinned_operators(blueprints: Iterable[Blueprint]) -> list[PinnedOperator]:
-    """Every operator that some blueprint pins, once, by name.
+    """Return every operator that any blueprint pins, once, by name.
 
     Raises:
-        ConflictError: Two blueprints say different things of the same version.
+        ConflictError: Two blueprints pin the same version differently.
     """
     found: dict[str, PinnedOperator] = {}
     for blueprint in blueprints:
@@ -108,7 +108,7 @@ class Mirror:
         self.folder = folder
 
     def lock(self) -> dict[str, LockEntry]:
-        """What was taken, by `NAME/VERSION`.
+        """Return the files of the mirror, by `NAME/VERSION`.
 
         Raises:
             FormatError: The lock file is damaged.
@@ -147,7 +147,7 @@ class Mirror:
         try:
             objects = parse_manifests(data, file=origin)
         except BlueprintError as error:
-            raise FormatError(f"{origin} is no file of Kubernetes objects: {error.message}") from error
+            raise FormatError(f"{origin} is not a file of Kubernetes objects: {error.message}") from error
         if not objects:
             raise FormatError(f"{origin} is empty.")
         basis = Basis.RECORDED if source.sha256 else Basis.BY_HAND if by_hand else Basis.FIRST_DOWNLOAD
@@ -172,7 +172,7 @@ class Mirror:
             where = "the blueprint records" if source.sha256 else f"{LOCK_FILE} keeps from the first time"
             raise ConflictError(
                 f"{key_of(source)} has the sha256 {found[:16]}…, and {where} {expected[:16]}….",
-                hint="Do not use it before you know why.",
+                hint="Find out why before you use it.",
             )
 
 

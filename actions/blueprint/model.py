@@ -23,7 +23,7 @@ Operand = int | float | str
 
 
 class Cluster(Part, frozen=True, kw_only=True):
-    """Where a run of the blueprint happens unless the operator says otherwise."""
+    """The default place of a run: cluster, region, namespace."""
 
     name: str
     region: str
@@ -31,7 +31,7 @@ class Cluster(Part, frozen=True, kw_only=True):
 
 
 class ParameterType(StrEnum):
-    """What kind of value a parameter takes."""
+    """The type of a parameter's value."""
 
     INTEGER = "integer"
     NUMBER = "number"
@@ -41,7 +41,7 @@ class ParameterType(StrEnum):
 
 
 class Parameter(Part, frozen=True, kw_only=True):
-    """One thing that the operator may choose."""
+    """A choice of the operator."""
 
     type: ParameterType
     title: str
@@ -69,7 +69,7 @@ class Lookup(Part, frozen=True, kw_only=True):
 
 
 class Choice(Part, frozen=True, kw_only=True):
-    """One of several operands, by the value of a parameter: what a person says instead of what follows."""
+    """An operand chosen by the value of a parameter."""
 
     by: str
     """Name of the parameter."""
@@ -94,10 +94,10 @@ class Derived(Part, frozen=True, kw_only=True):
 
 
 class ParameterRule(Part, frozen=True, kw_only=True):
-    """What must hold between values: exactly one of the four relations."""
+    """A relation that must hold between values: exactly one of the four."""
 
     message: str
-    """The sentence that says what is wrong, with `${name}` for values."""
+    """The message if it does not hold, a sentence with `${name}` for values."""
     hint: str = ""
     equal: tuple[Operand, ...] = ()
     """Two operands that must be equal."""
@@ -110,7 +110,7 @@ class ParameterRule(Part, frozen=True, kw_only=True):
 
 
 class HoldingKind(StrEnum):
-    """What a holding is paid by."""
+    """The measure by which a holding is paid."""
 
     NODES = "nodes"
     FLAT = "flat"
@@ -132,11 +132,11 @@ class Holding(Part, frozen=True, kw_only=True):
     gib: str = "0"
     """With storage: a number, or `${name}`."""
     source: str = ""
-    """Where the price was read, and when."""
+    """The place where the price was read, and the date."""
 
 
 class SecretKind(StrEnum):
-    """Which Kubernetes Secret is made from a secret parameter."""
+    """The type of the Kubernetes Secret that is made from a secret parameter."""
 
     OPAQUE = "opaque"
     REGISTRY = "registry"
@@ -155,12 +155,12 @@ class SecretObject(Part, frozen=True, kw_only=True):
 
 
 class Results(Part, frozen=True, kw_only=True):
-    """Where what a run has made lies: checkpoints, logs, curves."""
+    """The place of a run's results: checkpoints, logs, curves."""
 
     claim: str
     """The claim of the volume, in the run's namespace."""
     mount: str
-    """Where the blueprint's pods mount it."""
+    """Its mount path in the blueprint's pods."""
     folder: str
     """Below `mount`; may hold `${name}`."""
 
@@ -178,12 +178,12 @@ class Preset(Part, frozen=True, kw_only=True):
     mirror: str = ""
     """Asset folder that serves operators, e.g. `mirror`. Empty: the operator's mirror, or the pinned source."""
     simulate_terraform: bool = False
-    """Whether a stage may go on without the `terraform` program: it then says that it is simulated."""
+    """True: stages run without the `terraform` program too; they are then marked as simulated."""
     is_cost_simulated: bool = False
 
 
 class Blueprint(Part, frozen=True, kw_only=True):
-    """One training system, from an empty account to an empty account."""
+    """A training system, from an empty account to an empty account."""
 
     schema: Literal["eksml/v1"]
     id: str
@@ -201,7 +201,7 @@ class Blueprint(Part, frozen=True, kw_only=True):
     """In an order in which every stage comes after what it needs."""
     presets: dict[str, Preset] = msgspec.field(default_factory=dict)
     folder: Path = msgspec.field(default_factory=Path)
-    """Where it was loaded from. Not a key of the file."""
+    """The folder it was loaded from. Not a key of the file."""
 
     def stage(self, stage_id: str) -> AnyStage:
         """The stage with this id.
@@ -216,7 +216,7 @@ class Blueprint(Part, frozen=True, kw_only=True):
         raise MissingError(f"Blueprint {self.id} has no stage {stage_id!r}.", hint=f"Its stages are: {known}.")
 
     def under(self, preset: str) -> Blueprint:
-        """This blueprint with the preset's Terraform roots and expectations in its stages.
+        """Return this blueprint with the preset's Terraform roots and expectations in its stages.
 
         Args:
             preset: Name of a preset; empty for none.

@@ -32,7 +32,7 @@ def derive(derived: Mapping[str, Derived], values: Values, instances: InstanceTa
 
 
 def broken_rules(rules: tuple[ParameterRule, ...], values: Values) -> list[ParameterError]:
-    """One error for each rule that does not hold, in the order of `rules`."""
+    """Return an error for each rule that does not hold, in the order of `rules`."""
     return [
         ParameterError(fill(rule.message, values), hint=fill(rule.hint, values))
         for rule in rules
@@ -46,7 +46,7 @@ def fill(text: str, values: Values) -> str:
 
 
 def operations_of(item: Derived) -> list[str]:
-    """Which operations a derived value names; exactly one is right."""
+    """Return the operations that a derived value names; exactly one is right."""
     given = {"product": item.product, "sum": item.sum, "ceil_div": item.ceil_div}
     objects = {"lookup": item.lookup, "choose": item.choose}
     named = [name for name, operands in given.items() if operands]
@@ -54,7 +54,7 @@ def operations_of(item: Derived) -> list[str]:
 
 
 def relations_of(rule: ParameterRule) -> list[str]:
-    """Which relations a rule names; exactly one is right."""
+    """Return the relations that a rule names; exactly one is right."""
     given = {"equal": rule.equal, "at_most": rule.at_most, "divides": rule.divides, "one_of": rule.one_of}
     return [name for name, operands in given.items() if operands]
 
@@ -114,7 +114,7 @@ def _column(instance: InstanceType, lookup: Lookup) -> int:
 def _operand_number(operand: Operand, values: Values) -> int | float:
     value = _resolved(operand, values)
     if isinstance(value, str):
-        raise ParameterError(f"{operand} is {value!r}, which is no number.", hint="Choose a number.")
+        raise ParameterError(f"{operand} is {value!r}, which is not a number.", hint="Choose a number.")
     return value
 
 
@@ -157,7 +157,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def everything(self) -> dict[str, Scalar]:
-        """Parameters with derived values: what `${name}` can name."""
+        """Parameters with derived values: everything that `${name}` can name."""
         return {**self.values, **self.derived}
 
     def text(self, name: str, default: str = "") -> str:
@@ -210,10 +210,10 @@ def bind(
 
 
 def read_value(name: str, parameter: Parameter, value: Scalar) -> Scalar:
-    """One value, as the parameter's type and within its bounds.
+    """Return a value as the parameter's type, within its bounds.
 
     Raises:
-        ParameterError: It is neither. One sentence with the bounds.
+        ParameterError: It is of another type, or out of bounds. One sentence with the bounds.
     """
     match parameter.type:
         case ParameterType.INTEGER | ParameterType.NUMBER:
@@ -230,7 +230,7 @@ def read_value(name: str, parameter: Parameter, value: Scalar) -> Scalar:
 
 
 def bounds_of(parameter: Parameter) -> str:
-    """What a parameter accepts, in words: `a whole number from 1 to 64`, `one of a, b`."""
+    """Return the values that a parameter accepts, in words: `a whole number from 1 to 64`, `one of a, b`."""
     if parameter.choices:
         return "one of " + ", ".join(str(choice) for choice in parameter.choices)
     match parameter.type:
@@ -331,7 +331,7 @@ def _instead(name: str) -> str:
 
 
 def reason_to_skip(stage: AnyStage, binding: Binding) -> str:
-    """Why a run with these values leaves the stage out, in a few words; empty if it does not."""
+    """Return the reason why a run with these values leaves the stage out, in a few words; empty if it does not."""
     if binding.existing_cluster and stage.own_cluster_only:
         return "the cluster is there"
     if stage.when is not None and not holds(stage.when, binding):
@@ -340,10 +340,10 @@ def reason_to_skip(stage: AnyStage, binding: Binding) -> str:
 
 
 def holds(condition: ParameterCondition | None, binding: Binding) -> bool:
-    """Whether a condition holds; none always does."""
+    """Return whether a condition holds; `None` always does."""
     return condition is None or binding.values[condition.parameter] in condition.is_
 
 
 def skipped_stages(blueprint: Blueprint, binding: Binding) -> frozenset[str]:
-    """Ids of the stages that a run with these values leaves out."""
+    """Return the ids of the stages that a run with these values leaves out."""
     return frozenset(stage.id for stage in blueprint.stages if reason_to_skip(stage, binding))

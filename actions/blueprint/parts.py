@@ -19,7 +19,7 @@ REFERENCE = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
 """`${name}`: the value of a parameter or of a derived value. Nothing else is ever put into a text."""
 
 OUTPUT_REFERENCE = re.compile(r"\$\{([a-z][a-z0-9-]*)\.([a-z][a-z0-9_]*)\}")
-"""`${stage.output}`: what an earlier stage reported, in the few keys that say they take it."""
+"""`${stage.output}`: an output of an earlier stage, in the few keys that are documented to take it."""
 
 EXPECTATION = r"^[0-9]+(?:\.[0-9]+)?[smhd]\.\.[0-9]+(?:\.[0-9]+)?[smhd]$"
 
@@ -31,7 +31,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Expectation:
-    """How long something usually takes, e.g. `35m..45m`.
+    """A usual duration, e.g. `35m..45m`.
 
     Args:
         low_seconds: The shorter end.
@@ -52,7 +52,7 @@ class Expectation:
             ValueError: It has another form, or the ends are the wrong way round.
         """
         if re.match(EXPECTATION, text) is None:
-            raise ValueError(f"{text!r} is no expectation; write for example 35m..45m")
+            raise ValueError(f"{text!r} is not an expectation; write for example 35m..45m")
         low, high = (float(end[:-1]) * _SECONDS[end[-1]] for end in text.split(".."))
         if low > high:
             raise ValueError(f"{text!r} has its longer end first")
@@ -75,11 +75,11 @@ class ParameterCondition(Part, frozen=True, kw_only=True):
 
     parameter: Name
     is_: tuple[Scalar, ...] = msgspec.field(name="is")
-    """It holds for these values of the parameter."""
+    """The values of the parameter for which it holds."""
 
 
 class FieldTarget(Part, frozen=True, kw_only=True):
-    """One field of one file that a value sets. It must exist exactly once.
+    """A field of a file that a value sets. It must exist exactly once.
 
     Either `tfvar` alone, or `file`, `kind`, `name` and one of: `path`; `path` with `arg`, for a word of a text such as
     a command line; `container` with `arg`; `container` with `env`.
@@ -104,7 +104,7 @@ class FieldTarget(Part, frozen=True, kw_only=True):
     stage: str = ""
     """With `tfvar`: the one stage it is for. Empty: every stage whose root declares the variable."""
     format: str = ""
-    """How the value is written: a text with exactly one `%s`, `%d` or `%0Nd`. Empty: the value itself."""
+    """The form of the value: a text with exactly one `%s`, `%d` or `%0Nd`. Empty: the value itself."""
 
 
 class OutputTarget(FieldTarget, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class OutputTarget(FieldTarget, frozen=True, kw_only=True):
 
 
 class ObjectName(Part, frozen=True, kw_only=True):
-    """One Kubernetes object."""
+    """A Kubernetes object."""
 
     api_version: str
     kind: str

@@ -1,4 +1,4 @@
-"""One problem of a blueprint, with its place in `blueprint.yaml`."""
+"""A problem of a blueprint, with its place in `blueprint.yaml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Where = tuple[str | int, ...]
 
 
 class BlueprintProblem(msgspec.Struct, frozen=True):
-    """One thing that is wrong."""
+    """A mistake, a sentence for the operator, and its place."""
 
     where: Where
     """Path in `blueprint.yaml`."""

@@ -75,7 +75,7 @@ def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[Blu
 
 
 def ancestors_of(blueprint: Blueprint, stage: AnyStage) -> set[str]:
-    """Ids of all stages that a stage needs, directly or not."""
+    """Return the ids of all stages that a stage needs, directly or not."""
     needs = {item.id: item.needs for item in blueprint.stages}
     found: set[str] = set()
     waiting = list(stage.needs)
@@ -158,7 +158,7 @@ def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[Blue
             return
     parameter = blueprint.parameters.get(named)
     if named and (parameter is None or parameter.type is not ParameterType.SECRET):
-        message = f"the check {check.title!r} asks for {named!r}, which is no parameter of type secret."
+        message = f"the check {check.title!r} asks for {named!r}, which is not a parameter of type secret."
         yield BlueprintProblem(where, message, "Add that parameter.")
 
 
@@ -188,11 +188,11 @@ _WITHOUT_CLUSTER = (TerraformStage, KubeconfigStage, ImageStage, NetworkStage)
 """Stages that never talk to the API server."""
 
 Named = tuple[Where, str, bool]
-"""Where a name stands, the name, and whether it is that of a namespace."""
+"""The place of a name, the name, and whether it is that of a namespace."""
 
 
 def naming_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
-    """Every name that is none."""
+    """Yield a problem for every name that Kubernetes would refuse."""
     if not is_label(blueprint.cluster.namespace):
         yield BlueprintProblem(("cluster", "namespace"), _no_name(blueprint.cluster.namespace, "namespace"), _RULE)
     for name in blueprint.secrets:
@@ -240,10 +240,10 @@ def manifest_error(document: Document) -> BlueprintError | None:
 def _object(where: Where, name: ObjectName) -> Iterator[BlueprintProblem]:
     if _API_VERSION.fullmatch(name.api_version) is None:
         yield BlueprintProblem(
-            (*where, "api_version"), f"{name.api_version[:60]!r} is no API version.", "Write v1 or batch/v1."
+            (*where, "api_version"), f"{name.api_version[:60]!r} is not an API version.", "Write v1 or batch/v1."
         )
     if _KIND.fullmatch(name.kind) is None:
-        yield BlueprintProblem((*where, "kind"), f"{name.kind[:60]!r} is no kind.")
+        yield BlueprintProblem((*where, "kind"), f"{name.kind[:60]!r} is not a kind.")
     if not _is_name(name.name, name.api_version):
         yield BlueprintProblem((*where, "name"), _no_name(name.name, name.kind[:60] or "object"), _RULE)
     if name.namespace and not is_label(name.namespace):
@@ -255,7 +255,7 @@ def _is_name(text: str, api_version: str) -> bool:
 
 
 def _no_name(text: str, of: str) -> str:
-    return f"{text[:60]!r} is no name of {'an' if of[:1].lower() in 'aeiou' else 'a'} {of}."
+    return f"{text[:60]!r} is not a valid {of} name."
 
 
 def _objects_of(stage: AnyStage) -> Iterator[tuple[Where, ObjectName]]:
@@ -309,7 +309,7 @@ def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if logs is not None:
             yield from _logs((*where, "logs"), stage.id, logs)
         elif stage.watch.accelerator is not LoadTool.NONE and not stage.watch.devices:
-            message = f"{stage.id} watches accelerators, but neither logs nor devices says in which pods."
+            message = f"{stage.id} watches accelerators, but neither logs nor devices names the pods."
             yield BlueprintProblem((*where, "accelerator"), message, "Add devices, a label selector.")
 
 
@@ -321,7 +321,7 @@ def _logs(where: Where, stage: str, logs: LogWatch) -> Iterator[BlueprintProblem
         return
     source = sources[0]
     if source != "pods" and not logs.pod:
-        message = f"the log of {stage} is read in a pod, and nothing says in which."
+        message = f"the log of {stage} is read in a pod, but no pod is named."
         yield BlueprintProblem((*where, source), message, "Add pod, a label selector that finds one.")
     if any(UID in word for word in logs.exec):
         message = f"the log of {stage} has {UID} in exec, where no UID is put in."
@@ -329,7 +329,7 @@ def _logs(where: Where, stage: str, logs: LogWatch) -> Iterator[BlueprintProblem
             (*where, "exec"), message, "Name the file under file, and its pod's selector under uid_of."
         )
     elif UID in logs.file and not logs.uid_of:
-        message = f"the path of {stage}'s log holds {UID}, and nothing says whose UID that is."
+        message = f"the path of {stage}'s log holds {UID}, but no pod is named whose UID it is."
         yield BlueprintProblem((*where, "file"), message, "Add uid_of, the label selector of that pod.")
     elif logs.uid_of and UID not in logs.file:
         message = f"the log of {stage} has uid_of, and no path with {UID} to put it into."

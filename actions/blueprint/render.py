@@ -170,7 +170,7 @@ def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[FieldTar
 
 
 def _wires(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> Iterator[OutputTarget]:
-    """What earlier stages set; a stage that is left out reports nothing, so the field stays as it is."""
+    """Yield the targets that earlier stages' outputs set; a stage that is left out has none, so its fields stay."""
     skipped = skipped_stages(blueprint, binding)
     yield from (wire for wire in stage.sets if wire.source.partition(".")[0] not in skipped)
 
@@ -191,13 +191,13 @@ def _mark(manifest: Manifest, labels: Mapping[str, str], namespace: str) -> None
     if is_namespaced(manifest["apiVersion"], manifest["kind"]):
         metadata.setdefault("namespace", namespace)
     if manifest["kind"] == "CustomResourceDefinition":
-        return  # its schema may hold the word `template`, which is no pod template
+        return  # its schema may hold the word `template`, which is not a pod template
     for template in templates_of(manifest):
         template.setdefault("metadata", {}).setdefault("labels", {}).update(labels)
 
 
 def _tag(manifest: Manifest, run_id: str) -> None:
-    """What AWS makes for these objects is found by a tag of its own."""
+    """Tag what AWS makes for these objects, so that it can be found."""
     spec = manifest.get("spec")
     if manifest["kind"] == "EC2NodeClass" and isinstance(spec, dict):
         spec.setdefault("tags", {})[RUN_TAG] = run_id

@@ -34,7 +34,7 @@ def schema_text() -> str:
 
 
 def _hooked(kind: type) -> dict[str, Any]:
-    """The schema of a type of ours; `NotImplementedError` is how msgspec wants to hear of any other."""
+    """Return the schema of a type of ours. For any other raise `NotImplementedError`, as msgspec requires."""
     if kind is Expectation:
         return {"type": "string", "pattern": EXPECTATION, "examples": ["35m..45m"]}
     if issubclass(kind, Path):

@@ -148,10 +148,10 @@ _OUTPUT = re.compile(r'^output\s+"([A-Za-z_][A-Za-z0-9_]*)"', re.M)
 
 
 def root_folder(folder: Path, root: str) -> Path:
-    """Where a root is: in the blueprint's folder; for `common/…` that is not there, in the program's shared folder.
+    """Return the folder of a root: in the blueprint's; for a `common/…` that is not there, in the program's shared one.
 
     Raises:
-        BlueprintError: The path leads elsewhere.
+        BlueprintError: The path leaves those folders.
     """
     own = inside(folder, root)
     if is_shared(root) and not own.is_dir():
@@ -160,7 +160,7 @@ def root_folder(folder: Path, root: str) -> Path:
 
 
 def is_shared(root: str) -> bool:
-    """Whether a root is named as one of the program's."""
+    """Return whether a root is named as one of the program's."""
     return Path(root).parts[:1] == (SHARED,)
 
 
@@ -172,7 +172,7 @@ def shared_roots(blueprint: Blueprint) -> Iterator[str]:
 
 
 def variables_of(folder: Path, root: str) -> dict[str, bool]:
-    """Variables that a root declares, and whether each must be answered (has no default).
+    """Return the variables that a root declares, each with whether it must be set (has no default).
 
     Raises:
         BlueprintError: The root has no `.tf` file.
@@ -184,7 +184,7 @@ def variables_of(folder: Path, root: str) -> dict[str, bool]:
 
 
 def outputs_of(folder: Path, root: str) -> frozenset[str]:
-    """Outputs that a root declares.
+    """Return the outputs that a root declares.
 
     Raises:
         BlueprintError: The root has no `.tf` file.
@@ -196,5 +196,5 @@ def _source_of(folder: Path, root: str) -> str:
     path = root_folder(folder, root)
     files = sorted(path.glob("*.tf")) if path.is_dir() else []
     if not files:
-        raise BlueprintError(f"{root!r} is no Terraform root: it has no .tf file.", file=str(folder))
+        raise BlueprintError(f"{root!r} is not a Terraform root: it has no .tf file.", file=str(folder))
     return "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -14,7 +14,7 @@ from actions.blueprint.parts import Expectation, ObjectName, OutputTarget, Param
 
 
 class StageKind(StrEnum):
-    """What a stage does; the tag of its class."""
+    """The kind of a stage; the tag of its class."""
 
     TERRAFORM = "terraform"
     KUBECONFIG = "kubeconfig"
@@ -29,7 +29,7 @@ class StageKind(StrEnum):
 
 
 class LoadTool(StrEnum):
-    """Which tool shows the load of a stage's accelerators."""
+    """The tool that shows the load of a stage's accelerators."""
 
     NONE = "none"
     NVIDIA_SMI = "nvidia-smi"
@@ -38,7 +38,7 @@ class LoadTool(StrEnum):
 
 
 class LogWatch(Part, frozen=True, kw_only=True):
-    """Where a stage's log lines come from: exactly one of `pods`, `file` with `pod`, `exec` with `pod`."""
+    """The source of a stage's log lines: exactly one of `pods`, `file` with `pod`, `exec` with `pod`."""
 
     pods: str = ""
     """Label selector: the logs of these pods, merged."""
@@ -51,7 +51,7 @@ class LogWatch(Part, frozen=True, kw_only=True):
     pod: str = ""
     """Label selector that finds one pod."""
     uid_of: str = ""
-    """With `file`: label selector of the pod, the newest one, whose UID stands in the path where it says `{uid}`."""
+    """With `file`: label selector of the pod, the newest one, whose UID replaces `{uid}` in the path."""
 
 
 class FileProgress(Part, frozen=True, kw_only=True):
@@ -65,11 +65,11 @@ class FileProgress(Part, frozen=True, kw_only=True):
 
 
 class StageWatch(Part, frozen=True, kw_only=True):
-    """What is followed while a stage runs."""
+    """Logs and accelerators that are followed while a stage runs."""
 
     logs: LogWatch | None = None
     accelerator: LoadTool = LoadTool.NONE
-    """Which tool is asked, in the pods of `logs` or `devices`."""
+    """The tool that is run in the pods of `logs` or `devices`."""
     devices: str = ""
     """Label selector of the pods that have the accelerators, where they are others than those of `logs`."""
     charts: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class StageWatch(Part, frozen=True, kw_only=True):
 
 
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
-    """What every stage has."""
+    """The keys that every stage has."""
 
     id: StageId
     title: str
@@ -89,7 +89,7 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     holds: tuple[str, ...] = ()
     """Names of `holdings` that are paid for while this stage runs."""
     outputs: tuple[str, ...] = ()
-    """What it reports; readable by later stages as `from: stage.output`."""
+    """The values that it reports; later stages take them as `from: stage.output`."""
     sets: tuple[OutputTarget, ...] = ()
     """Fields of this stage's own files that outputs of earlier stages set."""
     secrets: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     when: ParameterCondition | None = None
     """Skipped unless it holds; stages that need this one go on then."""
     holds_accelerators: bool = False
-    """Undone when the run is parked, and done again when it goes on: what it makes is what costs most."""
+    """Undone when the run is parked, and done again when it is resumed: for what costs most."""
     keeps_data: bool = False
     """On teardown its undo, and that of every stage it needs, waits for a consent of its own: it holds data."""
     watch: StageWatch | None = None
@@ -136,15 +136,15 @@ class KubeconfigStage(Stage, frozen=True, kw_only=True, tag="kubeconfig"):
 
 
 class Source(Part, frozen=True, kw_only=True):
-    """Where manifests that are not in the project come from."""
+    """The release that manifests outside of the project come from."""
 
     name: str
     """Folder in a mirror directory, e.g. `training-operator`."""
     version: str
     url: str
-    """Where the pinned release is; empty where it can only come from a mirror."""
+    """The address of the pinned release; empty if it can only come from a mirror."""
     sha256: str
-    """Of the file at `url`, hex. Empty as long as nobody has recorded it: then only a mirror serves it."""
+    """SHA-256 of the file at `url`, hex. Empty if not recorded: then only a mirror serves it."""
     made_by: str = ""
     """The command that makes the file, where the release has none: for people."""
     without: tuple[str, ...] = ()
@@ -192,7 +192,7 @@ class HelmStage(Stage, frozen=True, kw_only=True, tag="helm"):
 
 
 class CheckStage(Stage, frozen=True, kw_only=True, tag="check"):
-    """Looks, changes nothing."""
+    """Checks conditions, and changes nothing."""
 
     checks: tuple[AnyCheck, ...]
 
@@ -252,7 +252,7 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     gone_is_success: bool = False
     """Its time to live removes it after the end: gone, once seen running and not failed, means it succeeded."""
     verdict: AnyLogCheck | None = None
-    """What its log must say for it to have succeeded, beside its exit code."""
+    """Checks of its log that must hold for it to have succeeded, beside its exit code."""
 
     @property
     def files(self) -> tuple[str, ...]:

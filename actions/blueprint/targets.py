@@ -10,7 +10,7 @@ from actions.base.errors import BlueprintError
 from actions.blueprint.parts import FieldTarget, Scalar
 
 Manifest = dict[str, Any]
-"""One Kubernetes object as plain data."""
+"""A Kubernetes object as plain data."""
 
 _STEP = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|\[(?P<index>[0-9]+)\]|(?P<key>[^."\[\]]+))')
 _TEMPLATE_KEYS = ("template", "submitterPodTemplate")
@@ -34,7 +34,7 @@ class Slot:
         self._is_text = is_text
 
     def read(self) -> object:
-        """What stands there, without the prefix."""
+        """Return the present value, without the prefix."""
         value: object = self._parent[self._key]
         return value.removeprefix(self._prefix) if isinstance(value, str) else value
 
@@ -51,11 +51,11 @@ class WordSlot(Slot):
         self._word = re.compile(rf"(?<!\S){re.escape(prefix)}(\S*)")
 
     def count(self) -> int:
-        """How many words begin so."""
+        """Return the number of words that begin so."""
         return len(self._word.findall(str(self._parent[self._key])))
 
     def read(self) -> object:
-        """What stands there, without the prefix."""
+        """Return the present value, without the prefix."""
         found = self._word.search(str(self._parent[self._key]))
         return found[1] if found else ""
 
@@ -77,13 +77,13 @@ def formatted(value: Scalar, pattern: str) -> Scalar:
 
 
 def is_format(pattern: str) -> bool:
-    """Whether a text is a target's `format`: exactly one `%s`, `%d` or `%0Nd`, any number of `%%`."""
+    """Return whether a text is a target's `format`: exactly one `%s`, `%d` or `%0Nd`, any number of `%%`."""
     found = _FORMAT.findall(pattern)
     return pattern.count("%") == sum(part.count("%") for part in found) and len([p for p in found if p != "%%"]) == 1
 
 
 def find(target: FieldTarget, objects: Sequence[Manifest]) -> Slot:
-    """The one slot that `target` names among the objects of its file.
+    """Return the one slot that `target` names among the objects of its file.
 
     Raises:
         BlueprintError: It matches nothing, or more than once. The error bears no position: the caller knows it.
@@ -115,7 +115,7 @@ def describe(target: FieldTarget) -> str:
 
 
 def form_error(target: FieldTarget) -> str:
-    """What is wrong with the combination of a target's keys; empty if nothing is."""
+    """Return the mistake in the combination of a target's keys; empty if there is none."""
     if target.tfvar:
         alone = not (target.file or target.kind or target.name or target.path or target.container)
         return "" if alone else "a target with tfvar has no file, kind, name, path or container."
@@ -148,7 +148,7 @@ def pod_specs_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def templates_of(node: Any) -> Iterator[dict[str, Any]]:
-    """Every pod template below `node`: a mapping under a key that says so, whose spec has containers."""
+    """Yield every pod template below `node`: a mapping under a key for one, whose spec has containers."""
     if isinstance(node, dict):
         for key, value in node.items():
             says_so = key in _TEMPLATE_KEYS and isinstance(value, dict)

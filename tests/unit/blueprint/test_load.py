@@ -68,7 +68,7 @@ def test_every_shipped_blueprint_is_without_findings() -> None:
         ("set: {workers: 1}", "set: {workers: 99}", "whole number from 1 to 8", "workers: 99"),
         ("roots: {provision: other}", "roots: {work: other}", "has no root", "work: other"),
         ("format: \"'x_%03d'\"", "format: \"'x_%03d%s'\"", "exactly one %s", "{file"),
-        ("id: small", "id: Small_One", "is no id", "id: Small_One"),
+        ("id: small", "id: Small_One", "is not an id", "id: Small_One"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_line(tmp_path: Path, old: str, new: str, said: str, marked: str) -> None:

@@ -21,14 +21,14 @@ def watching(folder: Path, watch: str) -> Path:
 @pytest.mark.parametrize(
     ("watch", "said"),
     [
-        ('logs: {file: "/out/{uid}/log", pod: a=b}', "holds {uid}, and nothing says whose UID that is. Add uid_of"),
+        ('logs: {file: "/out/{uid}/log", pod: a=b}', "holds {uid}, but no pod is named whose UID it is. Add uid_of"),
         ('logs: {exec: [cat, "/out/{uid}/log"], pod: a=b}', "has {uid} in exec, where no UID is put in. Name the file"),
         ("logs: {file: /out/log, uid_of: a=b, pod: a=b}", "has uid_of, and no path with {uid} to put it into"),
-        ("logs: {file: /out/log}", "is read in a pod, and nothing says in which. Add pod"),
-        ("logs: {exec: [tail, -f, /log]}", "is read in a pod, and nothing says in which. Add pod"),
+        ("logs: {file: /out/log}", "is read in a pod, but no pod is named. Add pod"),
+        ("logs: {exec: [tail, -f, /log]}", "is read in a pod, but no pod is named. Add pod"),
         ("logs: {pods: a=b, file: /out/log, pod: a=b}", "exactly one of pods, file and exec; it has pods and file"),
         ("logs: {pod: a=b}", "exactly one of pods, file and exec; it has none"),
-        ("accelerator: nvidia-smi", "neither logs nor devices says in which pods"),
+        ("accelerator: nvidia-smi", "neither logs nor devices names the pods"),
     ],
 )
 def test_a_log_that_could_never_be_read_is_one_sentence_with_its_line(tmp_path: Path, watch: str, said: str) -> None:
