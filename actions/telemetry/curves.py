@@ -16,7 +16,7 @@ SMALLEST = 8
 
 
 class Sample(NamedTuple):
-    """One point of a curve."""
+    """A point of a curve, as the curve keeps it."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Series:
         self._capacity = capacity
         self._samples: list[Sample] = []
         self.restarts: list[float] = []
-        """Where the run began again, in the order of events; bounded by `capacity`."""
+        """The places where the run began again, in the order of events; bounded by `capacity`."""
         self.revision = 0
         """Rises with every change."""
 
@@ -267,14 +267,14 @@ class Divergence(msgspec.Struct, frozen=True):
 
     @property
     def way_out(self) -> str:
-        """What to do."""
+        """The remedy, as an imperative."""
         if self.last_good is None:
             return "Check precision, data and learning rate; nothing of this training can be used."
         return f"Go on from a checkpoint before step {self.since:g}, with a lower learning rate or a higher precision."
 
 
 def divergence_of(curves: Curves, *, least: int = STEADY) -> Divergence | None:
-    """The loss whose newest values are no numbers, that of the training first; `None` if there is none.
+    """The loss whose newest values are not numbers, that of the training first; `None` if there is none.
 
     Args:
         curves: Of one log.

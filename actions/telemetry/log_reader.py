@@ -96,14 +96,14 @@ class LogReader:
         self._generic = GenericLines()
         self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
         self.notices: set[str] = set()
-        """What the operator should know about this log, in sentences."""
+        """Remarks on this log for the operator, in sentences."""
 
     def feed(self, line: str, at: float | None = None) -> list[LogValue]:
         """Read one line.
 
         Args:
             line: Without its `\\n`. It may hold `\\r`, colours, and the wrapping of a container's log file.
-            at: Its time, seconds since the epoch, if the caller knows it better than the line does.
+            at: Its time, seconds since the epoch, if the caller has it from a better source than the line.
 
         Returns:
             New points and states of progress, in order. A value that is repeated is not returned again.
@@ -190,7 +190,7 @@ def _has_mark(outline: str) -> bool:
 
 
 def read_log(data: bytes, *, rank: int = 0) -> list[Point]:
-    """All points of a whole log, in its order.
+    """Return all points of a whole log, in its order.
 
     Args:
         data: The file, in any encoding close to UTF-8.
@@ -222,7 +222,7 @@ class LogStream:
         return [value for line in decode_lines(lines) for value in self.reader.feed(line)]
 
     def read_all(self, data: bytes) -> list[LogValue]:
-        """A whole log at once."""
+        """Read a whole log at once."""
         return self.feed(data) + self.finish()
 
 
@@ -231,15 +231,15 @@ class LineBatch(Protocol):
 
     @property
     def data(self) -> bytes:
-        """All of them, each ended by a newline; something short may stand before their texts."""
+        """Return all of them, each ended by a newline; something short may stand before their texts."""
         ...
 
     def text(self, index: int) -> str:
-        """One line, without its newline."""
+        """Return one line, without its newline."""
         ...
 
     def at_ns(self, index: int) -> int:
-        """When it was written, nanoseconds since the epoch."""
+        """Return the time of a line, nanoseconds since the epoch."""
         ...
 
     def __len__(self) -> int: ...
@@ -268,7 +268,7 @@ def read_batch(reader: LogReader, prefilter: LinePrefilter, batch: LineBatch) ->
 
 
 def _while_waiting(reader: LogReader, batch: LineBatch, start: int, end: int) -> list[LogValue]:
-    """Show the reader lines that say nothing by themselves, for as long as it waits for what follows."""
+    """Show the reader lines without a mark, for as long as it waits for what follows."""
     findings: list[LogValue] = []
     while start < end and reader.is_waiting:
         findings += _read(reader, batch, start)

@@ -1,4 +1,4 @@
-"""Records: what one process printed at once, without colours and without what others put before it.
+"""Log records: a process's output of one moment, without colours and the prefixes of launchers.
 
 A line of a container may hold hundreds of records: a progress bar redraws itself behind `\\r`, mpirun glues the
 lines of its ranks together. Source: Open MPI 4 `--tag-output`, Ray 2, torchrun, srun -l, nemo-run, kubectl 1.32.
@@ -15,7 +15,7 @@ from actions.base.untrusted import clean_text
 from actions.telemetry.outlines import outline_of
 
 HALF = 8192
-"""Characters kept of each end of a very long record: a bound on what every pattern may have to look at."""
+"""Characters kept of each end of a very long record: a bound on the input of every pattern."""
 
 _MPI_TAG = re.compile(r"(?=\[\d{1,9},\d{1,9}\]<std(?:out|err)>:)")
 _ESCAPE = re.compile(
@@ -40,24 +40,24 @@ _PREFIX = re.compile(
 _WORLD_RANK = re.compile(r"\bpid=(\d{1,9})\) world_rank=(\d{1,9})")
 _ANNOUNCED = "world_rank="
 PREFIX_MARKS = (_ANNOUNCED,)
-"""In every line that a `PrefixReader` must see though it holds no value."""
+"""Texts of lines that a `PrefixReader` must see though they hold no value."""
 _ROUNDS = 6
 
 
 class LogRecord(NamedTuple):
-    """One record, ready for the dialects."""
+    """The text that one process printed at once, ready for the dialects."""
 
     text: str
     """Never empty, at most `2 * HALF` characters and a few, no control characters but tabs."""
     rank: int
     at: float | None
-    """Seconds since the epoch, if the line said so."""
+    """Seconds since the epoch, if the line has a time."""
     outline: str
     """`outlines.outline_of` the text."""
 
 
 def split_records(line: str) -> Iterator[str]:
-    """The records of one line: cut at `\\r` and before every tag of mpirun, very long ones shortened to their ends."""
+    """Yield the records of one line: cut at `\\r` and before tags of mpirun, very long ones shortened to their ends."""
     for redraw in line.split("\r"):
         for piece in _MPI_TAG.split(redraw) if "]<std" in redraw else (redraw,):
             if len(piece) > 2 * HALF:
@@ -67,7 +67,7 @@ def split_records(line: str) -> Iterator[str]:
 
 
 def strip_controls(text: str) -> str:
-    """`text` without escape sequences, control and invisible format characters, and U+FFFD.
+    """Remove escape sequences, control and invisible format characters, and U+FFFD.
 
     An unfinished sequence ends with its record.
     """
@@ -77,7 +77,7 @@ def strip_controls(text: str) -> str:
 
 
 def is_bare(outline: str) -> bool:
-    """Whether a line of this outline is one record as it stands: nothing redrawn, coloured or put before it."""
+    """Return whether a line of this outline is one record as it stands: nothing redrawn, coloured or prefixed."""
     return (
         outline.isprintable()
         and "\ufffd" not in outline
@@ -88,10 +88,10 @@ def is_bare(outline: str) -> bool:
 
 
 class PrefixReader:
-    """Takes off what schedulers and launchers put before a line, and learns from it which rank it is of.
+    """Removes the prefixes of schedulers and launchers from lines, and learns the ranks from them.
 
     Args:
-        rank: The rank of lines that do not say.
+        rank: The rank of lines that do not name one.
     """
 
     def __init__(self, rank: int = 0) -> None:
@@ -100,7 +100,7 @@ class PrefixReader:
         self._numbers_workers = True
 
     def read(self, text: str, at: float | None) -> LogRecord | None:
-        """The record without prefixes; `None` if nothing is left of it."""
+        """Return the record without prefixes; `None` if nothing is left of it."""
         self._learn(text)
         rank, start = self._rank, 0
         for _ in range(_ROUNDS):
@@ -123,7 +123,7 @@ class PrefixReader:
         return rank
 
     def _rank_of_actor(self, actor: str, pid: str, rank: int) -> int:
-        """The rank that Ray announced. Where it announced none, workers are numbered as they first speak."""
+        """Return the rank that Ray announced. If it announced none, number workers as their lines come."""
         known = self._rank_of_pid.get(pid)
         if known is not None or not self._numbers_workers or "Worker" not in actor:
             return rank if known is None else known
@@ -137,7 +137,7 @@ class PrefixReader:
 
 
 def epoch_of(stamp: str) -> float | None:
-    """Seconds since the epoch of an RFC 3339 stamp; `None` if it is none."""
+    """Return seconds since the epoch of an RFC 3339 stamp; `None` if it is not one."""
     try:
         return parse_rfc3339(stamp).timestamp()
     except ValueError:

@@ -8,12 +8,12 @@ import msgspec
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
-    """One value of one curve."""
+    """A value of a curve."""
 
     metric: str
     """`train_loss`, `val_loss`, `test_loss`, or a named extra: `lr`, `grad_norm`, `throughput`…"""
     step: int | None
-    """Global step; `None` if the line does not say."""
+    """Global step; `None` if the line has none."""
     value: float
     """May be NaN or infinite: that is what the trainer printed."""
     rank: int = 0

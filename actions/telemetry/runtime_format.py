@@ -14,13 +14,13 @@ from actions.base.line_cutter import CutPolicy
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\S{1,40}) (stdout|stderr) ([PF]) ?")
 _DOCKER = '{"log":'
 RECORD_MARKS = (" stdout ", " stderr ", _DOCKER)
-"""One of them is in every record of such a file."""
+"""Texts of which one is in every record of such a file."""
 _MAX_PIECES = 64
-"""Of one line: 1 MiB at the 16 KiB where runtimes split."""
+"""Pieces of one line: 1 MiB at the 16 KiB where runtimes split."""
 
 
 def is_container_record(start: str) -> bool:
-    """Whether a line that begins like `start` is a record of such a file."""
+    """Return whether a line that begins like `start` is a record of such a file."""
     return start.startswith(_DOCKER) or _CRI.match(start) is not None
 
 
@@ -31,7 +31,7 @@ class ContainerLogDecoder:
         self._partial: dict[str, list[str]] = {}
 
     def unwrap(self, line: str) -> tuple[str, str] | None:
-        """The container's own line and its time.
+        """Return the container's own line and its time.
 
         Args:
             line: One line of the file.
@@ -47,7 +47,7 @@ class ContainerLogDecoder:
         return line, ""
 
     def flush(self) -> list[str]:
-        """Lines whose end never came."""
+        """Return lines whose end never came."""
         rest = ["".join(pieces) for pieces in self._partial.values()]
         self._partial.clear()
         return rest

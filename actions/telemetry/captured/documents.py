@@ -1,4 +1,4 @@
-"""Readings as JSON documents: plain values, `null` for what nobody knows, `"nan"`, `"inf"` and `"-inf"` as texts."""
+"""Readings as JSON documents: plain values, `null` for what is unknown, `"nan"`, `"inf"` and `"-inf"` as texts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def point_document(point: Point) -> Json:
 
 
 def nccl_document(reading: NcclReading | NccomReading) -> Json:
-    """Rows, their average, and what else was said."""
+    """The document of nccl-tests or nccom-test: rows, their average, and what else the tool reported."""
     average = value_of(reading.avg_bus_bandwidth)
     if isinstance(reading, NccomReading):
         rows = [{name: _finite(cell) for name, cell in row.items()} for row in reading.rows]
@@ -60,7 +60,7 @@ def nccl_document(reading: NcclReading | NccomReading) -> Json:
 
 
 def smi_document(reading: SmiReading, *, answers: int = 1) -> Json:
-    """GPUs, MIG devices, processes; rows where the tool was asked for rows."""
+    """GPUs, MIG devices, processes; rows where the tool was to print rows."""
     document: Json = {
         "format": _form_of(reading),
         "answers": answers,
@@ -78,7 +78,7 @@ def smi_document(reading: SmiReading, *, answers: int = 1) -> Json:
 
 
 def neuron_document(reading: NeuronReport | NeuronScreen | NeuronListing, *, records: int = 0) -> Json:
-    """What neuron-monitor, neuron-top or neuron-ls said."""
+    """The document of neuron-monitor, neuron-top or neuron-ls."""
     match reading:
         case NeuronReport():
             return _monitor_document(reading, records)
@@ -112,13 +112,13 @@ def _finite(value: object) -> object:
 
 
 def _mean(reading: NcclReading) -> float | str | None:
-    """Of all bus bandwidths that are there: the printed average may be of more rows."""
+    """Return the average of the bus bandwidths that are there: the printed average may be of more rows."""
     known = [way.busbw for row in reading.rows for way in row.ways]
     return value_of(round(sum(known) / len(known), 4)) if known else None
 
 
 def _is_complete(reading: NcclReading) -> bool:
-    """Whether the printed average is of the rows that are there, as far as its few digits tell."""
+    """Return whether the printed average is that of the rows that are there, as far as its few digits show."""
     known = [way.busbw for row in reading.rows for way in row.ways]
     average = reading.avg_bus_bandwidth
     return (
@@ -211,7 +211,7 @@ def _listing_document(listing: NeuronListing) -> Json:
 
 
 def _device_document(device: NeuronDevice, listing: NeuronListing) -> Json:
-    """A table says memory in GB and cores as a range; JSON says bytes and numbers."""
+    """Return a device of neuron-ls. A table has memory in GB and cores as a range; JSON has bytes and numbers."""
     common: Json = {
         "device": device.device,
         "cores": device.cores,

@@ -1,4 +1,4 @@
-"""Readers of whole outputs, fed in pieces, in bounded memory: each finds out by itself which form it is given."""
+"""Readers of whole outputs, fed in pieces, in bounded memory: each detects the form of its input."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _BoundedText:
 
     @property
     def text(self) -> str:
-        """All that is kept."""
+        """Return all that is kept."""
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
@@ -73,7 +73,7 @@ class _PlainLines:
         self._prefixes = PrefixReader()
 
     def line(self, line: str) -> str:
-        """One line; empty if nothing is left of it."""
+        """Return a line without all that; empty if nothing is left of it."""
         unwrapped = self._unwrapper.unwrap(line)
         record = self._prefixes.read(strip_controls(unwrapped[0]), None) if unwrapped else None
         return record.text if record else ""
@@ -104,7 +104,7 @@ class CapturedNccl:
         self._read(decode_lines(self._cutter.feed(piece)))
 
     def reading(self) -> NcclReading | NccomReading:
-        """At the end: what it said."""
+        """Return, at the end, the tables or the report."""
         self._read(decode_lines(self._cutter.finish()))
         if self._nccom.is_table:
             return self._nccom.reading()
@@ -121,7 +121,7 @@ class CapturedNccl:
 
 
 class CapturedSmi:
-    """nvidia-smi in any form. Of one that was asked again and again the last answer is the reading."""
+    """nvidia-smi in any form. Of one that printed in a loop the last answer is the reading."""
 
     def __init__(self) -> None:
         self._text = _BoundedText()
@@ -138,7 +138,7 @@ class CapturedSmi:
             self._cut()
 
     def reading(self) -> SmiReading:
-        """At the end: the last answer."""
+        """Return, at the end, the last answer."""
         last = read_smi(_plain(self._text.text))
         self._note(last)
         return last
@@ -178,7 +178,7 @@ class CapturedNeuron:
         self._read(decode_lines(self._cutter.feed(piece)))
 
     def reading(self) -> NeuronReport | NeuronScreen | NeuronListing:
-        """At the end: the last record, or what the screen or the list showed."""
+        """Return, at the end, the last record, or the screen or list."""
         self._read(decode_lines(self._cutter.finish()))
         text = "\n".join(self._rest)
         if self._last is None:
@@ -206,7 +206,7 @@ class CapturedNeuron:
 
 
 class CapturedEfa:
-    """`fi_info`, or what a node says of its resources."""
+    """`fi_info`, or a node's resources as `kubectl describe` lists them."""
 
     def __init__(self) -> None:
         self._text = _BoundedText()
@@ -216,7 +216,7 @@ class CapturedEfa:
         self._text.feed(piece)
 
     def reading(self) -> EfaReading | list[NodeListing]:
-        """At the end: the adapters, or the nodes."""
+        """Return, at the end, the adapters, or the nodes."""
         unwrapper = ContainerLogDecoder()
         lines = [line for line in map(unwrapper.unwrap, self._text.text.splitlines()) if line is not None]
         text = "\n".join(line for line, _ in lines)

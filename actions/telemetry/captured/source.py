@@ -15,7 +15,7 @@ _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 def pieces_of(stream: BinaryIO) -> Iterator[bytes]:
-    """What the stream holds, a piece as soon as it is there.
+    """Yield the content of a stream, each piece as soon as it is there.
 
     Raises:
         FormatError: It begins like gzip and is damaged.
@@ -31,7 +31,7 @@ def pieces_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _read(stream: BinaryIO) -> bytes:
-    """What is there, at least a byte; empty at the end. A pipe does not have to fill the piece."""
+    """Return what is there, at least a byte; empty at the end. A pipe does not have to fill the piece."""
     read1 = getattr(stream, "read1", None)
     piece: bytes = read1(CHUNK_BYTES) if read1 is not None else stream.read(CHUNK_BYTES)
     return piece
@@ -45,7 +45,7 @@ def _all_of(first: bytes, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Of all members, each piece of bounded size: a small file may unpack to a huge one."""
+    """Unpack all members, in pieces of bounded size: a small file may unpack to a huge one."""
     packer = zlib.decompressobj(wbits=31)
     try:
         for piece in pieces:

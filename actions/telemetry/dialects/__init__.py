@@ -1,1 +1,1 @@
-"""One module for each way in which trainers report: what a record says in it."""
+"""The dialects: a module for each way in which trainers report."""

@@ -24,8 +24,8 @@ class Dialect(Protocol):
     """Reads records of one trainer. It may remember earlier records of the same stream."""
 
     marks: ClassVar[tuple[str, ...]]
-    """One of them is in every record that it reads, when the record's digits are left out; other records need not be
-    shown to it, and lines without any dialect's mark are not looked at. So a mark is as long as it can be."""
+    """Texts of which one is in every record that it reads, when the record's digits are left out. Other records need
+    not be shown to it, and lines without any dialect's mark are not read at all. So a mark is as long as it can be."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         """Return the values in a record; `None` if it is not in this dialect, `[]` if it is and holds nothing new."""
@@ -35,7 +35,7 @@ class Dialect(Protocol):
 def point_of(
     record: LogRecord, metric: str, step: int | None, text: str, *, key: str, epoch: float | None = None
 ) -> Point:
-    """A point whose value is printed as `text`, which `numbers.NUMBER` matches."""
+    """Return a point whose value is printed as `text`, which `points.NUMBER` matches."""
     return Point(metric, step, number_of(text), record.rank, epoch, key, record.at, text)
 
 
@@ -47,14 +47,14 @@ def named_points(
     *,
     epoch: float | None = None,
 ) -> list[LogValue]:
-    """A point for each of `texts` that has a name.
+    """Return a point for each of `texts` that has a name.
 
     Args:
-        record: Where they were read.
+        record: The record that holds them.
         step: Global step.
         texts: Numbers as printed, by the key that the trainer uses.
         names: Metric by key; other keys are left out.
-        epoch: If the record says it.
+        epoch: If the record has it.
     """
     return [
         point_of(record, names[key], step, text, key=key, epoch=epoch) for key, text in texts.items() if key in names
@@ -62,7 +62,7 @@ def named_points(
 
 
 class Named(msgspec.Struct, frozen=True):
-    """Where in records of one outline a number stands that has a name."""
+    """The place of a named number in records of one outline."""
 
     metric: str
     key: str
@@ -70,7 +70,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 def named_in(pairs: Iterable[re.Match[str]], names: Mapping[str, str]) -> tuple[Named, ...]:
-    """The numbers that have a name.
+    """Return the numbers that have a name.
 
     Args:
         pairs: The key that the trainer uses in group 1, a number in group 2; the last counts of those with one key.
@@ -83,13 +83,13 @@ def named_in(pairs: Iterable[re.Match[str]], names: Mapping[str, str]) -> tuple[
 def points_at(
     record: LogRecord, step: int | None, numbers: Iterable[Named], *, epoch: float | None = None
 ) -> list[LogValue]:
-    """A point for each of `numbers`."""
+    """Return a point for each of `numbers`."""
     text = record.text
     return [point_of(record, each.metric, step, text[each.place], key=each.key, epoch=epoch) for each in numbers]
 
 
 def first_of(values: Mapping[str, str], keys: Iterable[str]) -> str:
-    """The first of `keys` that `values` has, empty if it has none."""
+    """Return the first of `keys` that `values` has, empty if it has none."""
     return next((key for key in keys if key in values), "")
 
 

@@ -34,17 +34,17 @@ _OF_VALIDATION = re.compile(
     r"(?i)(?:^|[\s(\[|])(?:val(?:id(?:ation)?)?|eval(?:uation)?)[\])]?[ :|-]{1,3}"
     r"(?=(?:global_)?(?:step|iter|batch|epoch))"
 )
-"""What stands before the step of a line that is about a validation: its plain `loss` is that one's."""
+"""The words before the step in a line about a validation: its plain `loss` is the validation's."""
 _LOOK_BACK = 12
-"""Characters before a loss that can say whose it is, and before its `oss` that can belong to it."""
+"""Characters before a loss that can name its kind, and before its `oss` that can belong to it."""
 _STEP_WORDS = ("tep", "ter", "스텝", "Batch")
-"""One of them is in every name of a step, at most so many characters behind its beginning:"""
+"""Texts of which one is in every name of a step, at most so many characters behind its beginning:"""
 _LONGEST_STEP_WORD = len("global_s")
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
 
 
 class _LoopPlaces(msgspec.Struct, frozen=True):
-    """Where a line says what; `None` for what it does not say."""
+    """The places of the numbers in a line; `None` for those that it does not have."""
 
     alone: slice | None = None
     """A validation loss that is all there is."""
@@ -54,7 +54,7 @@ class _LoopPlaces(msgspec.Struct, frozen=True):
     loss: slice | None = None
     validation_loss: slice | None = None
     is_of_validation: bool = False
-    """Whose loss `loss` is."""
+    """True if `loss` is a validation loss."""
 
 
 class GenericLines:
@@ -70,7 +70,7 @@ class GenericLines:
         self._held: Point | None = None
         self._last_step: int | None = None
         self.reads_training = True
-        """Whether training losses are read: not where another dialect has been recognised in the stream."""
+        """False once another dialect has read training losses in the stream: they are then not read here."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         text, places = record.text, _places_in(record.outline)
@@ -90,7 +90,7 @@ class GenericLines:
         return findings or None
 
     def flush(self) -> list[LogValue]:
-        """The held validation loss, on the last step."""
+        """Return the held validation loss, on the last step."""
         return self._release(self._last_step)
 
     def _losses(self, record: LogRecord, places: _LoopPlaces, step: int | None) -> list[LogValue]:
@@ -105,7 +105,7 @@ class GenericLines:
         return findings
 
     def _reads_line(self, step: int | None, epoch: float | None, *, is_validation: bool) -> bool:
-        """Whether a plain loss is a point; that of a whole epoch only where no step has told one."""
+        """Return whether a plain loss is a point; that of a whole epoch only where no step has one."""
         if step is None and (epoch is None or self._last_step is not None):
             return False
         return is_validation or self.reads_training
@@ -141,13 +141,13 @@ def _places_in(outline: str) -> _LoopPlaces | None:
 
 
 def _step_in(text: str) -> re.Match[str] | None:
-    """The step, looked for from where its name can begin."""
+    """Return the step, looked for from where its name can begin."""
     found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
     return _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
 
 
 def _training_in(text: str) -> re.Match[str] | None:
-    """The first loss that is not one of a validation."""
+    """Return the first loss that is not a validation loss."""
     for match in _TRAIN.finditer(text, max(0, text.find("oss") - _LOOK_BACK)):
         start = match.start()
         if not _BEFORE_TRAIN.search(text, max(0, start - _LOOK_BACK), start):

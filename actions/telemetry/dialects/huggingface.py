@@ -24,9 +24,9 @@ _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")
 _TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
 _OPENERS = frozenset({"loss", "eval_loss", "train_runtime"})
 _COMPANIONS = frozenset({"epoch", "learning_rate", "eval_runtime"})
-"""One of them stands beside every loss that the Trainer prints; older versions leave the epoch out."""
+"""Keys of which one stands beside every loss that the Trainer prints; older versions leave the epoch out."""
 _COUNTED = re.compile(r"'global_step/max_steps': '(\d{1,12})/\d{1,12}'")
-"""How ms-swift tells the step."""
+"""The step as ms-swift prints it."""
 _NAMES = {
     "loss": TRAIN_LOSS,
     "eval_loss": VAL_LOSS,
@@ -69,7 +69,7 @@ class HuggingFace(WaitingDialect):
         return findings + self._read_bar(record, bar)
 
     def flush(self) -> list[LogValue]:
-        """What waits for a bar, without a step."""
+        """Return the points that wait for a bar, without a step."""
         held: list[LogValue] = [*self._held]
         self._held.clear()
         self._waited = 0
@@ -77,7 +77,7 @@ class HuggingFace(WaitingDialect):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something waits, so that every record must be shown to this dialect."""
+        """True while points wait for a bar, so that every record must be shown to this dialect."""
         return bool(self._held)
 
     def _wait(self) -> list[LogValue]:
@@ -85,7 +85,7 @@ class HuggingFace(WaitingDialect):
         return self.flush() if self._waited > _PATIENCE else []
 
     def _read_bar_before(self, record: LogRecord) -> list[LogValue]:
-        """A bar that lost its `\\r`, and so stands on the dictionary's own line: it is of what was held before."""
+        """Read a bar that lost its `\\r`, and so stands on the dictionary's own line: it is of what was held before."""
         bar = bar_of(record.text.partition("{'")[0]) if "[" in record.text else None
         return [] if bar is None or bar.metrics else self._read_bar(record, bar)
 

@@ -55,7 +55,7 @@ _NEMO = {
 
 
 class _FieldPlaces(msgspec.Struct, frozen=True):
-    """What records of one outline say, and where."""
+    """The places of the numbers in records of one outline."""
 
     numbers: tuple[Named, ...]
     step: slice
@@ -116,7 +116,7 @@ class NemoFields:
         ]
 
     def _is_held(self, point: LogValue) -> bool:
-        """Whether it is a validation loss that stood on the line before already."""
+        """Return whether it is a validation loss that stood on the line before already."""
         if not isinstance(point, Point) or point.metric != VAL_LOSS:
             return False
         was = self._seen_validation.get(point.rank)

@@ -36,7 +36,7 @@ _COUNTER = re.compile(
     r"\[(?P<elapsed>[\d:?]{1,12})(?:<(?P<left>[\d:?]{1,12}))?"
 )
 BAR_MARKS = ("/ [", "/? [", "it [")
-"""One of them is in every record with a bar: `12/100 [`, `12/? [`, `12it [`."""
+"""Marks of a bar without its digits: of `12/100 [`, `12/? [`, `12it [`."""
 _RATE = re.compile(rf"[, ]\s{{0,8}}({NUMBER})(it/s|s/it)(?=[,\]]|\s|$)")
 _METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
 _NOT_TRAINING = re.compile(
@@ -47,10 +47,10 @@ _POSTFIX = 4000
 
 
 class Bar(NamedTuple):
-    """One redraw of a bar."""
+    """A bar, drawn once."""
 
     label: str
-    """What stands before it: `Epoch 0`, `Map`, empty."""
+    """The text before it: `Epoch 0`, `Map`, empty."""
     done: int
     total: int | None
     elapsed_seconds: float | None
@@ -68,11 +68,11 @@ class Bar(NamedTuple):
 
     @property
     def is_training(self) -> bool:
-        """Whether it counts steps of training, as far as its label tells."""
+        """True if it counts steps of training, as far as its label shows."""
         return _NOT_TRAINING.match(self.label) is None
 
     def progress(self, rank: int) -> TrainingProgress:
-        """What a person reads from it."""
+        """Return the progress that it shows."""
         rate = self.rate
         if rate is not None and self.rate_unit == "s/it":
             rate = 1 / rate if rate else None
@@ -82,7 +82,7 @@ class Bar(NamedTuple):
 
 
 def bar_of(text: str) -> Bar | None:
-    """The first bar in a record, `None` if there is none."""
+    """Return the first bar in a record, `None` if there is none."""
     counter = _COUNTER.search(text)
     if counter is None:
         return None
@@ -107,7 +107,7 @@ def bar_of(text: str) -> Bar | None:
 
 
 class _BarPlaces(msgspec.Struct, frozen=True):
-    """Where in what follows a counter something stands."""
+    """The places of rate and metrics in the text behind a counter."""
 
     rate: slice | None
     rate_unit: str
@@ -171,8 +171,8 @@ _EXTRAS = {
 }
 _RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
 _REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1,4}\d{1,3}%\|)")
-"""Where a bar was drawn again on the same line: a copy that has lost its `\\r`, the bar cut at the screen's width or
-not."""
+"""The places where a bar was drawn again on the same line: in a copy that has lost its `\\r`, the bar cut at the
+screen's width or not."""
 _EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
 
 
@@ -277,7 +277,7 @@ _KERAS_NAMES = {"loss": TRAIN_LOSS, "val_loss": VAL_LOSS, "lr": "lr", "learning_
 
 
 class _KerasBar(msgspec.Struct, frozen=True):
-    """Where bars of one outline say what."""
+    """The places of the numbers in Keras' bars of one outline."""
 
     step: slice
     last_step: slice | None

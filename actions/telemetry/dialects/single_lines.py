@@ -29,20 +29,20 @@ from actions.telemetry.points import NUMBER, TrainingProgress, number_of
 
 
 class LineForm(NamedTuple):
-    """One form of line."""
+    """A form of line, with the pattern that reads it."""
 
     marker: str
     """A text that such a line always has: a cheap first test."""
     head: re.Pattern[str]
     """Groups `step`, `loss`, and perhaps `epoch`."""
     key: str
-    """What the trainer calls the loss."""
+    """The trainer's name of the loss."""
     pair: re.Pattern[str] | None = None
     """Further values behind the head: key and number."""
     names: dict[str, str] = {}  # noqa: RUF012 - never changed
     """Metric by key."""
     metric: str = TRAIN_LOSS
-    """What the loss is of."""
+    """The metric that the loss is."""
 
 
 _N = NUMBER
@@ -218,10 +218,10 @@ _DOCUMENTS = re.compile(rf"\bProcessed (\d{{1,12}}) documents \(({NUMBER}) docs/
 
 
 class _FormPlaces(msgspec.Struct, frozen=True):
-    """What lines of one outline say, and where."""
+    """The places of the numbers in lines of one outline."""
 
     marker: str
-    """Of the form that they have."""
+    """The marker of their form."""
     step: slice
     epoch: slice | None
     numbers: tuple[Named, ...]

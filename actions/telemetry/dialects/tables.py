@@ -36,7 +36,7 @@ _MOST_COLUMNS = 64
 
 
 class _Columns(msgspec.Struct, frozen=True):
-    """What stands where in the rows of a table."""
+    """The columns of a table."""
 
     separator: str
     """Empty for blanks, two at least."""
@@ -47,13 +47,13 @@ class _Columns(msgspec.Struct, frozen=True):
     """The name of one of several runs in a table."""
 
     def cells_of(self, text: str) -> list[str] | None:
-        """The cells of a row; `None` for another line."""
+        """Return the cells of a row; `None` for another line."""
         cells = _cells_in(text, self.separator)
         return cells if len(cells) == len(self.names) else None
 
 
 class Tables(WaitingDialect):
-    """Reads rows until a line comes that is none. Each trial of a table has a rank of its own."""
+    """Reads rows until a line comes that is not one. Each trial of a table has a rank of its own."""
 
     marks: ClassVar[tuple[str, ...]] = ("oss",)
 
@@ -63,7 +63,7 @@ class Tables(WaitingDialect):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a table is open, so that every record must be shown to this dialect: rows have no marks."""
+        """True while a table is open, so that every record must be shown to this dialect: rows have no marks."""
         return self._columns is not None
 
     def flush(self) -> list[LogValue]:
@@ -95,7 +95,7 @@ class Tables(WaitingDialect):
 
 @memoize_by_outline
 def _columns_in(outline: str) -> _Columns | None:
-    """The columns that a line names, if they are those of a table of losses."""
+    """Return the columns that a line names, if they are those of a table of losses."""
     if "oss" not in outline:
         return None
     separator = next((sign for sign in (",", "\t", "|") if sign in outline.strip(_EDGES)), "")
@@ -119,7 +119,7 @@ def _cells_in(text: str, separator: str) -> list[str]:
 
 
 def _number_in(cells: list[str], column: int | None) -> float | None:
-    """A cell's whole or broken number; `None` without one."""
+    """Return a cell's whole or broken number; `None` without one."""
     number = None if column is None else number_or_none(cells[column])
     return number if number is not None and abs(number) < float("inf") else None
 
@@ -127,12 +127,12 @@ def _number_in(cells: list[str], column: int | None) -> float | None:
 BUS_BANDWIDTH = "busbw_gbs"
 """GB/s out of place; its step is the size of the message in bytes."""
 _OPERATIONS = (" sum ", " none ", " prod ", " max ", " min ", " avg ")
-"""One of them is in every row."""
+"""Texts of which one is in every row."""
 _LEAST_CELLS = 8
 
 
 def _may_be_row(text: str) -> bool:
-    """Whether a text with prefixes can hold a row: a cheap look before the real one."""
+    """Return whether a text can hold a row: a cheap look before the real one."""
     for word in _OPERATIONS:
         if word in text:
             return len(text.split()) >= _LEAST_CELLS

@@ -1,4 +1,4 @@
-"""Whether the ranks of a test exchange data as they should: judgements of what nccl-tests and `fi_info` have printed.
+"""Judgements of the output of nccl-tests and `fi_info`: do the ranks exchange data as they should.
 
 Source: `assets/bandwidth/all_reduce.csv`; see the README beside it.
 """
@@ -20,7 +20,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `is_good` is `None` where the output does not tell."""
+    """The result of one check. `is_good` is `None` where the output does not show it."""
 
     subject: str
     is_good: bool | None
@@ -38,11 +38,11 @@ class ReferenceCurve(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the nodes that it was measured on."""
+        """The nodes that it was measured on: `2 × p5.48xlarge`."""
         return f"{self.nodes} × {self.instance_type}"
 
     def at(self, size: int) -> float | None:
-        """The bandwidth at a size; `None` below the smallest that was measured."""
+        """Return the bandwidth at a size; `None` below the smallest that was measured."""
         before = [point for point in self.points if point[0] <= size]
         after = [point for point in self.points if point[0] > size]
         if not before:
@@ -55,7 +55,7 @@ class ReferenceCurve(msgspec.Struct, frozen=True):
 
 
 def load_references(path: Path | None = None) -> tuple[ReferenceCurve, ...]:
-    """The curves at `path`, or those that ship with the program.
+    """Return the curves at `path`, or those that ship with the program.
 
     Raises:
         FormatError: A row is wrong; the message names file and line.
@@ -76,12 +76,12 @@ def load_references(path: Path | None = None) -> tuple[ReferenceCurve, ...]:
 def judge_bandwidth(
     reading: NcclReading, reference: ReferenceCurve | None, *, at_least_percent: float, from_bytes: int
 ) -> tuple[Judgement, ...]:
-    """Whether a test came to its end, computed rightly, went over EFA, and was fast.
+    """Judge whether a test came to its end, computed rightly, went over EFA, and was fast.
 
     Args:
-        reading: What it printed.
-        reference: The curve of the same nodes, `None` if nobody has measured it.
-        at_least_percent: Of the reference, at every size from `from_bytes` on, out of place.
+        reading: The test's output.
+        reference: The curve of the same nodes, `None` if none is published.
+        at_least_percent: Share of the reference, at every size from `from_bytes` on, out of place.
         from_bytes: Small messages are about latency and vary a lot.
     """
     return (
@@ -93,7 +93,7 @@ def judge_bandwidth(
 
 
 def judge_adapters(reading: EfaReading, *, ranks: int, adapters: int) -> tuple[Judgement, ...]:
-    """Whether every rank lists so many EFA adapters."""
+    """Judge whether every rank lists so many EFA adapters."""
     seen = {rank: reading.adapters_of(rank) for rank in range(ranks)}
     short = [f"rank {rank} sees {count}" for rank, count in seen.items() if count < adapters]
     if short:
@@ -103,13 +103,13 @@ def judge_adapters(reading: EfaReading, *, ranks: int, adapters: int) -> tuple[J
 
 
 def peak_of(reading: NcclReading) -> tuple[float, int] | None:
-    """The highest bus bandwidth in GB/s and its message size, `None` without a row."""
+    """Return the highest bus bandwidth in GB/s and its message size, `None` without a row."""
     ways = [(way.busbw, row.size) for row in reading.rows for way in row.ways]
     return max(ways, default=None)
 
 
 def size_text(size: int) -> str:
-    """A message size: `4 MiB`."""
+    """Return a message size as text: `4 MiB`."""
     power = min(len(_UNITS) - 1, max(0, size.bit_length() - 1) // 10)
     return f"{size / 1024**power:g} {_UNITS[power]}"
 
@@ -133,14 +133,14 @@ def _values(reading: NcclReading) -> Judgement:
         first = f", the first at {size_text(wrong[0].size)}" if wrong else ""
         return Judgement(subject, False, f"{len(wrong)} of {len(reading.rows)} sizes have wrong values{first}.")
     if not reading.is_checked:
-        return Judgement(subject, None, "nobody checked: the test ran without -c 1.")
+        return Judgement(subject, None, "not checked: the test ran without -c 1.")
     return Judgement(subject, True, "nothing was wrong or out of bounds.")
 
 
 def _network(reading: NcclReading) -> Judgement:
     subject = "over EFA"
     if reading.is_efa is None:
-        return Judgement(subject, None, "NCCL did not say what it went over.")
+        return Judgement(subject, None, "NCCL did not print its network.")
     if not reading.is_efa:
         return Judgement(subject, False, "NCCL went over TCP sockets.")
     return Judgement(subject, True, "NCCL selected the provider efa.")
@@ -150,10 +150,10 @@ def _speed(reading: NcclReading, reference: ReferenceCurve | None, percent: floa
     subject = "bus bandwidth"
     peak = peak_of(reading)
     if peak is None or not peak[0]:
-        return Judgement(subject, None, "there is none: one rank has nobody to talk to.")
+        return Judgement(subject, None, "there is none: a single rank sends nothing.")
     said = f"peak {peak[0]:g} GB/s at {size_text(peak[1])}"
     if reference is None:
-        return Judgement(subject, None, f"{said}; nobody has published a curve of such nodes.")
+        return Judgement(subject, None, f"{said}; no curve of such nodes is published.")
     shares = list(_shares(reading.rows, reference, from_bytes))
     if not shares:
         return Judgement(subject, None, f"{said}; no message of {size_text(from_bytes)} or more to compare.")

@@ -21,7 +21,7 @@ from actions.telemetry.runtime_format import CAPTURED_OUTPUT, decode_lines
 
 
 class Bandwidth(msgspec.Struct, frozen=True, gc=False):
-    """One direction of one row."""
+    """A row's values in one direction."""
 
     time_us: float
     algbw: float
@@ -29,11 +29,11 @@ class Bandwidth(msgspec.Struct, frozen=True, gc=False):
     busbw: float
     """GB/s, decimal: what the links carried. 0 with a single GPU, correctly."""
     wrong: float | None
-    """Values that were wrong; `None` where nobody checked (`N/A`)."""
+    """Values that were wrong; `None` where they were not checked (`N/A`)."""
 
 
 class NcclRow(msgspec.Struct, frozen=True, gc=False):
-    """One message size."""
+    """A row of the table: one message size."""
 
     size: int
     """Bytes."""
@@ -49,7 +49,7 @@ class NcclRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ways(self) -> tuple[Bandwidth, ...]:
-        """Those that are there."""
+        """The directions that are there."""
         return (self.out_of_place,) if self.in_place is None else (self.out_of_place, self.in_place)
 
 
@@ -62,16 +62,16 @@ class OutOfBounds(msgspec.Struct, frozen=True, gc=False):
 
 
 class NcclTable(msgspec.Struct, frozen=True, gc=False):
-    """One of several results in the same stream."""
+    """A table of a stream that may hold several."""
 
     rows: int
-    """How many rows stand above its average."""
+    """Rows above its average."""
     avg_bus_bandwidth: float | None
     """GB/s; `None` where it ended without."""
 
 
 class NcclReading(msgspec.Struct, frozen=True, gc=False):
-    """What one run of nccl-tests printed, or several in one stream."""
+    """The output of one run of nccl-tests, or of several in one stream."""
 
     rows: tuple[NcclRow, ...] = ()
     tables: tuple[NcclTable, ...] = ()
@@ -82,9 +82,9 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
     collective: str = ""
     """`all_reduce`…, where the output names it."""
     is_efa: bool | None = None
-    """Whether NCCL said that it goes over EFA; `None` if it did not say what it goes over."""
+    """True if NCCL printed that it goes over EFA; `None` if it printed no network."""
     error: str = ""
-    """What stopped the test, in its own words."""
+    """The reason why the test stopped, in its own words."""
 
     @property
     def peak_busbw(self) -> float | None:
@@ -94,7 +94,7 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_checked(self) -> bool:
-        """Whether results were compared: where nobody checked, `0 OK` means nothing."""
+        """True if results were compared: if they were not, `0 OK` means nothing."""
         return any(way.wrong is not None for row in self.rows for way in row.ways)
 
 
@@ -114,7 +114,7 @@ _ERROR = re.compile(
 
 _WAYS = ((4, 2), (3, 2), (4, 1), (3, 1))
 """Cells of one direction (time, the two bandwidths, how many values were wrong) and how many directions there are. All
-but the first are of tables that somebody has trimmed."""
+but the first are of tables that were trimmed."""
 
 
 class NcclReader:
@@ -167,7 +167,7 @@ class NcclReader:
 
 
 def row_of(text: str) -> NcclRow | None:
-    """One row of the table, `None` for any other line. A line without prefixes is expected."""
+    """Return a row of the table, `None` for any other line. A line without prefixes is expected."""
     cells = text.split()
     if not 6 <= len(cells) <= 15 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
         return None
@@ -265,14 +265,14 @@ _NCCOM_FAILURE = re.compile(r"Failure running .{0,300}")
 
 
 class NccomReading(msgspec.Struct, frozen=True, gc=False):
-    """What one run printed."""
+    """The output of one run of nccom-test."""
 
     rows: tuple[dict[str, float | str], ...] = ()
     """By the names of the header, which depend on the options: `size(B)`, `time:p99(us)`, `busbw(GB/s)`…"""
     avg_bus_bandwidth: float | None = None
     """GB/s as printed."""
     error: str | None = None
-    """What stopped the test, in its own words."""
+    """The reason why the test stopped, in its own words."""
 
 
 class NccomReader:
@@ -287,7 +287,7 @@ class NccomReader:
 
     @property
     def is_table(self) -> bool:
-        """Whether a header of such a table has come."""
+        """True once a header of such a table has come."""
         return bool(self._names)
 
     def feed(self, line: str) -> None:

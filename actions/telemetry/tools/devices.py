@@ -1,4 +1,4 @@
-"""Accelerators of one machine at one moment, whichever tool told of them.
+"""Accelerators of one machine at one moment, from any tool's output.
 
 A GPU is a device; of Neuron, a device is a chip whose cores are its parts.
 """
@@ -21,20 +21,20 @@ from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 
 _MIB = 1 << 20
 _DEFAULT_CORES = 2
-"""Of a device, where the record does not say: Trainium 1 and Inferentia 2."""
+"""Cores of a device if the record has no number: those of Trainium 1 and Inferentia 2."""
 
 
 class Device(msgspec.Struct, frozen=True, gc=False):
-    """One accelerator. `None` is what nobody knows."""
+    """An accelerator. `None` is unknown."""
 
     index: int
     label: str
     """`0` for a GPU, `ND0` for a Neuron device."""
     model: str = ""
     load_pct: float | None = None
-    """Of a Neuron device the mean of its cores."""
+    """For a Neuron device the mean of its cores."""
     core_pcts: tuple[float, ...] = ()
-    """Of each core of a Neuron device."""
+    """Load of each core of a Neuron device."""
     mem_used_bytes: int | None = None
     mem_total_bytes: int | None = None
     power_w: float | None = None

@@ -1,4 +1,4 @@
-"""What `fi_info -p efa` lists: the EFA adapters that a process can see.
+"""The list of `fi_info -p efa`: the EFA adapters that a process can see.
 
 Source: libfabric 1.16 to 1.22 `util/info.c`; `docs/facts/nodes.md#fi_info`.
 """
@@ -22,7 +22,7 @@ _DETAILS = {
     ("fi_fabric_attr", "prov_name"): "provider",
     ("fi_fabric_attr", "prov_version"): "version",
 }
-"""Where `fi_info --verbose` says what the short form does."""
+"""The short form's names for fields of `fi_info --verbose`."""
 _ERROR = re.compile(
     r"fi_getinfo: -?\d{1,6} \([^)]{0,100}\)"
     r"|fi_info: (?:command not found|error while loading shared libraries.{0,200})|exec: \"fi_info\".{0,200}"
@@ -31,7 +31,7 @@ _ENDPOINT = re.compile(r"-(?:rdm|dgrm|dgram)$")
 
 
 class EfaProvider(msgspec.Struct, frozen=True, gc=False):
-    """One block of the list: an endpoint type of an adapter."""
+    """A block of the list: an endpoint type of an adapter."""
 
     rank: int
     provider: str
@@ -39,25 +39,25 @@ class EfaProvider(msgspec.Struct, frozen=True, gc=False):
     domain: str = ""
     """`rdmap79s0-rdm`: the adapter and the endpoint type."""
     version: str = ""
-    """Of the provider: libfabric's as `122.0`."""
+    """Version of the provider: libfabric's as `122.0`."""
     type: str = ""
     protocol: str = ""
 
 
 class EfaReading(msgspec.Struct, frozen=True, gc=False):
-    """What the program listed."""
+    """The list, or the error in its place."""
 
     providers: tuple[EfaProvider, ...] = ()
     error: str = ""
     """`fi_getinfo: -61 (No data available)`: no adapter can be seen here."""
 
     def adapters_of(self, rank: int) -> int:
-        """Different EFA adapters that one rank sees; each may be listed once for every endpoint type."""
+        """Return how many different EFA adapters one rank sees; each may be listed once for every endpoint type."""
         return len({_ENDPOINT.sub("", one.domain) for one in self.providers if one.rank == rank and is_efa(one)})
 
 
 def is_efa(provider: EfaProvider) -> bool:
-    """Whether a block is about EFA; newer versions put more behind the name of the fabric."""
+    """Return whether a block is about EFA; newer versions put more behind the name of the fabric."""
     return provider.provider.lower().startswith("efa") or provider.fabric.lower().startswith("efa")
 
 

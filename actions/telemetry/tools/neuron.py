@@ -23,17 +23,17 @@ from actions.telemetry.log_records import strip_controls
 
 
 class NeuronProcess(msgspec.Struct, frozen=True, gc=False):
-    """One process on one device."""
+    """A process on a device."""
 
     pid: int
     command: str | None = None
     """May end in `...`; empty or absent in containers."""
     runtime: str | None = None
-    """Version of the Neuron runtime in it; `NA` for programs that only look."""
+    """Version of the Neuron runtime in it; `NA` for programs that only monitor."""
 
 
 class NeuronDevice(msgspec.Struct, frozen=True, gc=False):
-    """One device (a chip), which has several cores."""
+    """A device (a chip), which has several cores."""
 
     device: int
     cores: int | None = None
@@ -47,15 +47,15 @@ class NeuronDevice(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeuronListing(msgspec.Struct, frozen=True, gc=False):
-    """One answer of neuron-ls."""
+    """The output of neuron-ls."""
 
     devices: tuple[NeuronDevice, ...] = ()
     instance_type: str | None = None
     instance_id: str | None = None
     logical_core_config: int | None = None
-    """Physical cores in a logical one; `None` where older tools do not say."""
+    """Physical cores in a logical one; `None` where older tools do not print them."""
     columns: tuple[str, ...] = ()
-    """Of a table, as its header names them."""
+    """The columns of a table, as its header names them."""
     error: str = ""
     """The tool's own words where it listed nothing."""
 
@@ -189,7 +189,7 @@ def _read_json(text: str) -> NeuronListing:
 
 
 def _of_devices(found: list[_JsonDevice]) -> _JsonListing:
-    """Until Neuron 2.33 each device says what is true of all."""
+    """Return a listing of the older form: until Neuron 2.33 each device repeats what holds for all."""
     if not found:
         return _JsonListing([])
     return _JsonListing(found, found[0].instance_type, found[0].instance_id, found[0].logical_neuroncore_config)
@@ -212,7 +212,7 @@ def _device_of_json(one: _JsonDevice) -> NeuronDevice:
 
 
 class NeuronRuntime(msgspec.Struct, frozen=True, gc=False):
-    """One process that uses Neuron cores."""
+    """A process that uses Neuron cores."""
 
     pid: int
     tag: str | None
@@ -228,11 +228,11 @@ class NeuronRuntime(msgspec.Struct, frozen=True, gc=False):
     """Executions that ended wrong: with errors, numerical errors, or out of time."""
     hardware_errors: int
     group_errors: dict[str, str]
-    """What the monitor could not measure, by group."""
+    """Errors of the monitor where it could not measure, by group."""
 
 
 class CoreUse(msgspec.Struct, frozen=True, gc=False):
-    """One core over all runtimes."""
+    """The use of a core by all runtimes."""
 
     util_max: float
     """Percent, the greatest of any runtime."""
@@ -244,13 +244,13 @@ class CoreUse(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeuronReport(msgspec.Struct, frozen=True, gc=False):
-    """One record."""
+    """A record of neuron-monitor."""
 
     runtimes: tuple[NeuronRuntime, ...]
     cores: dict[int, CoreUse]
     """By number, counted over the whole instance."""
     ecc_uncorrected: int | None
-    """In the period; `None` if nobody counted."""
+    """Errors of the period; `None` if they were not counted."""
     host_memory_used_bytes: int | None
     vcpu_user_pct: float | None
     instance_type: str | None
@@ -263,12 +263,12 @@ class NeuronReport(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def device_mem_total_bytes(self) -> int:
-        """Used on all devices."""
+        """Bytes used on all devices."""
         return sum(runtime.device_mem_bytes for runtime in self.runtimes)
 
 
 def read_monitor_line(line: str) -> NeuronReport | None:
-    """Read one record; `None` for a line that is none, such as the cut last line of a pipe."""
+    """Read one record; `None` for another line, such as the cut last line of a pipe."""
     text = line.strip()
     if not text.startswith("{"):
         return None
@@ -279,7 +279,7 @@ def read_monitor_line(line: str) -> NeuronReport | None:
 
 
 def read_records(text: str) -> Iterator[NeuronReport]:
-    """Read records that somebody has laid out over many lines, one behind the other."""
+    """Read records that were formatted over many lines, one behind the other."""
     decoder = json.JSONDecoder()
     start = text.find("{") if "neuron_runtime_data" in text else -1
     while start >= 0:
@@ -426,7 +426,7 @@ _SCREEN_TAB = re.compile(r"\[\d{1,3}\]:([\w.-]{1,40})")
 
 
 class NeuronScreen(msgspec.Struct, frozen=True, gc=False):
-    """What is on the screen."""
+    """A screen of neuron-top."""
 
     avg_utilization: float | None = None
     """Percent."""
@@ -438,13 +438,13 @@ class NeuronScreen(msgspec.Struct, frozen=True, gc=False):
     """As shown: `888.4MB`."""
     device_used: str = ""
     device_parts: dict[str, str] = {}
-    """What the devices' memory is used for, as shown: `tensors`, `constants`, `model_code`, `runtime`, `scratchpad`."""
+    """Memory of the devices by its use, as shown: `tensors`, `constants`, `model_code`, `runtime`, `scratchpad`."""
     tabs: tuple[str, ...] = ()
-    """One for all processes, one for each."""
+    """The tab of all processes, and one for each."""
 
 
 def is_top(text: str) -> bool:
-    """Whether `text` holds such a screen."""
+    """Return whether `text` holds such a screen."""
     return _SCREEN_TITLE.search(text) is not None or _SCREEN_AVERAGE.search(text) is not None
 
 

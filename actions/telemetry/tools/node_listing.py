@@ -1,4 +1,4 @@
-"""What `kubectl describe node` says of resources, also as somebody copied it out of another console.
+"""Resources as `kubectl describe node` lists them, also if copied out of another console.
 
 Source: Kubernetes 1.27 to 1.33 `kubectl describe`; k9s draws a frame around it; `docs/facts/nodes.md#resources`.
 """
@@ -32,13 +32,13 @@ class NodeListing(msgspec.Struct, frozen=True, gc=False):
     """`Capacity` and `Allocatable`, those that are there: amounts as written, by resource."""
 
     def amount(self, section: str, resource: str) -> float | None:
-        """An amount in its base unit (cores, bytes, devices); `None` if the listing does not say it."""
+        """Return an amount in its base unit (cores, bytes, devices); `None` if the listing does not have it."""
         text = self.sections.get(section, {}).get(resource)
         return None if text is None else amount_of(text)
 
 
 def amount_of(text: str) -> float | None:
-    """A quantity of Kubernetes in its base unit; `None` if it is none."""
+    """Return a quantity of Kubernetes in its base unit; `None` if it is not one."""
     try:
         return parse_quantity(text)
     except ValueError:
@@ -46,7 +46,7 @@ def amount_of(text: str) -> float | None:
 
 
 def is_node_listing(text: str) -> bool:
-    """Whether `text` has such sections."""
+    """Return whether `text` has such sections."""
     return any(_SECTION.match(line.strip(_FRAME)) for line in text.splitlines()) or _is_json(text)
 
 

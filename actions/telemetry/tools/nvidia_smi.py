@@ -59,11 +59,11 @@ _PROCESS = re.compile(
     r"^\|\s{1,8}(?P<gpu>\d{1,3})\s{1,8}(?:(?P<gi>N/A|\d{1,3})\s{1,8}(?P<ci>N/A|\d{1,3})\s{1,20})?"
     r"(?P<pid>\d{1,10})\s{1,8}(?P<type>C\+G|M\+C|C|G|M)\s{1,8}(?P<name>.{0,80}?)\s{1,60}(?:(?P<mem>\d{1,9})MiB|N/A)\s{0,6}\|"
 )
-_WRAPPED = "The table is wrapped by a narrow terminal; ask with --query-gpu and --format=csv."
+_WRAPPED = "The table is wrapped by a narrow terminal; use --query-gpu and --format=csv."
 
 
 def is_table(text: str) -> bool:
-    """Whether `text` holds such a table, in whatever shape."""
+    """Return whether `text` holds such a table, in whatever form."""
     return "NVIDIA-SMI" in text and "+---" in text
 
 
@@ -184,7 +184,7 @@ _LIMITS = ("current_power_limit", "power_limit")
 
 
 def is_xml(text: str) -> bool:
-    """Whether there is such a document in `text`."""
+    """Return whether there is such a document in `text`."""
     return _BEGIN.search(text) is not None and "<nvidia_smi_log" in text
 
 
@@ -304,8 +304,8 @@ _INSTANCE = re.compile(
 )
 """A row of `mig -lgi`: GPU, profile and its number, instance, where it begins and how large it is."""
 _PROMPT = re.compile(r"\A\s{0,8}(?:[^\n]{0,200}[#$>%+] |\+ )(?:sudo )?(?:/usr/bin/)?nvidia-smi(?: [^\n]*)?\n")
-"""The line with which a shell was asked, copied along."""
-_OTHER_FORM = "This is a form of output that is not read; ask with -q -x, or with --query-gpu and --format=csv."
+"""The command's own line in a shell, copied along."""
+_OTHER_FORM = "This form of output is not read; use -q -x, or --query-gpu and --format=csv."
 
 
 def read(text: str) -> SmiReading:

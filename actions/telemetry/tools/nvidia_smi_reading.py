@@ -1,4 +1,4 @@
-"""What nvidia-smi says, whatever form it was asked for. `None` is what it does not know: `N/A`, `ERR!`, a lost GPU."""
+"""The output of nvidia-smi, in any form. `None` is what it does not know: `N/A`, `ERR!`, a lost GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _AMOUNT = re.compile(r"[-+]?\d{1,12}(?:\.\d{1,12})?")
 
 
 class Gpu(msgspec.Struct, frozen=True, gc=False):
-    """One GPU at one moment."""
+    """A GPU at one moment."""
 
     index: int
     name: str
@@ -33,17 +33,17 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     ecc_uncorrected: int | None = None
     """Volatile count; `None` with ECC off or with MIG."""
     ecc_raw: str = ""
-    """The cell that says it, in a table: a number, `Off`, `On` (with MIG), `N/A`, `ERR!`."""
+    """The cell of that count in a table: a number, `Off`, `On` (with MIG), `N/A`, `ERR!`."""
     mig_mode: str | None = None
     """`Enabled`, `Disabled`, with a `*` while a change waits for a reset; `N/A` on a GPU that has no MIG."""
     compute_mode: str = ""
     errors: tuple[str, ...] = ()
-    """Cells that said `ERR!`: `fan`, `temp`, `perf`, `power`, `cap`, `util`, `ecc`, `mig`; in other forms than the
+    """Cells with `ERR!`: `fan`, `temp`, `perf`, `power`, `cap`, `util`, `ecc`, `mig`; in other forms than the
     table, the names of their fields."""
 
 
 class MigDevice(msgspec.Struct, frozen=True, gc=False):
-    """One MIG device. Compute instances of one GPU instance share one memory figure: never add them."""
+    """A MIG device. Compute instances of one GPU instance share one memory figure: never add them."""
 
     gpu: int
     device: int
@@ -55,15 +55,15 @@ class MigDevice(msgspec.Struct, frozen=True, gc=False):
     """Streaming multiprocessors."""
     ecc_uncorrected: int | None = None
     profile: str = ""
-    """`1g.10gb`, where the listing says it."""
+    """`1g.10gb`, if the listing has it."""
     uuid: str = ""
 
 
 class SmiProcess(msgspec.Struct, frozen=True, gc=False):
-    """One process on one GPU. In a container the list is often empty, or shows PIDs of the host."""
+    """A process on a GPU. In a container the list is often empty, or shows PIDs of the host."""
 
     gpu: int | None
-    """Its index; `None` where a query named it otherwise, or not at all."""
+    """Index of the GPU; `None` where a query named it otherwise, or not at all."""
     pid: int
     type: str = ""
     """`C` compute, `G` graphics, `C+G`, `M` MPS."""
@@ -74,18 +74,18 @@ class SmiProcess(msgspec.Struct, frozen=True, gc=False):
 
 
 class SmiRows(msgspec.Struct, frozen=True, gc=False):
-    """Rows as they were asked for: of a query, of `dmon`, of `pmon`."""
+    """Rows as they were printed: of a query, of `dmon`, of `pmon`."""
 
     columns: tuple[str, ...]
     """As the header names them; empty where there was none."""
     units: tuple[str, ...] = ()
-    """Of `dmon` and `pmon`."""
+    """Units of the columns of `dmon` and `pmon`."""
     cells: tuple[tuple[str, ...], ...] = ()
     """`(n, columns)`, as printed."""
 
 
 class SmiReading(msgspec.Struct, frozen=True, gc=False):
-    """One answer of nvidia-smi."""
+    """The output of one call of nvidia-smi."""
 
     gpus: tuple[Gpu, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
@@ -100,11 +100,11 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     form: str = ""
     """`table`, `xml`, `L` or `mig`; empty for rows and errors."""
     rows: SmiRows | None = None
-    """Of an answer that is a list of rows: as it stands."""
+    """The rows of an answer that is a list of them, as they stand."""
 
 
 def amount_of(text: str | None) -> float | None:
-    """The number at the start of a cell: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`."""
+    """Return a cell's first number: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`."""
     match = _AMOUNT.match(text.strip()) if text else None
     return float(match[0]) if match else None
 
@@ -116,6 +116,6 @@ def count_of(text: str | None) -> int | None:
 
 
 def word_of(text: str | None) -> str | None:
-    """The cell, or `None` where it says that there is nothing to say."""
+    """Return the cell, or `None` if it stands for nothing: `N/A`, `ERR!`, `None`, `[…]`."""
     word = text.strip() if text else ""
     return None if not word or word in ("N/A", "ERR!", "None") or word.startswith("[") else word

@@ -34,7 +34,7 @@ QUERY_FIELDS = (
     "power.limit",
     "pstate",
 )
-"""What the console asks for. All are known to every driver: one unknown field fails a whole query."""
+"""The fields that the console queries. Every driver has them all: one unknown field fails a whole query."""
 
 _KNOWN = {
     len(QUERY_FIELDS): QUERY_FIELDS,
@@ -69,7 +69,7 @@ _SHAPES = (
     ("pstate", re.compile(r"P\d{1,2}$")),
     ("name", _MODEL),
 )
-"""Columns that can be told by what stands in them."""
+"""Columns that can be recognised by their values."""
 _AMOUNT = re.compile(r"\d{1,9}(?:\.\d{1,9})? (?:%|MiB|W|MHz)")
 _LONGEST_LINE = 16_384
 _LONGEST_WARNING, _MOST_WARNINGS = 400, 8
@@ -77,7 +77,7 @@ _ECC = "ecc.errors.uncorrected.volatile.total"
 
 
 def is_header(line: str) -> bool:
-    """Whether a line is the header of an answer about GPUs or about processes."""
+    """Return whether a line is the header of an answer about GPUs or about processes."""
     names = _names_of(line)
     if len(names) == 1:
         return names[0] in _WORDS or ("." in names[0] and _FIELD.fullmatch(names[0]) is not None)
@@ -85,7 +85,7 @@ def is_header(line: str) -> bool:
 
 
 def is_row(line: str) -> bool:
-    """Whether a line can be a row of a query without a header: a number and a name, a model, or amounts."""
+    """Return whether a line can be a row of a query without a header: a number and a name, a model, or amounts."""
     cells = _cells_of(line)
     if len(cells) < 2:
         return False
@@ -97,7 +97,7 @@ def is_row(line: str) -> bool:
 def read_csv(text: str) -> SmiReading:
     """Read an answer; of a loop the newest row of each GPU.
 
-    Without a header the columns are those of a usual query with so many; of another one those whose shape tells them.
+    Without a header the columns are those of a usual query with so many; of another one those that values identify.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -113,7 +113,7 @@ def read_csv(text: str) -> SmiReading:
 
 
 def _reading_of(rows: list[dict[str, str]], names: frozenset[str]) -> SmiReading:
-    """The processes or GPUs of rows; nothing if no column tells what a row is about."""
+    """Return the processes or GPUs of rows; nothing if no column identifies the subject of a row."""
     if "pid" in names:
         return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()))
     if not _NAMING & names:
@@ -123,11 +123,11 @@ def _reading_of(rows: list[dict[str, str]], names: frozenset[str]) -> SmiReading
 
 
 _NAMING = frozenset({"index", "uuid", "pci.bus_id", "name", "utilization.gpu", "memory.used"})
-"""Columns that say which GPU a row is about, or how it is: without any of them rows are all that there is."""
+"""Columns that name a GPU or describe its state: without any of them only the rows themselves are returned."""
 
 
 def _key_of(row: dict[str, str], position: int) -> tuple[str, str]:
-    """What tells the rows of a loop apart; where nothing does, each is another GPU."""
+    """Return the key of a row's GPU in the output of a loop; without a column for it, each row is another GPU."""
     for name in ("index", "uuid", "pci.bus_id"):
         if row.get(name):
             return name, row[name]
@@ -135,7 +135,7 @@ def _key_of(row: dict[str, str], position: int) -> tuple[str, str]:
 
 
 def _names_without_header(cells: list[str]) -> list[str]:
-    """What the columns of a first row may be: of a usual query about GPUs, about processes, or told by their shape."""
+    """Return the likely names of a first row's columns: of a query for GPUs or processes, or by their values."""
     shapes = [_shape_of(cell) for cell in cells]
     known = _KNOWN.get(len(cells))
     if known is not None and shapes[:2] == ["", "name"]:
@@ -203,7 +203,7 @@ _UNITS = re.compile(r"^#\s{0,8}((?:YYYYMMDD\s{1,16})?(?:HH:MM:SS\s{1,16})?Idx\s.
 
 
 def is_monitor(line: str) -> bool:
-    """Whether a line is the header of such rows."""
+    """Return whether a line is the header of such rows."""
     return _HEADER.match(line.strip()) is not None
 
 
