@@ -153,9 +153,10 @@ class LogBuffer:
             if len(max(texts, key=len)) > LINE_CHARACTERS:
                 texts = [_line_of(text.decode("utf-8", "replace")).encode() for text in texts]
             tags = list(map(tag_in, part))
-            for tag in set(tags) - self._origin_of_tag.keys():
-                origin = self._origin(source_of(number_in(tag)), is_marker=tag[:1] == b"M")
-                self._origin_of_tag[tag] = origin
+            for tag in dict.fromkeys(tags):  # in order of appearance: it decides on colours
+                if tag not in self._origin_of_tag:
+                    origin = self._origin(source_of(number_in(tag)), is_marker=tag[:1] == b"M")
+                    self._origin_of_tag[tag] = origin
             self._append(texts, map(stamp_in, part), map(self._origin_of_tag.__getitem__, tags))
 
     def line(self, number: int) -> BufferedLine:

@@ -25,7 +25,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class ObservedState(msgspec.Struct, frozen=True):
-    """A container's state. `kind` is waiting, running, terminated or empty; `since` its start or end, 0.0 if unknown."""
+    """A container's state. `kind` is waiting, running, terminated or empty; `since` its start or end, or 0.0."""
 
     kind: str = ""
     reason: str = ""

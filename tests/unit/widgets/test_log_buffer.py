@@ -145,3 +145,12 @@ def test_records_are_taken_many_at_once_and_read_like_lines() -> None:
     assert buffer.line(4).text.endswith("… (1,808 characters more)")
     assert buffer.line(2_500) == BufferedLine("ü 2499", "pod-7", 2_499)
     assert found(buffer, "ü 2499") == [2_500]
+
+
+def test_sources_of_one_batch_are_numbered_in_the_order_of_their_first_lines() -> None:
+    """Their colours follow from it, and are the same every time a log is opened."""
+    buffer = LogBuffer()
+    numbers = [7, 3, 12, 3, 0, 31, 5]
+    records = [b"L%06d\t2026-11-21T10:00:00.000000000Z line" % number for number in numbers]
+    buffer.extend_records(records, lambda number: f"pod-{number}")
+    assert buffer.sources == ("pod-7", "pod-3", "pod-12", "pod-0", "pod-31", "pod-5")
