@@ -72,6 +72,7 @@ class ConsoleApp(BaseApp[Any]):
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
         self.register_theme(console_theme())
         self.set_reactive(ConsoleApp.theme, THEME_NAME)  # assigned, it would have all styles parsed a second time
+        self.stylesheet.set_variables(self.get_css_variables())  # Textual took them from its own theme
 
     def get_default_screen(self) -> Screen[None]:
         """Return the console screen."""

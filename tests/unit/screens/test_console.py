@@ -11,6 +11,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.settings.settings import ConsoleSettings, DemoBadge
+from tui.settings.theme import tokens
 from tui.textual_private import screen_text
 
 SIZE = (120, 36)
@@ -50,6 +51,13 @@ async def test_where_the_locale_has_nothing_else_all_is_drawn_in_ascii() -> None
         await app.script_driver.press(["q", "7"])
         await wait_for(pilot, lambda: "[7 charts]" in screen_text(app), "the charts are shown")
         assert screen_text(app).isascii()
+
+
+async def test_colours_on_screen_are_those_of_the_tokens() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert app.screen.styles.background.hex.lower() == tokens()["background"]
 
 
 async def test_a_missing_kubeconfig_is_told_at_the_border_in_one_sentence() -> None:
