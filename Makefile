@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check lint types layers lock keys clean bench realcluster schedules
+.PHONY: help demo test snapshots check lint types layers lock keys clean bench realcluster schedules
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -23,6 +23,9 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 # Three at a time, as most of a test is waiting.
 test: $(STAMP)  ## all tests
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff
+	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots
 
 check: lint types layers test  ## what CI runs
 

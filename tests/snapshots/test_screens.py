@@ -1,0 +1,281 @@
+"""Every screen as text, compared with the file that was reviewed. See README.md beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from textual.screen import Screen
+
+from actions.fleet.facts import Resources
+from actions.run.state.view import RunView
+from tests.support import fixed_runs
+from tests.support.builders import a_snapshot
+from tests.support.fixed_cluster import BROKEN, RUN, SIDECARS, TRAINIUM, picture, workers
+from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
+from tests.support.snapshots import difference, is_updating, rows, styled
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.screens.confirm import ConfirmModal, TypeNameModal
+from tui.screens.console import PrefixScreen
+from tui.screens.viewer import Viewer
+
+FILES = Path(__file__).parent / "screens"
+SMALL, LARGE = (80, 24), (160, 45)
+SIZES = (SMALL, LARGE)
+
+Step = Callable[[FixedConsole], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One screen.
+
+    Args:
+        name: Of its file.
+        step: Brings the console there from the shot before.
+        shows: A text that is on screen then, best not one of wording; or the class of the screen in front.
+        leave: Keys that lead back to the panes.
+    """
+
+    name: str
+    step: Step
+    shows: str | type[Screen[Any]]
+    leave: tuple[str, ...] = ()
+
+
+def line(text: str) -> Step:
+    """A step that carries typed lines out, separated by `;`."""
+
+    async def step(console: FixedConsole) -> None:
+        for part in text.split(";"):
+            await console.line(part.strip())
+            await console.calm()
+
+    return step
+
+
+def keys(*names: str, after: str = "") -> Step:
+    """A step that presses keys, after a line."""
+
+    async def step(console: FixedConsole) -> None:
+        if after:
+            await line(after)(console)
+        await console.press(*names)
+
+    return step
+
+
+def scene_of(**changes: object) -> Step:
+    """A step that changes what the feeds give."""
+
+    async def step(console: FixedConsole) -> None:
+        for name, value in changes.items():
+            setattr(console.scene, name, value)
+
+    return step
+
+
+def both(*steps: Step) -> Step:
+    """Steps one after the other."""
+
+    async def step(console: FixedConsole) -> None:
+        for one in steps:
+            await one(console)
+            await console.calm()
+
+    return step
+
+
+def with_run(view: RunView, stage: str, *, is_busy: bool = True) -> Step:
+    """A step that puts a run on screen, with the cursor on a stage."""
+    return both(line("open run"), scene_of(view=view, is_busy=is_busy), line(f"open run of={stage}"))
+
+
+PANES = (
+    Shot("nodes", line("open nodes"), "x9.mystery"),
+    Shot("pods", line("open pods"), "eval-mlm-0"),
+    Shot("blueprints", line("open blueprints"), "nemo-gpt3-5b"),
+    Shot("run", line("open run"), "Pre-training"),
+    Shot("logs", line("open logs"), "12600/500000"),
+    Shot("accelerators", line("open accelerators"), "A10G"),
+    Shot("charts", line("open charts"), "train_loss"),
+    Shot("events", line("open events"), "notebook-grace-0"),
+    Shot("cost", line("open cost"), "x9.mystery"),
+    Shot("runs", line("open runs"), "parked"),
+)
+LAYOUTS = (
+    Shot("layout-watch", line("open run; layout watch"), "20.3/22Gi"),
+    Shot("layout-quad", line("open nodes; layout quad"), "notebook-grace-0"),
+    Shot("layout-job", line("open run; layout job; open pods of=train"), "20.3/22Gi"),
+)
+DIALOGUES = (
+    Shot("help", keys("?", after="open run"), Viewer, ("escape",)),
+    Shot("describe", line(f"describe pod/{BROKEN}"), Viewer, ("escape",)),
+    Shot("palette", keys("ctrl+p", "t", "e", "a", "r"), "delete_data", ("escape",)),
+    Shot("launch", line("launch bionemo-esm1nv"), "$0.48", ("escape",)),
+)
+SMALL_DIALOGUES = (
+    Shot("why", line(f"why pod/{BROKEN}"), Viewer, ("escape",)),
+    Shot("command-line", keys(":", *"open "), "open pods", ("escape",)),
+    Shot("filter-line", keys("/", *"worker", after="open pods"), "worker-7", ("escape", "escape")),
+    Shot("prefix-keys", keys("ctrl+w"), PrefixScreen, ("escape",)),
+    Shot("message", keys(":", *"teardwon", "enter"), "teardwon"),
+    Shot("teardown", line("teardown"), TypeNameModal, ("escape",)),
+    Shot("launch-confirm", keys("enter", after="launch bionemo-esm1nv"), ConfirmModal, ("n", "escape")),
+    Shot("approve", both(with_run(fixed_runs.a_run_with_a_plan(), "provision"), line("approve")), ConfirmModal, ("n",)),
+)
+STATES = (
+    Shot("logs-containers", line(f"logs {SIDECARS}"), "KV cache"),
+    Shot("run-checks", line("open run; open run of=preflight"), "EFA device plugin"),
+    Shot("run-failed", with_run(fixed_runs.a_failed_run(), "train", is_busy=False), "failed"),
+    Shot("run-awaiting-approval", with_run(fixed_runs.a_run_with_a_plan(), "provision"), "aws_eks_cluster"),
+    Shot("run-stalled", with_run(fixed_runs.a_stalled_run(), "data"), "no sign of life"),
+    Shot("run-torn-down", with_run(fixed_runs.a_torn_down_run(), "teardown:audit", is_busy=False), "torn down"),
+)
+TRAINIUM_STATE = (Shot("accelerators-neuron", line("open accelerators"), "ND0"),)
+BANDWIDTH_STATE = (Shot("charts-bandwidth", line("open charts"), "busbw"),)
+STALE_STATES = (
+    Shot("nodes-stale", line("open nodes"), "42 s"),
+    Shot("accelerators-unanswered", line("open accelerators"), "worker-7"),
+)
+EMPTY_STATES = (
+    Shot("nodes-empty", line("open nodes"), "$0.00/h"),
+    Shot("run-none", line("open run"), "[4 run]"),
+    Shot("runs-empty", line("open runs"), "[0 runs]"),
+)
+ASCII = (
+    *(shot for shot in PANES if shot.name in ("nodes", "run", "accelerators", "charts")),
+    DIALOGUES[2],
+    DIALOGUES[3],
+)
+LIGHT = tuple(shot for shot in PANES if shot.name in ("run", "charts"))
+
+
+def file_of(name: str, size: tuple[int, int], kind: str = "") -> Path:
+    """The file of a screen."""
+    return FILES / f"{name}-{size[0]}x{size[1]}{kind and f'-{kind}'}.txt"
+
+
+def all_files() -> set[Path]:
+    """The files of every screen that a test looks at."""
+    at_both = (*PANES, *DIALOGUES)
+    small = (*SMALL_DIALOGUES, *STATES, *TRAINIUM_STATE, *BANDWIDTH_STATE, *STALE_STATES, *EMPTY_STATES)
+    return {
+        *(file_of(shot.name, size) for shot in at_both for size in SIZES),
+        *(file_of(shot.name, SMALL) for shot in small),
+        *(file_of(shot.name, LARGE) for shot in LAYOUTS),
+        *(file_of(shot.name, SMALL, "ascii") for shot in ASCII),
+        *(file_of(shot.name, SMALL, "light") for shot in LIGHT),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Scene:
+    """A cluster on which a run trains."""
+    folder = tmp_path / RUN
+    fixed_runs.spool_training(folder)
+    return Scene(picture(), view=fixed_runs.a_training_run(), folder=folder, summaries=fixed_runs.summaries(tmp_path))
+
+
+async def compare(
+    console: FixedConsole, shots: Iterable[Shot], size: tuple[int, int], spare: Path, *, kind: str = ""
+) -> None:
+    """Take one shot after the other, and fail with all that differs."""
+    differences = []
+    for shot in shots:
+        await shot.step(console)
+        await console.calm(shot.shows)
+        lines: Sequence[str] = styled(console.app) if size == SMALL and kind != "ascii" else rows(console.app)
+        differences.append(difference(file_of(shot.name, size, kind), lines, spare))
+        await console.press(*shot.leave)
+        console.app.clear_notifications()
+    told = "\n\n".join(filter(None, differences))
+    assert not told, f"{told}\n\nIf this is how it shall be: make snapshots, and look at the files before the commit."
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("shots", [PANES, DIALOGUES], ids=["panes", "dialogues"])
+async def test_screens(
+    shots: tuple[Shot, ...], size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with a_fixed_console(training, monkeypatch, size=size) as console:
+        await compare(console, shots, size, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shots", "size"),
+    [(SMALL_DIALOGUES, SMALL), (STATES, SMALL), (LAYOUTS, LARGE)],
+    ids=["dialogues", "states", "layouts"],
+)
+async def test_screens_of_one_size(
+    shots: tuple[Shot, ...], size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with a_fixed_console(training, monkeypatch, size=size) as console:
+        await compare(console, shots, size, tmp_path)
+
+
+async def test_neuron_devices(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pod = replace(
+        workers()[0],
+        name=fixed_runs.TRAINIUM_POD,
+        node=TRAINIUM,
+        requests=Resources(64_000, neuron=16),
+        owner_kind="MPIJob",
+    )
+    training.folder = tmp_path / "llama2-trn1-mpi-1120-obyeqz7rm3xva"
+    training.snapshot = replace(picture(), pods={pod.key: pod})
+    fixed_runs.spool_trainium(training.folder)
+    async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
+        await compare(console, TRAINIUM_STATE, SMALL, tmp_path)
+
+
+async def test_a_chart_by_message_size(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    training.view = fixed_runs.a_bandwidth_run()
+    training.folder = tmp_path / training.view.id
+    fixed_runs.spool_bandwidth(training.folder)
+    async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
+        await compare(console, BANDWIDTH_STATE, SMALL, tmp_path)
+
+
+async def test_a_cluster_that_does_not_answer(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    detail = "https://4F2A77.gr7.us-west-2.eks.amazonaws.com cannot be reached: timed out. Check the network and VPN."
+    training.health = FeedHealth(FeedState.WAITING, detail, MONOTONIC - 42)
+    training.folder = None
+    async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
+        await compare(console, STALE_STATES, SMALL, tmp_path)
+
+
+async def test_an_empty_cluster_without_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with a_fixed_console(Scene(a_snapshot()), monkeypatch, size=SMALL) as console:
+        await compare(console, EMPTY_STATES, SMALL, tmp_path)
+
+
+async def test_screens_in_ascii(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with a_fixed_console(training, monkeypatch, size=SMALL, is_ascii=True) as console:
+        await compare(console, ASCII, SMALL, tmp_path, kind="ascii")
+
+
+async def test_screens_in_a_light_theme(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with a_fixed_console(training, monkeypatch, size=SMALL, theme="textual-light") as console:
+        await compare(console, LIGHT, SMALL, tmp_path, kind="light")
+
+
+def test_every_file_is_of_a_screen() -> None:
+    unknown = set(FILES.glob("*")) - all_files()
+    for file in unknown if is_updating() else ():
+        file.unlink()
+    assert is_updating() or not unknown, f"no test takes {sorted(file.name for file in unknown)}"
+
+
+def test_ascii_files_are_ascii() -> None:
+    assert all(file.read_text(encoding="utf-8").isascii() for file in FILES.glob("*-ascii.txt"))

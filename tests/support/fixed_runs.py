@@ -1,0 +1,357 @@
+"""Runs at one moment, folded from their records, and what their pods have printed: what the snapshots show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from actions.cluster.logs.lines import LogLine
+from actions.run.journal.reader import RunSummary
+from actions.run.spool.format import AcceleratorSample
+from actions.run.spool.writer import SpoolWriter
+from actions.run.state.fold import fold
+from actions.run.state.records import (
+    Action,
+    Body,
+    CheckResult,
+    ClusterName,
+    Created,
+    Intent,
+    JournalRecord,
+    Outcome,
+    Output,
+    Owned,
+    PlanOffer,
+    RequestKind,
+    Result,
+    RunRequest,
+    StageFinding,
+    StageOutline,
+)
+from actions.run.state.view import Notice, NoticeKind, RunState, RunView
+from tests.support.builders import NOW
+from tests.support.fixed_cluster import RUN, workers
+
+CORPUS = Path(__file__).parents[1] / "fixtures" / "corpus"
+_NOW = NOW.timestamp()
+_HOUR = 3600.0
+_DAY = 24 * _HOUR
+_RUNNER = "runner"
+
+PLAN = PlanOffer(
+    plan_hash="hash-1",
+    add=14,
+    change=0,
+    destroy=0,
+    lines=(
+        "+ aws_eks_cluster.this",
+        '+ aws_eks_addon.this["vpc-cni"]',
+        '+ aws_eks_addon.this["kube-proxy"]',
+        '+ aws_eks_addon.this["coredns"]',
+        '+ aws_eks_addon.this["aws-ebs-csi-driver"]',
+        "+ aws_eks_node_group.core",
+        "+ aws_iam_openid_connect_provider.oidc",
+        "+ aws_iam_role.cluster",
+        "+ aws_iam_role.node",
+        '+ aws_iam_role_policy_attachment.cluster["AmazonEKSClusterPolicy"]',
+        '+ aws_iam_role_policy_attachment.node["AmazonEKSWorkerNodePolicy"]',
+        "+ aws_security_group.cluster",
+        "+ aws_security_group_rule.node_to_cluster",
+        "+ aws_sqs_queue.karpenter_interruption",
+    ),
+)
+_STAGES = (
+    # id, title, kind, seconds expected at least and at most, seconds it took
+    ("network", "Network", "terraform", 180, 300, 214),
+    ("provision", "Cluster", "terraform", 1_200, 1_800, 1_431),
+    ("filesystem", "File system", "terraform", 600, 1_080, 702),
+    ("kubeconfig", "Access", "kubeconfig", 1, 30, 2),
+    ("volumes", "Volume", "storage", 1, 60, 4),
+    ("pool", "GPU pool", "manifests", 1, 60, 3),
+    ("operators", "Training operator", "manifests", 60, 120, 71),
+    ("preflight", "Preflight", "check", 1, 120, 9),
+    ("sample", "Sample", "job", 60, 600, 184),
+    ("data", "UniRef50", "job", 180_000, 216_000, 201_340),
+    ("train", "Pre-training", "job", 259_200, 345_600, 61_250),
+)
+_PREFLIGHT = (
+    StageFinding(CheckResult.PASSED, "nodes", "2 of 2 are ready."),
+    StageFinding(
+        CheckResult.FAILED,
+        "EFA device plugin",
+        "is not installed: the job would use TCP between nodes.",
+        "Install aws-efa-k8s-device-plugin, or go on if the job needs no EFA.",
+    ),
+    StageFinding(CheckResult.UNKNOWN, "quota", "L-DB2E81BA cannot be read: servicequotas:GetServiceQuota is denied."),
+)
+_OWNED = {
+    "pool": (("NodePool", "g5-gpu-karpenter"), ("EC2NodeClass", "g5-gpu-karpenter")),
+    "volumes": (("PersistentVolume", "fsx-static-pv"), ("PersistentVolumeClaim", "fsx-static-pvc")),
+    "operators": (("Namespace", "kubeflow"), ("Deployment", "training-operator")),
+    "train": (("PyTorchJob", "esm1nv-pretraining"), ("ConfigMap", "esm1nv-config")),
+}
+
+
+def _created() -> Created:
+    names = [stage[0] for stage in _STAGES]
+    return Created(
+        run_id=RUN,
+        blueprint_id="bionemo-esm1nv",
+        title="BioNeMo ESM-1nv pre-training",
+        preset="",
+        parameters={},
+        cluster=ClusterName(name="bionemo-on-eks", region="us-west-2"),
+        stages=tuple(
+            StageOutline(
+                id=name,
+                kind=kind,
+                title=title,
+                needs=tuple(names[place - 1 : place]) if place else (),
+                expect_low_seconds=low,
+                expect_high_seconds=high,
+                holds_accelerators=name in ("pool", "train"),
+                keeps_data=name == "filesystem",
+                charts=("train_loss", "val_loss", "step_time_s") if name == "train" else (),
+            )
+            for place, (name, title, kind, low, high, _) in enumerate(_STAGES)
+        ),
+    )
+
+
+class _Journal:
+    """Records with their moments, the newest now."""
+
+    def __init__(self) -> None:
+        self._bodies: list[tuple[float, str, int, Body]] = [(0.0, "", 1, _created())]
+        self._clock = 0.0
+
+    def add(self, body: Body, *, after: float = 1, stage: str = "", attempt: int = 1) -> None:
+        """Append a record, so many seconds after the one before."""
+        self._clock += after
+        self._bodies.append((self._clock, stage, attempt, body))
+
+    def begin(self, stage: str, *, action: Action = Action.PERFORM, attempt: int = 1) -> None:
+        self.add(Intent(action), stage=stage, attempt=attempt)
+
+    def done_before(self, stage: str) -> None:
+        """Carry every stage out that comes before `stage`."""
+        for name, _, kind, _, _, took in _STAGES[: [one[0] for one in _STAGES].index(stage)]:
+            self.begin(name)
+            for object_kind, item in _OWNED.get(name, ()):
+                self.add(Owned("v1", item, object_kind, "default", uid=f"uid-{item}"), after=0, stage=name)
+            if name == "provision":
+                self.add(Output({"cluster_endpoint": "https://4F2A77.gr7.us-west-2.eks.amazonaws.com"}), stage=name)
+            plan = PLAN if kind == "terraform" else None
+            found = _PREFLIGHT if name == "preflight" else ()
+            self.add(Outcome(Action.PERFORM, Result.DONE, plan=plan, findings=found), after=took, stage=name)
+
+    def view(self, *, ago: float = 0.0) -> RunView:
+        """Fold them; the newest was written `ago` seconds ago."""
+        begin = _NOW - ago - self._clock
+        records = [
+            JournalRecord(seq, begin + at, _RUNNER, stage, attempt, body)
+            for seq, (at, stage, attempt, body) in enumerate(self._bodies, 1)
+        ]
+        return fold(records, holder=_RUNNER)
+
+
+def _with_message(view: RunView, stage_id: str, message: str) -> RunView:
+    """As the runner's newest note has it, which is no record."""
+    stages = tuple(replace(one, message=message) if one.id == stage_id else one for one in view.stages)
+    return replace(view, stages=stages)
+
+
+def a_training_run() -> RunView:
+    """The last stage trains."""
+    journal = _Journal()
+    journal.done_before("train")
+    journal.begin("train")
+    return _with_message(journal.view(ago=61_250), "train", "8 of 8 pods run.")
+
+
+def a_failed_run() -> RunView:
+    """The training has failed for the third time, and the disk is full."""
+    journal = _Journal()
+    journal.done_before("train")
+    message = "PyTorchJob default/esm1nv-pretraining failed: BackoffLimitExceeded. Container pytorch ended with 1."
+    for attempt in (1, 2, 3):
+        journal.begin("train", attempt=attempt)
+        outcome = Outcome(Action.PERFORM, Result.FAILED, message=message)
+        journal.add(outcome, after=5_400, stage="train", attempt=attempt)
+    text = "The disk is full: what runs goes on, no further stage begins."
+    return replace(journal.view(ago=540), notices=(Notice(NoticeKind.DISK_FULL, text, _NOW - 300),))
+
+
+def a_run_with_a_plan() -> RunView:
+    """A plan of Terraform waits for its approval."""
+    journal = _Journal()
+    journal.done_before("provision")
+    journal.begin("provision")
+    journal.add(Outcome(Action.PERFORM, Result.AWAITING_APPROVAL, plan=PLAN), after=48, stage="provision")
+    return journal.view(ago=95)
+
+
+def a_stalled_run() -> RunView:
+    """The runner exists, and gives no sign of life."""
+    journal = _Journal()
+    journal.done_before("data")
+    journal.begin("data")
+    notice = Notice(NoticeKind.STALLED, "Its runner, process 4242, gives no sign of life.", _NOW - 95)
+    view = replace(journal.view(ago=71_000), state=RunState.STALLED, notices=(notice,))
+    return _with_message(view, "data", "1 of 1 pods run.")
+
+
+def a_torn_down_run() -> RunView:
+    """All steps of a teardown are done, and its audit has found something."""
+    journal = _Journal()
+    journal.done_before("train")
+    journal.begin("train")
+    journal.add(Outcome(Action.PERFORM, Result.DONE), after=300_000, stage="train")
+    journal.add(RunRequest(RequestKind.TEARDOWN), after=7_200)
+    steps = [step for step in journal.view().teardown if step.kind != Action.AUDIT]
+    for step in steps:
+        action, stage = (Action.DRAIN, "") if step.kind == Action.DRAIN else (Action.UNDO, step.id)
+        journal.begin(stage, action=action)
+        journal.add(Outcome(action, Result.DONE), after=95, stage=stage)
+    journal.begin("", action=Action.AUDIT)
+    found = Outcome(
+        Action.AUDIT,
+        Result.DONE,
+        leftovers=(
+            "AWS arn:aws:ec2:us-west-2:111122223333:security-group/sg-0a1b2c3d4e5f60718",
+            "AWS arn:aws:ec2:us-west-2:111122223333:volume/vol-0f1e2d3c4b5a69788",
+        ),
+        retained=("PersistentVolume fsx-static-pv: kept with its data",),
+        unknown=("This user may not list launch templates: ec2:DescribeLaunchTemplates is denied.",),
+    )
+    journal.add(found, after=31)
+    return journal.view(ago=600)
+
+
+def a_bandwidth_run() -> RunView:
+    """A benchmark prints its table."""
+    view = a_training_run()
+    stage = replace(
+        view.stages[-1], id="nccl", title="Bus bandwidth", charts=("busbw_gbs",), message="2 of 2 pods run."
+    )
+    return replace(view, id="efa-nccl-tests-1121-w5c2n7yhd6t4k", title="EFA and NCCL tests", stages=(stage,))
+
+
+def summaries(folder: Path) -> tuple[RunSummary, ...]:
+    """Runs in every state, newest first."""
+    rows: list[tuple[str, str, RunState, str, float, dict[str, Any]]] = [
+        (RUN, "bionemo-on-eks", RunState.RUNNING, "train", 75 * _HOUR, {}),
+        ("efa-nccl-tests-1121-w5c2n7yhd6t4k", "nccl-bench", RunState.AWAITING_APPROVAL, "nodes", _HOUR, {}),
+        ("llama2-trn1-mpi-1120-obyeqz7rm3xva", "trn1-llama", RunState.STALLED, "tokenise", _DAY, {}),
+        ("nemo-gpt3-5b-1119-qd2ah5kcwp4tc", "nemo-gpt3", RunState.FAILED, "", 2 * _DAY, {}),
+        ("llama2-trn1-ray-1118-5e5e7fn2ybq6s", "trn1-ray", RunState.TEARING_DOWN, "nodes", 3 * _DAY, {}),
+        ("bionemo-esm1nv-1112-c4c4rjtx3ldvk", "bionemo-on-eks", RunState.PARKED, "", 9 * _DAY, {}),
+        ("bionemo-esm1nv-1107-xkaamt5g6zhue", "bionemo-on-eks", RunState.TORN_DOWN, "", 14 * _DAY, {"leftovers": 2}),
+        ("efa-nccl-tests-1101-e3zfbk7v4nwqs", "nccl-bench", RunState.TORN_DOWN, "", 20 * _DAY, {"unknown": 1}),
+        ("nemo-gpt3-5b-1030-3badcpvy2fxrm", "", RunState.UNKNOWN, "", 0, {"error": "Its journal is damaged."}),
+    ]
+    return tuple(
+        RunSummary(
+            id=name,
+            folder=folder / name,
+            blueprint_id=name.rsplit("-", 2)[0],
+            title=name,
+            cluster=cluster,
+            created_at=_NOW - ago if ago else 0.0,
+            state=state,
+            stage=stage,
+            leftovers=more.get("leftovers", 0),
+            is_interrupted=False,
+            error=more.get("error", ""),
+            number=len(rows) - place,
+            unknown=more.get("unknown", 0),
+        )
+        for place, (name, cluster, state, stage, ago, more) in enumerate(rows)
+    )
+
+
+def spool_training(folder: Path) -> None:
+    """What the eight workers have printed: a training with a stretch without numbers, and one sample of each GPU."""
+    writer = SpoolWriter(folder, "train")
+    for rank, pod in enumerate(workers()):
+        source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
+        writer.write_lines(source, _training_lines() if rank == 0 else _other_lines(rank))
+    for rank, pod in enumerate(workers()):
+        writer.write_sample(pod.name, AcceleratorSample(_NOW - 3, _gpu_row(rank)))
+    writer.close()
+
+
+def spool_bandwidth(folder: Path) -> None:
+    """The table of a benchmark."""
+    _spool(folder, "nccl", "nccl-tests-launcher-7xk4d", (CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text())
+
+
+def spool_trainium(folder: Path) -> None:
+    """One sample of a Trainium node."""
+    _spool(folder, "train", TRAINIUM_POD, "Compiler status PASS\n")
+    writer = SpoolWriter(folder, "train")
+    text = (CORPUS / "neuron" / "monitor_training.txt").read_text()
+    writer.write_sample(TRAINIUM_POD, AcceleratorSample(_NOW - 3, text))
+    writer.close()
+
+
+TRAINIUM_POD = "llama2-7b-mpi-worker-0"
+
+
+def _spool(folder: Path, stage: str, pod: str, text: str) -> None:
+    writer = SpoolWriter(folder, stage)
+    source = writer.source("default", pod, "main", f"uid-{pod}")
+    writer.write_lines(source, _stamped(text.splitlines(), every=1.0))
+    writer.close()
+
+
+def _stamped(texts: Sequence[str], *, every: float, until: float = _NOW - 2, skew: float = 0.0) -> Iterator[LogLine]:
+    """Lines so many seconds apart, the last one at `until`."""
+    first = until - every * (len(texts) - 1) + skew
+    for place, text in enumerate(texts):
+        yield LogLine(round((first + every * place) * 1e3) * 1_000_000, text)
+
+
+def _training_lines() -> Iterator[LogLine]:
+    texts = [
+        "\x1b[32m[NeMo I 2026-11-20 18:59:08 exp_manager:394]\x1b[0m Experiments are logged at /fsx/results/esm1nv"
+    ]
+    for place in range(1, 253):
+        step = place * 50
+        loss = 1.1 + 1.9 * math.exp(-step / 2_600) + 0.06 * math.sin(place * 2.4)
+        printed = "nan" if 96 <= place < 110 else f"{loss:.3f}"
+        done = step / 500_000
+        elapsed, left = step * 4, (500_000 - step) * 4
+        bar = "▏" if done < 0.02 else "▎"
+        texts.append(
+            f"Epoch 0:   {done * 100:.0f}%|{bar}         | {step}/500000 [{_hms(elapsed)}<{_hms(left)},  4.00s/it, "
+            f"loss={printed}, v_num=, reduced_train_loss={printed}, global_step={step}.0, "
+            f"consumed_samples={step * 512}.0, val_loss={loss + 0.09 - (place % 20) * 0.001:.3f}]"
+        )
+        if place % 60 == 0:
+            texts.append(f"Validation DataLoader 0: 100%|██████████| {place // 60 * 5}/20 [00:41<00:00,  2.06s/it]")
+    return _stamped(texts, every=200.0)
+
+
+def _other_lines(rank: int) -> Iterator[LogLine]:
+    texts = [
+        f"NCCL INFO comm 0x55d0 rank {rank} nranks 8 cudaDev {rank % 4} busId {0x1B + rank:x}0 - Init COMPLETE",
+        "\x1b[33m[NeMo W 2026-11-21 11:58:41 nemo_logging:349]\x1b[0m the grad norm is \x1b[1;31m12.5\x1b[0m: clipped",
+        f"rank {rank}: 数据 shard {rank:03} read again from /fsx/uniref50/train_{rank:03}.csv",
+    ]
+    return _stamped(texts[: 3 if rank in (3, 5) else 1], every=400.0, skew=-rank * 0.25)
+
+
+def _hms(seconds: int) -> str:
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _gpu_row(rank: int) -> str:
+    """What `nvidia-smi --query-gpu` prints of the one GPU of a worker; rank 6 is starved, rank 2 hot."""
+    load, watts = (97, 148.6) if rank == 6 else (99 - rank % 3, 251.3 - 2.1 * rank)
+    degrees = 86 if rank == 2 else 61 + rank
+    return f"0, NVIDIA A10G, {load}, {20_480 + 37 * rank}, 23028, {degrees}, {watts:.2f}, 300.00, P0"
