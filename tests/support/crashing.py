@@ -46,7 +46,7 @@ def crash_around_records(is_point: Point) -> None:
         at(record.seq, "after")
         return record
 
-    Journal.append = crashing  # type: ignore[method-assign]  # in this process, which is a test's
+    Journal.append = crashing  # type: ignore[method-assign, assignment]  # in this process, which is a test's
 
 
 def is_named_point(seq: int, side: str) -> bool:

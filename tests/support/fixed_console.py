@@ -297,7 +297,7 @@ class FixedConsole:
 
     async def line(self, text: str) -> None:
         """Carry a typed line out."""
-        await self.app.run_line(text)
+        self.app.dispatcher.submit(text)
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""

@@ -21,8 +21,10 @@ from textual.strip import Strip
 UPDATE = "UPDATE_SNAPSHOTS"
 """Environment variable: set to 1, files are written instead of compared."""
 
-_ROLES = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background")
-_ROLES += ("surface", "panel", "boost")
+_ROLES = (
+    *("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background"),
+    *("surface", "panel", "boost"),
+)
 _CODES = 26 * 26
 _CELL_LINES = ("underline", "strike", "reverse")
 """What is seen of a blank, too."""

@@ -10,8 +10,8 @@ from actions.base.errors import ConfigError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
+from tui.settings.appearance import tokens
 from tui.settings.settings import ConsoleSettings, DemoBadge
-from tui.settings.theme import tokens
 from tui.textual_private import screen_text
 
 SIZE = (120, 36)

@@ -152,5 +152,5 @@ def test_sources_of_one_batch_are_numbered_in_the_order_of_their_first_lines() -
     buffer = LogBuffer()
     numbers = [7, 3, 12, 3, 0, 31, 5]
     records = [b"L%06d\t2026-11-21T10:00:00.000000000Z line" % number for number in numbers]
-    buffer.extend_records(records, lambda number: f"pod-{number}")
+    buffer.extend_tagged(records, lambda number: f"pod-{number}")
     assert buffer.sources == ("pod-7", "pod-3", "pod-12", "pod-0", "pod-31", "pod-5")
