@@ -204,10 +204,10 @@ class _HollowNodeBuilder:
 
     def _pods(self, size: HollowCount) -> Iterator[RenderedObject]:
         words = self._pod_words(size.nodes)
-        looks = [ObjectTemplate(self._pod(kind), words) for kind in _instance_types()]
+        workers = [ObjectTemplate(self._pod(kind), words) for kind in _instance_types()]
         helper = ObjectTemplate(self._pod(None), words)
         return (
-            RenderedObject(_PODS, helper if number >= size.nodes else looks[number % len(looks)], number)
+            RenderedObject(_PODS, helper if number >= size.nodes else workers[number % len(workers)], number)
             for number in range(size.pods)
         )
 

@@ -208,26 +208,26 @@ async def answer(stream: PortStream, *, pod: str, port: int, service: HttpServic
         path = request["path"].decode("latin-1")
         has_body = data[:4] != b"HEAD"
         if service is None:
-            said = HttpAnswer(200, f"{pod}:{port}{path}\n".encode(), "text/plain")
+            answer = HttpAnswer(200, f"{pod}:{port}{path}\n".encode(), "text/plain")
         else:
-            said = service.answer(request["method"].decode(), path, await _body(stream, data))
-        await stream.write(_response(said, has_body=has_body))
+            answer = service.answer(request["method"].decode(), path, await _body(stream, data))
+        await stream.write(_response(answer, has_body=has_body))
         return
 
 
 async def _body(stream: PortStream, data: bytes) -> bytes:
     """Return the body of a request, as long as its head announces."""
     head, _, body = data.partition(b"\r\n\r\n")
-    told = _LENGTH.search(head)
-    length = min(int(told[1]), _LONGEST_BODY) if told else 0
+    announced = _LENGTH.search(head)
+    length = min(int(announced[1]), _LONGEST_BODY) if announced else 0
     while len(body) < length and (more := await stream.read()):
         body += more
     return body[:length]
 
 
-def _response(said: HttpAnswer, *, has_body: bool) -> bytes:
+def _response(answer: HttpAnswer, *, has_body: bool) -> bytes:
     head = (
-        f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}\r\nContent-Type: {said.content_type}\r\n"
-        f"Content-Length: {len(said.body)}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n"
     )
-    return head.encode() + (said.body if has_body else b"")
+    return head.encode() + (answer.body if has_body else b"")

@@ -1,4 +1,4 @@
-"""Authentication by token, authorization by RBAC, and the reviews by which a client asks for its own rights.
+"""Authentication by token, authorization by RBAC, and the reviews by which a client queries its rights.
 
 Every request needs a token, except those for the server's health and version. A token of EKS is an administrator's if
 it has been made with the account's access key. An administrator may impersonate, as `kubectl --as` does.

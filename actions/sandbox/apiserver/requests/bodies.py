@@ -192,7 +192,7 @@ def error_response(error: StatusError) -> web.Response:
 
 
 def parse_body(data: bytes, content_type: str) -> Any:
-    """Decode a body: JSON, or YAML or protobuf where the type says so.
+    """Decode a body: JSON, or YAML or protobuf by the content type.
 
     Raises:
         StatusError: 400, it is neither; 415, its type is none that is read here.

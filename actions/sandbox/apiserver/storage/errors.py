@@ -138,8 +138,8 @@ def type_mismatch(resource: ServedResource, namespace: str, name: str, mistakes:
     """Return the 500 of API servers for an apply whose fields are unknown or of another type."""
     group_version = resource.api_version if "/" in resource.api_version else f"/{resource.api_version}"
     where = f"{namespace}/{name}; {group_version}, Kind={resource.kind}"
-    said = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
-    return StatusError(500, "", f"failed to create typed patch object ({where}): {said}")
+    text = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
+    return StatusError(500, "", f"failed to create typed patch object ({where}): {text}")
 
 
 def forbidden(resource: ServedResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:

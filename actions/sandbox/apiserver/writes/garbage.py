@@ -65,9 +65,9 @@ def remaining_conditions(remaining: Sequence[Stored], home: Object) -> list[Obje
             "status": "True" if holds else "False",
             "lastTransitionTime": at,
             "reason": reason,
-            "message": said,
+            "message": message,
         }
-        for kind, holds, reason, said in found
+        for kind, holds, reason, message in found
     ]
 
 

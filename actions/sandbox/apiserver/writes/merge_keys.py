@@ -80,7 +80,7 @@ class BuiltinMergeSchema:
 
     Args:
         name: The field's own name.
-        parent: The name of the field that holds it; tells container ports from service ports.
+        parent: The name of the field that holds it; distinguishes container ports from service ports.
     """
 
     def __init__(self, name: str = "", parent: str = "") -> None:

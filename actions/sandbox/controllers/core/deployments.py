@@ -170,8 +170,8 @@ class DeploymentController(Controller):
             "unavailableReplicas": max(0, wanted - ready) or None,
             "conditions": conditions,
         }
-        told = deployment.get("status") or {}
-        if any(told.get(field) != value for field, value in status.items()):
+        before = deployment.get("status") or {}
+        if any(before.get(field) != value for field, value in status.items()):
             await self._client.patch_status(DEPLOYMENTS, deployment, status)
 
 

@@ -132,9 +132,9 @@ def unschedulable_message(reasons: Iterable[list[str]]) -> str:
     total = len(all_reasons)
     if not total:
         return "no nodes available to schedule pods"
-    told = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    summary = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
     return (
-        f"0/{total} nodes are available: {told}. preemption: 0/{total} nodes are available: "
+        f"0/{total} nodes are available: {summary}. preemption: 0/{total} nodes are available: "
         f"{total} Preemption is not helpful for scheduling."
     )
 
@@ -162,7 +162,8 @@ class Scheduler(Controller):
         """Place what can be placed."""
         pods = list(self._caches[PODS].objects.values())
         waiting = [pod for pod in pods if is_waiting(pod)]
-        self._messages = {uid: told for uid, told in self._messages.items() if uid in {_uid(pod) for pod in waiting}}
+        uids = {_uid(pod) for pod in waiting}
+        self._messages = {uid: message for uid, message in self._messages.items() if uid in uids}
         spaces = spaces_of(list(self._caches[NODES].objects.values()), pods)
         for pod in sorted(waiting, key=lambda one: (one["metadata"]["creationTimestamp"], key_of(one))):
             problem = claim_problem(pod, self._caches)
@@ -170,8 +171,8 @@ class Scheduler(Controller):
             fitting = [space for space, against in reasons if not against]
             if problem or not fitting:
                 about_claim = f"0/{len(spaces)} nodes are available: {problem}"
-                told = about_claim if problem else unschedulable_message(against for _space, against in reasons)
-                await self._record_failure(pod, told)
+                message = about_claim if problem else unschedulable_message(against for _space, against in reasons)
+                await self._record_failure(pod, message)
                 continue
             chosen = min(fitting, key=lambda space: (promised_share(space), space.name))
             chosen.promise(requests_of(pod))

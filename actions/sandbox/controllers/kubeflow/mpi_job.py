@@ -189,8 +189,8 @@ class MPIJobController(Controller):
             updated = await self._client.patch_status(MPI_JOBS, job, status.change())
             if updated is not None:
                 self._caches[MPI_JOBS].upsert(updated)
-        for told in status.events:
-            await self._record(job, told.reason, told.message, is_warning=told.is_warning)
+        for event in status.events:
+            await self._record(job, event.reason, event.message, is_warning=event.is_warning)
 
     async def _record(self, job: Document, reason: str, message: str, *, is_warning: bool = False) -> None:
         await self._client.record_event(job, MPI_JOBS, reason, message, source=_SOURCE, is_warning=is_warning)

@@ -282,9 +282,9 @@ class PyTorchJobController(Controller):
         await self._client.record_event(job, PYTORCH_JOBS, reason, message, source=_SOURCE)
 
     async def _record_all(self, job: Document, status: PyTorchJobStatus) -> None:
-        for told in status.events:
+        for event in status.events:
             await self._client.record_event(
-                job, PYTORCH_JOBS, told.reason, told.message, source=_SOURCE, is_warning=told.is_warning
+                job, PYTORCH_JOBS, event.reason, event.message, source=_SOURCE, is_warning=event.is_warning
             )
 
     def _age(self, timestamp: str) -> float:

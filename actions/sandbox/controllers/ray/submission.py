@@ -273,8 +273,8 @@ async def _read_answer(reader: asyncio.StreamReader) -> bytes:
     head = b""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
-        told = _LENGTH.search(head)
-        return head + (await reader.readexactly(int(told[1])) if told else await reader.read())
+        length = _LENGTH.search(head)
+        return head + (await reader.readexactly(int(length[1])) if length else await reader.read())
     except asyncio.IncompleteReadError as cut:
         return head + cut.partial
 

@@ -112,12 +112,12 @@ class Gang(msgspec.Struct):
 
     def _of_all(self) -> str:
         counts = self.statuses | Counter(minAvailable=self.least)
-        told = ", ".join(sorted(f"{count} {name}" for name, count in counts.items() if count))
+        states = ", ".join(sorted(f"{count} {name}" for name, count in counts.items() if count))
         waiting = len(self.pending)
         parts = ((len(self.placed), "Schedulable"), (waiting - len(self.placed), "Unschedulable"))
         detail = ", ".join(f"{count} {name}" for count, name in parts if count)
         pending = f"; {_PENDING}: {detail}" if detail else ""
-        return f"/{len(self.pods)} tasks in gang unschedulable: pod group is not ready, {told}{pending}"
+        return f"/{len(self.pods)} tasks in gang unschedulable: pod group is not ready, {states}{pending}"
 
 
 def reason_against(pod: Document, node: NodeSpace) -> str:
@@ -130,15 +130,15 @@ def reason_against(pod: Document, node: NodeSpace) -> str:
         return "plugin NodeAffinity predicates failed node(s) didn't match Pod's node affinity/selector"
     taint = next((taint for taint in node.taints if not tolerates(pod, taint)), None)
     if taint is not None:
-        told = f"{taint['key']}: {taint.get('value', '')}"
-        return f"plugin TaintToleration predicates failed node(s) had untolerated taint {{{told}}}"
+        blocking = f"{taint['key']}: {taint.get('value', '')}"
+        return f"plugin TaintToleration predicates failed node(s) had untolerated taint {{{blocking}}}"
     return "node(s) pod number exceeded" if node.free(PODS_RESOURCE) < 1 else ""
 
 
 def _node_reasons(reasons: list[str]) -> str:
     counts = Counter(reasons)
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return f"0/{len(reasons)} nodes are unavailable: {told}."
+    summary = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"0/{len(reasons)} nodes are unavailable: {summary}."
 
 
 def least_resources(group: Document) -> Amounts:

@@ -82,11 +82,11 @@ def work(container: ContainerView) -> Program:
     try:
         yield ProgramStep(2.0, f"[2024-06-06 22:20:01,000 I 1 1] Local node IP: {address}\n")
         yield ProgramStep(1.0, _RUNTIME_STARTED + _BLOCKED)
-        told = NeuronLoad()
+        load = NeuronLoad()
         while head_of(container.network, host, GCS_PORT) is head:
             wanted = node.load
-            yield ProgramStep(_POLL_SECONDS, load=None if wanted == told else wanted)
-            told = wanted
+            yield ProgramStep(_POLL_SECONDS, load=None if wanted == load else wanted)
+            load = wanted
     finally:
         head.leave(container.pod)
     yield ProgramStep(1.0, "The node lost its connection to the head (GCS); the raylet exits.\n", is_error=True)

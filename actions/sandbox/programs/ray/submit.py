@@ -71,7 +71,7 @@ def _follow(container: ContainerView, service: HttpService, address: str, job_id
     while lost < _LOST_AFTER_POLLS:
         is_there = _service(container, address) is service
         lost = 0 if is_there else lost + 1
-        told = json.loads(service.answer("GET", f"/api/jobs/{job_id}", b"").body) if is_there else {"status": ""}
+        info = json.loads(service.answer("GET", f"/api/jobs/{job_id}", b"").body) if is_there else {"status": ""}
         if is_there:
             text = json.loads(service.answer("GET", f"/api/jobs/{job_id}/logs", b"").body)["logs"]
             fresh, printed = text[printed:], len(text)
@@ -79,8 +79,8 @@ def _follow(container: ContainerView, service: HttpService, address: str, job_id
             yield ProgramStep(_POLL_SECONDS, fresh)
         else:
             yield ProgramStep(_POLL_SECONDS)
-        if told["status"] in TERMINAL:
-            return (yield from _conclude(log, job_id, str(told["status"]), str(told["message"])))
+        if info["status"] in TERMINAL:
+            return (yield from _conclude(log, job_id, str(info["status"]), str(info["message"])))
     yield ProgramStep(0.0, _unreachable(address), is_error=True)
     return 1
 

@@ -29,7 +29,7 @@ def aws(context: ProcessContext, arguments: Sequence[str], _given: str) -> Progr
     """`aws s3 sync FOLDER s3://BUCKET/PREFIX`; anything else is refused."""
     words = [word for word in arguments if not word.startswith("-")]
     if list(arguments[:2]) != ["s3", "sync"] or len(words) < 4:
-        yield ProgramStep(text="aws: the sandbox knows `aws s3 sync FOLDER s3://BUCKET/PREFIX` only\n", is_error=True)
+        yield ProgramStep(text="aws: the sandbox has `aws s3 sync FOLDER s3://BUCKET/PREFIX` only\n", is_error=True)
         return _USAGE
     source, target = words[2], words[3].rstrip("/")
     files, is_denied = context.container.files, target.startswith("s3://denied")
