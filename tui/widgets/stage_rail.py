@@ -24,8 +24,8 @@ NARROW = 54
 BAR_WIDTH = 10
 _BAR_COLUMNS = BAR_WIDTH + 2
 _RANGE_COLUMNS = 10
-_EXPECTED_COLUMNS = 20
-"""With the word in front, where the note still has room."""
+_EXPECTED_COLUMNS = 17
+"""Wide enough for ` expected 35m–45m`; the word is left out if the note has no room."""
 LEAST_NOTE = 10
 """Below so many columns a note is left out, as it would be unreadable."""
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
@@ -168,9 +168,7 @@ class StageRail(NavigableWidget, can_focus=True):
     def _against_expectation(self, stage: StageLine, *, is_short: bool) -> Cells:
         share, columns = stage.share, _RANGE_COLUMNS if is_short else _EXPECTED_COLUMNS
         expected = duration_range(*stage.expected_seconds) if stage.expected_seconds else ""
-        words = fit(
-            Span(f"  {expected}" if is_short or not expected else f"  expected {expected}", Tone.MUTED), columns
-        )
+        words = fit(Span(f" {expected}" if is_short or not expected else f" expected {expected}", Tone.MUTED), columns)
         if share is None or stage.look not in (StageLook.RUNNING, StageLook.UNDOING):
             return (Span(" " * _BAR_COLUMNS), *words)
         filled = bar(share, BAR_WIDTH)
