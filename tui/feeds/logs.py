@@ -179,7 +179,7 @@ class LogPump:
 
     Args:
         feed: The source of lines.
-        keep: Receives records, and a function from source number to name.
+        sink: Called with records, and a function from source number to name.
         clock: Time.
     """
 
