@@ -35,7 +35,7 @@ def proxy_for(address: str, environment: Mapping[str, str]) -> str:
         return ""
     written = proxy if "://" in proxy else f"http://{proxy}"
     if not is_web_address(written):
-        raise ConfigError(f"${name} names no proxy that can be used.", hint="Use an http or https proxy.")
+        raise ConfigError(f"${name} is not a proxy that can be used.", hint="Use an http or https proxy.")
     return written
 
 

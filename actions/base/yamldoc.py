@@ -223,7 +223,7 @@ class _YamlReader:
             if key == "<<":
                 raise self._error("merge keys are not allowed.", position)
             if key in seen:
-                raise self._error(f"the key {key[:60]!r} is there twice.", position)
+                raise self._error(f"the key {key[:60]!r} is repeated.", position)
             seen.add(key)
             self.positions[(*path, key)] = position
             yield key, self.read(value_node, (*path, key))

@@ -299,7 +299,7 @@ class Catalogue:
                 except BlueprintError as error:
                     broken.append(BrokenBlueprint(path.parent, error))
                 except _DEFECTS as error:  # one folder must not hide the others, whatever is in it
-                    met = f"reading it met a defect of this program: {type(error).__name__}."
+                    met = f"it cannot be read because of a defect in this program: {type(error).__name__}."
                     broken.append(BrokenBlueprint(path.parent, BlueprintError(met, file=str(path))))
                 else:
                     found[blueprint.id] = blueprint

@@ -282,11 +282,11 @@ def plan_table(plan: LaunchPlan) -> str:
     lines = _aligned([("STAGE", "KIND", "EXPECTED", "HOLDS", "$/h", "COST"), *map(_row, plan.stages)])
     simulated = " (simulated)" if plan.is_cost_simulated else ""
     total = _at_least(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
-    lines += ["", f"in all  {_span(plan.low_seconds, plan.high_seconds)}, {total}{simulated}"]
+    lines += ["", f"total   {_span(plan.low_seconds, plan.high_seconds)}, {total}{simulated}"]
     if plan.peak_usd_per_hour is not None:
         lines.append(f"peak    {format_usd(plan.peak_usd_per_hour)}/h")
     if plan.unpriced:
-        left_out = "not in it, because no price is known" if plan.is_priced else "no price is known"
+        left_out = "not included, as no price is known" if plan.is_priced else "no price is known"
         lines.append(f"{left_out}: {', '.join(plan.unpriced)}")
     return "\n".join(lines) + "\n"
 

@@ -169,7 +169,7 @@ class Mirror:
         expected = source.sha256.lower() or (entry.sha256 if entry else "")
         found = _digest(data)
         if expected and expected != found:
-            where = "the blueprint records" if source.sha256 else f"{LOCK_FILE} keeps from the first time"
+            where = "the blueprint records" if source.sha256 else f"{LOCK_FILE} recorded the first time"
             raise ConflictError(
                 f"{key_of(source)} has the sha256 {found[:16]}…, and {where} {expected[:16]}….",
                 hint="Find out why before you use it.",

@@ -158,7 +158,7 @@ def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[Blue
             return
     parameter = blueprint.parameters.get(named)
     if named and (parameter is None or parameter.type is not ParameterType.SECRET):
-        message = f"the check {check.title!r} asks for {named!r}, which is not a parameter of type secret."
+        message = f"the check {check.title!r} names {named!r}, which is not a parameter of type secret."
         yield BlueprintProblem(where, message, "Add that parameter.")
 
 
@@ -216,7 +216,7 @@ def access_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if isinstance(stage, _WITHOUT_CLUSTER):
             continue
         if not any(isinstance(kinds.get(name), KubeconfigStage) for name in ancestors_of(blueprint, stage)):
-            message = f"{stage.id} talks to the cluster, and no stage of kind kubeconfig is among those that it needs."
+            message = f"{stage.id} works in the cluster, but needs no stage of kind kubeconfig."
             yield BlueprintProblem(("stages", index), message, "Add such a stage, or need the one that there is.")
 
 

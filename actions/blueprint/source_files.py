@@ -102,7 +102,7 @@ def operator_manifests(source: Source, mirrors: Sequence[Path], *, shipped: str 
             found = [dict(item.value) for item in parse_manifests(_checked(path, source), file=str(path))]
             return [_adapted(each, source) for each in found if _name_of(each) not in source.without]
     raise MissingError(
-        f"{source.name} {source.version} is in no mirror.",
+        f"{source.name} {source.version} is not in any mirror.",
         hint=f"Fill one: eksml-tui mirror {source.name}; or put its {MANIFEST_FILE} and {SUM_FILE} into "
         f"{folders[0] / source.name / source.version}.",
     )

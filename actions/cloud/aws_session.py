@@ -122,7 +122,7 @@ def error_of(cause: Exception, *, action: str) -> ConsoleError:
     if kind in _ACCESS_KINDS:
         return AccessError(f"There are no AWS credentials for {action}: {text}", hint=_LOG_IN)
     if kind == "ResponseParserError":
-        return FormatError(f"What answered {action} is not AWS.", hint="Check AWS_ENDPOINT_URL and the proxy.")
+        return FormatError(f"The answer to {action} is not from AWS.", hint="Check AWS_ENDPOINT_URL and the proxy.")
     if kind == "ProfileNotFound":
         return ConfigError(f"AWS: {text}.", hint="Choose a profile of ~/.aws/config with --profile.")
     if kind == "NoRegionError":

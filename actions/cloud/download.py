@@ -45,17 +45,17 @@ async def _fetched(session: aiohttp.ClientSession, url: str, limit_bytes: int) -
                 at = _next(at, str(response.url.join(URL(response.headers["Location"]))))
                 continue
             if response.status in (404, 410):
-                raise MissingError(f"{at} is not there (HTTP {response.status}).", hint="Check name and version.")
+                raise MissingError(f"{at} does not exist (HTTP {response.status}).", hint="Check name and version.")
             if response.status != 200:
-                raise RefusedError(f"{at} was not given (HTTP {response.status}).", hint="Give the file by hand.")
+                raise RefusedError(f"The server refused {at} (HTTP {response.status}).", hint="Give the file by hand.")
             return await _body(response, limit_bytes)
-    raise RefusedError(f"{url} leads from one place to the next without end.")
+    raise RefusedError(f"{url} redirects too many times.")
 
 
 def _next(before: str, after: str) -> str:
     """Return the target of a redirect; refuse one from https to http."""
     if urlsplit(before).scheme == "https" and urlsplit(after).scheme != "https":
-        raise RefusedError(f"{before} leads to {after}, which is not encrypted.", hint="Give the file by hand.")
+        raise RefusedError(f"{before} redirects to {after}, which is not encrypted.", hint="Give the file by hand.")
     return after
 
 

@@ -77,7 +77,7 @@ async def fetch_digest(session: AwsSession, repository: Repository, reference: s
         digest = str(image.get("imageDigest") or "")
         if digest.startswith("sha256:"):
             return digest
-    raise FormatError(f"ECR names no digest for {reference} of {repository.url}.")
+    raise FormatError(f"ECR returned no digest for {reference} of {repository.url}.")
 
 
 async def fetch_login(session: AwsSession, repository: Repository) -> RegistryLogin:
@@ -92,7 +92,7 @@ async def fetch_login(session: AwsSession, repository: Repository) -> RegistryLo
         username, _, password = base64.b64decode(str(entry.get("authorizationToken") or "")).decode().partition(":")
         if password:
             return RegistryLogin(username, password)
-    raise RefusedError("ECR gives no login.", hint="Ask for the permission ecr:GetAuthorizationToken.")
+    raise RefusedError("ECR returned no login.", hint="Ask for the permission ecr:GetAuthorizationToken.")
 
 
 async def delete_image(session: AwsSession, repository: Repository, digest: str) -> bool:

@@ -246,5 +246,5 @@ def _price_of(row: TableRow) -> Price | None:
     except (InvalidOperation, ValueError) as error:
         raise row.error(f"{text!r} of {day!r} is not a price with a date") from error
     if not usd.is_finite() or usd < 0:
-        raise row.error(f"{text} is no price")
+        raise row.error(f"{text} is not a price")
     return Price(usd, row.text("source"), as_of) if usd else None

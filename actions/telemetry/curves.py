@@ -270,7 +270,7 @@ class Divergence(msgspec.Struct, frozen=True):
         """The remedy, as an imperative."""
         if self.last_good is None:
             return "Check precision, data and learning rate; nothing of this training can be used."
-        return f"Go on from a checkpoint before step {self.since:g}, with a lower learning rate or a higher precision."
+        return f"Resume from a checkpoint before step {self.since:g}, with a lower learning rate or a higher precision."
 
 
 def divergence_of(curves: Curves, *, least: int = STEADY) -> Divergence | None:

@@ -173,13 +173,13 @@ def test_d21_an_address_with_a_password_is_refused_and_not_repeated(
 @pytest.mark.parametrize("namespace", ["../../nodes/x", "a/b", "A", "a%2f", "x" * 64, "a\nb"])
 async def test_d21_a_namespace_is_a_name(tmp_path: Path, namespace: str) -> None:
     file = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
-    with pytest.raises(ConfigError, match="no name of a namespace"):
+    with pytest.raises(ConfigError, match="name of a namespace"):
         await KubeSession.connect(ClusterTarget(file, namespace=namespace))
 
 
 @pytest.mark.parametrize("name", ["../../nodes/x", "..", ".", "a/b", "a%2fb", "", "a\nb", "x" * 300])
 def test_d21_no_name_leaves_its_place_in_a_path(name: str) -> None:
-    with pytest.raises(RefusedError, match="no name of an object"):
+    with pytest.raises(RefusedError, match="not a name of an object"):
         segment(name)
     pods = ApiResource("v1", "Pod", "pods", is_namespaced=True)
     if name:
@@ -195,9 +195,9 @@ def test_d21_no_name_leaves_its_place_in_a_path(name: str) -> None:
 async def test_d21_no_path_is_sent_that_goes_up_or_holds_more(tmp_path: Path, path: str) -> None:
     session = await KubeSession.connect(ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")))
     try:
-        with pytest.raises(RefusedError, match="no path"):
+        with pytest.raises(RefusedError, match="not a path"):
             await session.request("GET", path)
-        with pytest.raises(RefusedError, match="no path"):
+        with pytest.raises(RefusedError, match="not a path"):
             async with session.stream(path):
                 pass
     finally:
@@ -210,10 +210,10 @@ MANIFEST = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: work}\nspec: {}\n"
 UP = "../../nodes/x"
 ELSEWHERE = TARGET.replace("}", ", namespace: ../x}")
 NAMES = {
-    "target": (JOB % ("access", TARGET.replace("work", UP)), MANIFEST, ":11:", "no name of a Job"),
-    "namespace": (JOB % ("access", ELSEWHERE), MANIFEST, ":11:", "no name of a namespace"),
-    "version": (JOB % ("access", TARGET.replace("batch/v1", "../v1")), MANIFEST, ":11:", "no API version"),
-    "manifest": (JOB % ("access", TARGET), MANIFEST.replace("work", UP), "work.yaml:3:", "no name"),
+    "target": (JOB % ("access", TARGET.replace("work", UP)), MANIFEST, ":11:", "not a valid Job name"),
+    "namespace": (JOB % ("access", ELSEWHERE), MANIFEST, ":11:", "not a valid namespace name"),
+    "version": (JOB % ("access", TARGET.replace("batch/v1", "../v1")), MANIFEST, ":11:", "not an API version"),
+    "manifest": (JOB % ("access", TARGET), MANIFEST.replace("work", UP), "work.yaml:3:", "not a valid object name"),
     "no-access": (JOB % ("", TARGET), MANIFEST, ":11:", "no stage of kind kubeconfig"),
 }
 

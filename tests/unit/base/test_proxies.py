@@ -64,7 +64,7 @@ def test_exceptions_are_domains_addresses_and_networks(exception: str, address: 
 
 
 def test_a_proxy_that_speaks_something_else_is_named_by_its_variable_not_by_its_password() -> None:
-    with pytest.raises(ConfigError, match=r"^\$https_proxy names no proxy that can be used\.$"):
+    with pytest.raises(ConfigError, match=r"^\$https_proxy is not a proxy that can be used\.$"):
         proxy_for(FAR, {"https_proxy": "socks5://me:secret@proxy.example"})
 
 

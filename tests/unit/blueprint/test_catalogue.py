@@ -70,5 +70,5 @@ def test_one_that_is_broken_says_what_is_wrong_whatever_its_folder_is_called(tmp
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BlueprintError, match="no folder of blueprints"):
+    with pytest.raises(BlueprintError, match="not a folder of blueprints"):
         Catalogue.usual([tmp_path / "none"])

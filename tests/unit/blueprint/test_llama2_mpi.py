@@ -185,7 +185,7 @@ def test_the_fabric_is_checked_by_what_nodes_offer() -> None:
     ("given", "complaint"),
     [
         ({"tensor_parallel": 32, "pipeline_parallel": 8}, "does not divide the 128 processes"),
-        ({"global_batch_size": 100}, "no multiple of 16"),
+        ({"global_batch_size": 100}, "not a multiple of 16"),
         ({"tokenise_workers": 32}, "m5.2xlarge has 8 vCPUs"),
         ({"min_learning_rate": 0.1}, "is more than learning_rate"),
         ({"region": "eu-west-1"}, "region"),

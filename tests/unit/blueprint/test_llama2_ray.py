@@ -117,8 +117,8 @@ def test_workers_are_as_many_as_nodes_and_never_fewer(nodes: int) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"nodes": 4}, "asks for 1790 GiB .* admits 1500"),
-        ({"nodes": 4, "queue_memory_gib": 1800, "grad_accum_usteps": 16, "queue_cpus": 400}, "asks for 486 CPUs"),
+        ({"nodes": 4}, "requests 1790 GiB .* admits 1500"),
+        ({"nodes": 4, "queue_memory_gib": 1800, "grad_accum_usteps": 16, "queue_cpus": 400}, "requests 486 CPUs"),
         ({"nodes": 1}, "is 128 sequences a step, not global_batch_size 256"),
         ({"nodes": 3}, "is 384 sequences a step"),
         ({"head_memory_gib": 62}, "does not fit beside the system of m5.4xlarge"),

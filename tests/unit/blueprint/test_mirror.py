@@ -53,7 +53,7 @@ def test_the_first_download_is_kept_and_nothing_else_is_taken_afterwards(tmp_pat
     held = mirror.held(a_source())
     assert held is not None
     assert (held.sha256, held.size, held.basis) == (DIGEST, len(FILE), Basis.FIRST_DOWNLOAD)
-    with pytest.raises(ConflictError, match="from the first time"):
+    with pytest.raises(ConflictError, match="recorded the first time"):
         take(mirror, a_source(), FILE + b"\n# changed upstream\n")
 
 
@@ -61,7 +61,7 @@ def test_a_file_that_was_changed_in_the_mirror_is_told(tmp_path: Path) -> None:
     mirror = Mirror(tmp_path)
     take(mirror, a_source(), by_hand=True)
     (tmp_path / "training-operator/1.8.1/manifest.yaml").write_bytes(FILE + b"---\n")
-    with pytest.raises(ConflictError, match="from the first time"):
+    with pytest.raises(ConflictError, match="recorded the first time"):
         mirror.held(a_source())
 
 

@@ -138,7 +138,7 @@ def test_volume_and_claim_find_each_other_and_nobody_else() -> None:
     ("given", "complaint"),
     [
         ({"tensor_parallel": 8, "pipeline_parallel": 3}, "does not divide the 16 processes"),
-        ({"global_batch_size": 100}, "no multiple of 32"),
+        ({"global_batch_size": 100}, "not a multiple of 32"),
         ({"val_check_interval": 2000}, "more than the 1000 steps"),
         ({"first_file": 28, "files": 3}, "numbered 0 to 29"),
         ({"files": 30}, "more than the file system's 1200 GiB"),

@@ -54,7 +54,7 @@ def test_the_total_is_a_question_mark_where_no_price_is_known() -> None:
     zero = Decimal(0)
     unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None)
     text = plan_table(a_plan(unknown, total_low=zero, total_high=zero))
-    assert "in all  3 d to 4 d, ?\n" in text
+    assert "total   3 d to 4 d, ?\n" in text
     assert "$0" not in text
 
 

@@ -163,7 +163,7 @@ def test_a_mirror_whose_bytes_changed_is_refused(tmp_path: Path) -> None:
 
 def test_an_operator_in_no_mirror_says_where_to_put_it(tmp_path: Path) -> None:
     source = Source(name="training-operator", version="9.9.9", url="", sha256="")
-    with pytest.raises(MissingError, match="in no mirror") as caught:
+    with pytest.raises(MissingError, match="not in any mirror") as caught:
         operator_manifests(source, [tmp_path])
     assert str(tmp_path / "training-operator" / "9.9.9") in caught.value.hint
 

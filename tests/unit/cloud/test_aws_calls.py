@@ -98,7 +98,7 @@ async def test_an_endpoint_that_is_not_aws_is_told_in_one_sentence(
     aws: FakeAws, session: AwsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"{aws.url}/elsewhere")
-    with pytest.raises(FormatError, match=r"What answered sts:GetCallerIdentity is not AWS\."):
+    with pytest.raises(FormatError, match=r"The answer to sts:GetCallerIdentity is not from AWS\."):
         await fetch_identity(session)
 
 

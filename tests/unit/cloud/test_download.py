@@ -56,7 +56,7 @@ async def test_a_file_comes_whole_also_from_where_it_was_moved_to(address: str, 
     [
         ("/nothing", MissingError, "HTTP 404"),
         ("/secret", RefusedError, "HTTP 403"),
-        ("/round", RefusedError, "without end"),
+        ("/round", RefusedError, "too many times"),
         ("/cut", UnreachableError, "could not be fetched"),
         ("/chunked", UnreachableError, "could not be fetched"),
     ],

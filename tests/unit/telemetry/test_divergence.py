@@ -23,7 +23,7 @@ def test_a_loss_that_stays_nan_is_told_with_its_last_number() -> None:
 
     assert found is not None
     assert found.detail == "is nan since step 20; the last number was 7.25 at 10."
-    assert found.way_out.startswith("Go on from a checkpoint before step 20")
+    assert found.way_out.startswith("Resume from a checkpoint before step 20")
 
 
 def test_a_step_that_overflowed_is_no_divergence_and_neither_is_a_recovery() -> None:
