@@ -23,7 +23,7 @@ def _never(start: bytes) -> bool:
 
 
 class CutPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    r"""Where a stream is cut besides its newlines.
+    r"""The places where a stream is cut besides its newlines.
 
     A progress bar may redraw itself for hours without a newline, so `\r` ends a line too.
     """

@@ -160,7 +160,7 @@ class Results(Part, frozen=True, kw_only=True):
     claim: str
     """The claim of the volume, in the run's namespace."""
     mount: str
-    """Its mount path in the blueprint's pods."""
+    """Mount path of the volume in the blueprint's pods."""
     folder: str
     """Below `mount`; may hold `${name}`."""
 

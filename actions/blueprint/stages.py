@@ -250,7 +250,7 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     target: ObjectName
     """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
     gone_is_success: bool = False
-    """Its time to live removes it after the end: gone, once seen running and not failed, means it succeeded."""
+    """True: its time to live removes it after the end, so gone, once seen running and not failed, means succeeded."""
     verdict: AnyLogCheck | None = None
     """Checks of its log that must hold for it to have succeeded, beside its exit code."""
 

@@ -81,7 +81,7 @@ class LogReader:
     checkpoint steps go back: the later value of a step is the curve.
 
     Args:
-        rank: The rank of lines that do not tell theirs.
+        rank: The rank of lines that do not name one.
     """
 
     def __init__(self, rank: int = 0) -> None:
@@ -194,7 +194,7 @@ def read_log(data: bytes, *, rank: int = 0) -> list[Point]:
 
     Args:
         data: The file, in any encoding close to UTF-8.
-        rank: The rank of lines that do not tell theirs.
+        rank: The rank of lines that do not name one.
     """
     return [finding for finding in LogStream(rank).read_all(data) if isinstance(finding, Point)]
 
@@ -203,7 +203,7 @@ class LogStream:
     """Reads a log that comes as bytes, cut anywhere.
 
     Args:
-        rank: The rank of lines that do not tell theirs.
+        rank: The rank of lines that do not name one.
     """
 
     def __init__(self, rank: int = 0) -> None:
