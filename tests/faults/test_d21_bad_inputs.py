@@ -173,7 +173,7 @@ def test_d21_an_address_with_a_password_is_refused_and_not_repeated(
 @pytest.mark.parametrize("namespace", ["../../nodes/x", "a/b", "A", "a%2f", "x" * 64, "a\nb"])
 async def test_d21_a_namespace_is_a_name(tmp_path: Path, namespace: str) -> None:
     file = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
-    with pytest.raises(ConfigError, match="name of a namespace"):
+    with pytest.raises(ConfigError, match="not a valid namespace"):
         await KubeSession.connect(ClusterTarget(file, namespace=namespace))
 
 
