@@ -21,7 +21,7 @@ class AppActions(msgspec.Struct, frozen=True):
 
     Args:
         show: Put a screen in front.
-        notify: Show one sentence to the operator.
+        notify_plainly: Show one sentence; markup in it is not interpreted.
         save_screen: Write the screen to a file.
         leave: End the console.
         close_front: Close the screen in front of the console; `False` if there is none.
@@ -30,7 +30,7 @@ class AppActions(msgspec.Struct, frozen=True):
     """
 
     show: Callable[[Screen[None]], None]
-    notify: Callable[[str], None]
+    notify_plainly: Callable[[str], None]
     save_screen: Callable[[Path], None]
     leave: Callable[[], None]
     close_front: Callable[[], bool]

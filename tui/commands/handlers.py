@@ -61,7 +61,7 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
 
     return AppActions(
         show=show,
-        notify=app.notify_and_release,
+        notify_plainly=app.notify_and_release,
         save_screen=partial(save_screen, app, services.settings),
         leave=app.exit,
         close_front=close_front,

@@ -203,7 +203,7 @@ class ForwardCommand:
     def __init__(self, services: ConsoleServices, actions: AppActions) -> None:
         self._services = services
         self._app = actions
-        self._forwards = Forwards(services.cluster, services.supervisor, actions.notify)
+        self._forwards = Forwards(services.cluster, services.supervisor, actions.notify_plainly)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
@@ -216,7 +216,7 @@ class ForwardCommand:
         if arguments.stop:
             if not self._forwards.close(arguments.to):
                 raise MissingError(f"Nothing is forwarded as {arguments.to!r}.")
-            self._app.notify(f"{arguments.to} is no longer forwarded.")
+            self._app.notify_plainly(f"{arguments.to} is no longer forwarded.")
             return
         await self._services.cluster.wait_connected()
         service = next((service for service in SERVICES if service.name == arguments.to), None)
@@ -232,7 +232,7 @@ class ForwardCommand:
         address = await self._forwards.open(
             service.name, pod.namespace, lambda: served_by(service, self._pods()), service.port, local
         )
-        self._app.notify(
+        self._app.notify_plainly(
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
@@ -246,7 +246,7 @@ class ForwardCommand:
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
         address = await self._forwards.open(arguments.to, subject.namespace, find, int(port), arguments.local)
-        self._app.notify(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
+        self._app.notify_plainly(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 
     def _named(self, key: str) -> Callable[[], PodFacts | None]:
         def find() -> PodFacts | None:

@@ -73,7 +73,7 @@ class RunCommands:
 
     async def _resume(self, arguments: verbs.ResumeArguments) -> None:
         run_id = await self._run_actions.resume(arguments.run, takeover=arguments.takeover)
-        self._app.notify(f"Run {run_id} continues.")
+        self._app.notify_plainly(f"Run {run_id} continues.")
 
     async def _teardown(self, arguments: verbs.TeardownArguments) -> None:
         obstacle = await self._run_actions.teardown(
@@ -91,7 +91,7 @@ class RunCommands:
     def _notify(self, text: str) -> None:
         """Show a sentence, unless it is empty."""
         if text:
-            self._app.notify(text)
+            self._app.notify_plainly(text)
 
 
 class ResultsCommands:
@@ -126,10 +126,10 @@ class ResultsCommands:
             arguments.to,
             self._services.clock,
             on_line=_ignore_line,
-            on_begin=lambda _copy, sentence: self._app.notify(sentence),
+            on_begin=lambda _copy, sentence: self._app.notify_plainly(sentence),
             service_account=arguments.service_account,
         )
-        self._app.notify(result)
+        self._app.notify_plainly(result)
 
 
 def _ignore_line(_line: str) -> None:
@@ -164,10 +164,10 @@ class TerraformCommands:
         stage = await self._run_actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
-        self._app.notify(f"{arguments.address} will be imported when you retry {stage}.")
+        self._app.notify_plainly(f"{arguments.address} will be imported when you retry {stage}.")
 
     async def _waive(self, arguments: verbs.WaiveArguments) -> None:
         stage = await self._run_actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )
-        self._app.notify(f"{arguments.address} is waived. Retry {stage}.")
+        self._app.notify_plainly(f"{arguments.address} is waived. Retry {stage}.")

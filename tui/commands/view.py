@@ -75,7 +75,7 @@ class ViewCommands:
 
     async def _screenshot(self, arguments: verbs.ScreenshotArguments) -> None:
         self._app.save_screen(Path(arguments.file))
-        self._app.notify(f"Saved {arguments.file}.")
+        self._app.notify_plainly(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: verbs.NoArguments) -> None:
         self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
