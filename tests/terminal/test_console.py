@@ -44,7 +44,7 @@ def lose_the_runner_and_resume(terminal: Terminal, program: Program) -> None:
     os.kill(runner.pid, signal.SIGKILL)
     terminal.wait(r"its runner has died; press R to resume")
     terminal.press("R")
-    terminal.wait(rf"Run {RUN} goes on")
+    terminal.wait(rf"Run {RUN} continues")
     terminal.wait_gone(r"its runner has died")
 
 
