@@ -10,7 +10,7 @@ from textual.content import Content
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present import run
-from tui.present.cells import Span, Tone
+from tui.present.cells import Cells, Span, Tone
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
@@ -32,6 +32,7 @@ class RunPane(Pane):
         super().__init__(services)
         keymap = services.settings.keymap
         there = [name_of(KeyContext.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
+        self._runs_key = there[1]
         text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for past runs."
         self._no_run = ((Span(text, Tone.MUTED),),)
         self._keys = {does: name_of(KeyContext.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
@@ -50,7 +51,8 @@ class RunPane(Pane):
         self.show_health(self.services.supervisor.health(RUNS))
         view = self.services.runs.view
         if view is None:
-            self._heading.show(self._no_run)
+            unreadable = self.services.runs.unreadable
+            self._heading.show(self._no_run if unreadable is None else _unreadable_lines(unreadable.id, self._runs_key))
             self._rail.show(())
             self._detail.show(())
             return
@@ -106,3 +108,8 @@ class RunPane(Pane):
         cost = self.services.fleet_cost()
         idle = run.idle_lines(view, cost, park_key=keys["park"], teardown_key=keys["teardown"], width=width)
         self._detail.show([*idle, *detail, *run.ending_lines(view, width=width)])
+
+
+def _unreadable_lines(run_id: str, runs_key: str) -> list[Cells]:
+    text = f"The newest run, {run_id}, cannot be read. Press {runs_key} for the reason and for other runs."
+    return [(Span(text, Tone.WARN),)]
