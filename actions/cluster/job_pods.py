@@ -26,7 +26,7 @@ class JobRef(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     cluster: str = ""
-    """Of a RayJob, the RayCluster that it runs on, where its status says so: one of its own, or a chosen one."""
+    """Of a RayJob, the RayCluster in its status: one of its own, or a chosen one."""
 
     @property
     def key(self) -> str:

@@ -21,7 +21,7 @@ class KubeKind(msgspec.Struct, frozen=True):
         group: Its API group; empty for the core API.
         kind: Its name in manifests.
         plural: Its name in paths.
-        versions: The versions in which clusters serve it, all read alike; the first is asked for first.
+        versions: The versions in which clusters serve it, all read alike; the first is preferred.
         short_names: Those of kubectl.
         is_namespaced: Whether its objects are in namespaces.
         is_watched: Whether the live snapshot holds its objects and `watch` follows them; for kinds of `JOBS` alone.
@@ -45,7 +45,7 @@ class KubeKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """The version asked for first, as in manifests: `v1`, `batch/v1`."""
+        """The preferred version, as in manifests: `v1`, `batch/v1`."""
         return self.api_versions[0]
 
     @property

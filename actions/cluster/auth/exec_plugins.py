@@ -32,7 +32,7 @@ _OFF = "off"
 
 
 class PluginPolicy(StrEnum):
-    """`credentialPluginPolicy`. Without one, the operator is asked to confirm; kubectl allows all."""
+    """`credentialPluginPolicy`. Without one, the operator has to confirm; kubectl allows all."""
 
     UNSAID = ""
     ALLOW_ALL = "AllowAll"

@@ -27,7 +27,7 @@ from actions.cluster.diagnose.patterns import (
 
 class _Class(msgspec.Struct, frozen=True):
     code: Code
-    says: str
+    meaning: str
     next_step: str
     severity: Severity | None = None
 
@@ -120,7 +120,7 @@ _NVIDIA_PATTERNS = (
 
 
 def find_nvidia_faults(evidence: Evidence) -> Iterator[Finding]:
-    """The driver's reports, each class once, what came first in front; then other words for the same."""
+    """Yield the driver's reports, each class once, the earliest first; then other forms of them."""
     said: set[Code] = set()
     for finding_ in _xids(list(find_hits(all_messages(evidence), _XID))):
         said.add(finding_.code)
@@ -146,7 +146,7 @@ def _xids(found: list[Hit]) -> Iterator[Finding]:
         number, hit = members[0]
         kind = _class_of(number)
         where = hit.match["where"]
-        headline = f"{kind.says} (Xid {number}{f' at {where}' if where else ''})"
+        headline = f"{kind.meaning} (Xid {number}{f' at {where}' if where else ''})"
         quotes = [member.line for _, member in members[:3]]
         yield finding(code, headline, quotes, kind.next_step, severity=kind.severity)
 

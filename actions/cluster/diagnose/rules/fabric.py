@@ -1,4 +1,4 @@
-"""Ranks that cannot talk: NCCL, EFA and the rendezvous of torchrun and mpirun.
+"""Rules for ranks that cannot communicate: NCCL, EFA and the rendezvous of torchrun and mpirun.
 
 Source: PyTorch `ProcessGroupNCCL.cpp` and elastic rendezvous 2.x, NCCL 2.2x, aws-ofi-nccl, libfabric's efa provider.
 """
@@ -65,7 +65,7 @@ _PATTERNS = (
 
 
 def find_network_faults(evidence: Evidence) -> Iterator[Finding]:
-    """What the ranks print of their network."""
+    """Yield faults of the network that the ranks print."""
     texts = list(log_texts(evidence)) + [(event.message, "") for event in evidence.troubles()]
     yield from match_patterns(texts, _PATTERNS)
     yield from _collectives(evidence)
@@ -101,7 +101,7 @@ _RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)")
 
 
 def _collectives(evidence: Evidence) -> Iterator[Finding]:
-    """A timeout or a lost peer, whichever came first: the other is its echo."""
+    """Yield a timeout or a lost peer, whichever came first: the other is its consequence."""
     texts = list(log_texts(evidence))
     timeouts, peers = list(find_hits(texts, _TIMEOUT)), list(find_hits(texts, _PEER))
     if timeouts and (not peers or timeouts[0].position <= peers[0].position):
@@ -169,7 +169,7 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
     absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
     yield finding(
         Code.RENDEZVOUS,
-        f"{count} arrived at the rendezvous{absent}; the launcher gave up waiting",
+        f"{count} arrived at the rendezvous{absent}; the launcher stopped waiting",
         [hit.line for hit in found[:3]],
         f"Ask why {missing[0]} does not run."
         if missing
@@ -194,7 +194,7 @@ _EFA_MEANT = pattern(r"FI_PROVIDER[= ]+\"?efa", r"FI_EFA_\w+", r"NET/OFI", r"aws
 
 
 def _sockets(evidence: Evidence) -> Iterator[Finding]:
-    """TCP where EFA was meant: asked for by a pod, named in the log, or nothing is known of the pods."""
+    """Yield the use of TCP instead of EFA: a pod requests EFA, the log names it, or the pods are not known."""
     texts = list(log_texts(evidence))
     if next(find_hits(texts, _USES_EFA), None) is not None:
         return

@@ -1,4 +1,4 @@
-"""Images that do not come: no such tag, no right, wrong architecture, no room, or simply large.
+"""Rules for images that are not pulled: no such tag, no right, wrong architecture, no room, or simply large.
 
 Source: kubelet and containerd 1.6–2.0 messages; Docker Hub, ECR and nvcr.io answers.
 """
@@ -107,29 +107,31 @@ _VERDICTS = (
     (
         Code.IMAGE_NOT_FOUND,
         _ANY,
-        "The image {image} cannot be pulled, and nothing says why",
+        "The image {image} cannot be pulled, for a reason that is not reported",
         "kubectl describe pod shows what the registry answered: no such tag, no right, or no answer.",
     ),
 )
-"""In the order in which they are tried: the last holds for any pull that fails."""
+"""In the order in which they are tried: the last matches any failed pull."""
 
 
 def find_image_faults(evidence: Evidence) -> Iterator[Finding]:
-    """Why images are not there."""
+    """Yield the reasons for missing images."""
     yield from _formats(evidence)
-    told = list(_told(evidence))
+    messages = list(_pull_messages(evidence))
     for code, expression, headline, next_step in _VERDICTS:
-        # a failed pull is told several times, in parts: the first verdict that fits a pod counts
-        matched = [(pod, message) for pod, message in told if expression.search(_without_names(evidence, pod, message))]
+        # a failed pull is reported several times, in parts: the first entry that fits a pod counts
+        matched = [
+            (pod, message) for pod, message in messages if expression.search(_without_names(evidence, pod, message))
+        ]
         if matched:
-            told = [(pod, message) for pod, message in told if pod not in {name for name, _ in matched}]
-            says = headline.format(image=_image_of(evidence, matched)).rstrip(": ")
-            yield finding(code, says, [message for _, message in matched[:3]], next_step)
+            messages = [(pod, message) for pod, message in messages if pod not in {name for name, _ in matched}]
+            sentence = headline.format(image=_image_of(evidence, matched)).rstrip(": ")
+            yield finding(code, sentence, [message for _, message in matched[:3]], next_step)
     yield from _pulling(evidence)
 
 
 def _without_names(evidence: Evidence, pod: str, message: str) -> str:
-    """What was answered, without addresses and names of images: a tag may well be called 403."""
+    """Return a message without addresses and names of images: a tag may well be called 403."""
     names = {found[1] for found in _IMAGE.finditer(message)}
     names |= {one.image for known in evidence.pods if known.name == pod for one in known.containers if ":" in one.image}
     for name in sorted(names, key=len, reverse=True):
@@ -138,14 +140,14 @@ def _without_names(evidence: Evidence, pod: str, message: str) -> str:
 
 
 def _image_of(evidence: Evidence, told: list[tuple[str, str]]) -> str:
-    """The image that the messages name, or that the pod asks for."""
+    """Return the image that the messages name, or else the pod's."""
     named = next((found[1] for _, message in told if (found := _IMAGE.search(message))), "")
     asked = (one.image for pod in evidence.pods if pod.name == told[0][0] for one in pod.containers)
     return named or next((image for image in asked if image), "")
 
 
 def _formats(evidence: Evidence) -> Iterator[Finding]:
-    """A program of another architecture, which only shows when it is started."""
+    """Yield programs of another architecture, which is known only when they start."""
     sources = [log.text for log in evidence.logs]
     for pod in evidence.pods:
         for container in pod.containers:
@@ -161,8 +163,8 @@ def _formats(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _told(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """What was said of pulls that failed, by pod."""
+def _pull_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Yield pod and message of failed pulls."""
     for pod in evidence.pods:
         for container in pod.containers:
             state = container.state
@@ -178,7 +180,7 @@ def _told(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def _is_waiting(pod: Pod) -> bool:
-    """Whether any of its containers has not started; one that nothing is told of may be any."""
+    """Return whether any of its containers has not started, or may not have."""
     return not pod.containers or any(container.state.kind in ("waiting", "") for container in pod.containers)
 
 
@@ -186,7 +188,7 @@ _PULL_ENDED = ("Pulled", "Failed", "Created", "Started", "BackOff")
 
 
 def _pulling(evidence: Evidence) -> Iterator[Finding]:
-    """A pull that was begun and has not ended."""
+    """Yield a pull that has not ended."""
     for event in evidence.troubles():
         pod = evidence.pod(event.namespace, event.name)
         if event.reason != "Pulling" or (pod is not None and not _is_waiting(pod)):

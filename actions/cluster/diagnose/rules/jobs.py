@@ -1,4 +1,4 @@
-"""Jobs that were stopped or gave up, launchers that wait for their workers, ranks that hang."""
+"""Rules for jobs that were stopped or failed, launchers that wait for their workers, ranks that hang."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ _MOST_LIMIT = re.compile(r"[Aa]ctiveDeadlineSeconds[:= (]{1,4}(\d+)")
 
 
 def find_failed_jobs(evidence: Evidence) -> Iterator[Finding]:
-    """What became of jobs."""
+    """Yield failures of jobs."""
     yield from _launcher(evidence)
-    for job in sorted(
-        evidence.jobs, key=lambda one: bool(one.owner[1])
-    ):  # a person's own object before what was made of it
+    for job in sorted(evidence.jobs, key=lambda one: bool(one.owner[1])):  # the outermost object first
         yield from _job(evidence, job)
     yield from _refused_pods(evidence)
     yield from _refused_jobs(evidence)
@@ -59,15 +57,15 @@ _ALREADY = "already exists"
 
 
 def _refused_pods(evidence: Evidence) -> Iterator[Finding]:
-    """An owner that may not make its pods, for whatever reason no rule knows."""
+    """Yield an owner that may not make its pods, for any reason without a rule of its own."""
     refused = [event for event in evidence.troubles() if event.is_refusal and _ALREADY not in event.message]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
-        told = _REFUSED.search(event.message)
+        refusal = _REFUSED.search(event.message)
         yield finding(
             Code.JOB_FAILED,
-            f"{event.kind} {event.name} cannot make its pods: {told['why'] if told else event.message}",
+            f"{event.kind} {event.name} cannot make its pods: {refusal['why'] if refusal else event.message}",
             [event.message, event.reason],
-            "Correct the pod template, or ask whoever keeps the admission webhook or policy that refuses it.",
+            "Correct the pod template, or ask the owner of the admission webhook or policy that refuses it.",
         )
 
 
@@ -75,7 +73,7 @@ _REFUSAL_OF_A_JOB = re.compile(r"FailedValidation|ValidationError|^Invalid\w*(?:
 
 
 def _refused_jobs(evidence: Evidence) -> Iterator[Finding]:
-    """A job that its operator does not take up, because of what stands in it."""
+    """Yield a job that its operator refuses for its content."""
     idle = {(job.kind, job.name): job for job in evidence.jobs if not job.conditions and not job.status}
     for event in evidence.events:
         if (event.kind, event.name) in idle and _REFUSAL_OF_A_JOB.search(event.reason):
@@ -89,7 +87,7 @@ def _refused_jobs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _deadline_pods(evidence: Evidence) -> Iterator[Finding]:
-    """A pod with a deadline of its own, where no job is known that says so."""
+    """Yield a pod that its deadline has ended, unless a known job reports that."""
     if any(_DEADLINE.search(" ".join(failure_of(job))) for job in evidence.jobs):
         return
     quotes = [quote for pod in evidence.pods if pod.reason == "DeadlineExceeded" for quote in (pod.reason, pod.message)]
@@ -124,14 +122,14 @@ _UNREACHED = pattern(
 _DENIED = re.compile(
     r"Permission denied \((?:publickey|password|keyboard-interactive)|orted: (?:No such file|command not found)"
 )
-"""What no waiting cures: the workers' sshd is up and does not take the launcher's key, or finds no daemon to start."""
+"""Failures that do not pass: the workers' sshd runs but refuses the launcher's key, or has no daemon to start."""
 _USUAL_RESTARTS = 3
 _MOST_RESTARTS = 5
 """With back-offs, more than two minutes."""
 
 
 def _launcher(evidence: Evidence) -> Iterator[Finding]:
-    """A launcher that fails while its workers are not up: it is tried again, and that is how it works."""
+    """Yield a launcher that fails while its workers do not run yet, which is usual: it is restarted."""
     for pod in evidence.pods:
         if not _is_role(pod, "launcher") or pod.is_fine:
             continue
@@ -178,7 +176,7 @@ _SILENT_SECONDS = 300.0
 
 
 def _hang(evidence: Evidence) -> Iterator[Finding]:
-    """A spinning collective: GPUs that are busy all the time, take little power, and a log that has stopped."""
+    """Yield a hanging collective: GPUs that are busy all the time with little power, and a log that has stopped."""
     spinning = [gpu for gpu in evidence.gpus if _spins(gpu)]
     if not spinning or evidence.last_log_age_s is None or evidence.last_log_age_s < _SILENT_SECONDS:
         return
@@ -204,5 +202,5 @@ def _spins(gpu: GpuReading) -> bool:
 
 
 def _plain(value: float | None) -> float | int | None:
-    """As the input wrote it: whole numbers without a fraction."""
+    """Return a number in the input's form: a whole one without a fraction."""
     return int(value) if value is not None and value == int(value) else value

@@ -1,4 +1,4 @@
-"""Memory that ran out: of a container, of its children, of a GPU, of /dev/shm, of a node."""
+"""Rules for memory that ran out: of a container, of its children, of a GPU, of /dev/shm, of a node."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _AT_THE_START = LogPattern(
 
 
 def find_memory_faults(evidence: Evidence) -> Iterator[Finding]:
-    """Whatever ran out of memory."""
+    """Yield everything that ran out of memory."""
     yield from match_patterns(unresolved_log_text(evidence), _PATTERNS)
     yield from match_patterns(all_messages(evidence), (_AT_THE_START,))
     for pod in evidence.pods:
@@ -110,7 +110,7 @@ def _container_kills(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
 
 
 def _is_past(evidence: Evidence, container: Container) -> bool:
-    """Whether it has run so long again that its end does not matter any more."""
+    """Return whether it has run so long since that its previous end does not matter any more."""
     state = container.state
     return bool(state.kind == "running" and state.since and evidence.now and evidence.now - state.since > _PAST_SECONDS)
 
@@ -156,7 +156,7 @@ _EMPTY_DIR = re.compile(r'EmptyDir volume "(?P<name>[^"]+)" exceeds')
 
 
 def _evictions(evidence: Evidence) -> Iterator[tuple[Pod, str]]:
-    """Pods that the kubelet evicted, with what it said; Karpenter's moving of pods is no eviction of that kind."""
+    """Yield pods that the kubelet evicted, with its messages; evictions by Karpenter are not of that kind."""
     for pod in evidence.pods:
         told = [event.message for event in evidence.events if event.name == pod.name and event.reason == "Evicted"]
         told = [message for message in told if _LOW.search(message) or _EMPTY_DIR.search(message)]

@@ -1,4 +1,4 @@
-"""Nodes that fail their pods: lost, full, reclaimed, without addresses."""
+"""Rules for nodes that fail: lost, full, reclaimed, without addresses."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NO_ADDRESS = pattern(
 )
 _FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure"})
 _AT_START = re.compile(r"unable to find data in memory cache|failed to get imageFs info|invalid capacity 0")
-"""What every kubelet complains of before it has measured its disk."""
+"""Complaints of every kubelet before it has measured its disk."""
 _FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
 _NO_NETWORK = re.compile(r"NetworkPluginNotReady|cni plugin not initialized")
 _SHARED_MEMORY = re.compile(r"/dev/shm|torch_|posix_fallocate")  # noqa: S108 - a text to find
-"""A full one has a rule of its own."""
+"""Full shared memory has a rule of its own."""
 _LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
 _LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
 
 
 def find_node_faults(evidence: Evidence) -> Iterator[Finding]:
-    """What nodes do to their pods."""
+    """Yield faults of nodes."""
     yield from _spot(evidence)
     yield from _lost(evidence)
     yield from _full(evidence)
@@ -67,10 +67,10 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
             )
             continue
         silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
-        says = "does not answer any more" if silent else "is not ready"
+        state = "does not answer any more" if silent else "is not ready"
         yield finding(
             Code.NODE_LOST,
-            f"Node {node.name} {says}{_pods_on(evidence, node)}",
+            f"Node {node.name} {state}{_pods_on(evidence, node)}",
             [ready.message or ready.reason, field_quote("reason", ready.reason)],
             "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
         )
@@ -81,14 +81,14 @@ _START_SECONDS = 600.0
 
 
 def _is_starting(evidence: Evidence, node: Node) -> bool:
-    """Whether it is so young that it cannot be ready yet; one that fell silent was ready before."""
+    """Return whether it is so young that it cannot be ready yet; a silent one was ready before."""
     ready = node.condition("Ready")
     is_silent = ready is not None and ready.status == "Unknown"
     return bool(not is_silent and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
 
 
 def _carries(evidence: Evidence, node: Node) -> bool:
-    """Whether the node matters here: pods are on it, or no pod is on any node that is known."""
+    """Return whether the node matters here: pods are on it, or no pod is on any known node."""
     carriers = {pod.node for pod in evidence.pods if pod.node}
     return node.name in carriers or not carriers.intersection(one.name for one in evidence.nodes)
 
@@ -145,10 +145,10 @@ def _full(evidence: Evidence) -> Iterator[Finding]:
             quotes += [event.message, event.reason]
     lines = [hit.line for hit in find_hits(log_texts(evidence), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
     if quotes or lines:
-        says = f"The disk of node {where} is full" if where else "The node's disk is full"
+        sentence = f"The disk of node {where} is full" if where else "The node's disk is full"
         yield finding(
             Code.NODE_DISK_FULL,
-            says if quotes else "The program found no space left on its disk",
+            sentence if quotes else "The program found no space left on its disk",
             [*quotes[:4], *lines[:2]],
             "Free disk on the node, raise its volume size, or write to the shared file system.",
         )

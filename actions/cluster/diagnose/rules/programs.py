@@ -69,7 +69,7 @@ _PATTERNS = (
 
 
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
-    """Why programs end."""
+    """Yield the failures of programs."""
     yield from match_patterns(all_messages(evidence), _PATTERNS)
     for pod in evidence.pods:
         for container in pod.containers:
@@ -89,7 +89,7 @@ _START_ERRORS = (
 
 
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
-    """One finding for a container that failed, the most telling."""
+    """Yield one finding for a container that failed, the most specific."""
     waiting = container.state if container.state.kind == "waiting" else ObservedState()
     if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
         return
@@ -125,7 +125,7 @@ def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: Observe
 
 
 _CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|return code = -9\b")
-"""What launchers say of a rank that somebody has killed."""
+"""Messages of launchers about a rank that was killed."""
 
 
 def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState | None) -> Finding:
@@ -156,7 +156,7 @@ _NO_DEVICES = re.compile(
 
 
 def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
-    """A pod that its node ended, or never let start: the reason is its own, not a container's."""
+    """Yield a pod that its node ended, or did not start: the reason is in the pod, not in a container."""
     endings = (ending for one in pod.containers for ending in one.endings)
     if (
         pod.phase != "Failed"
@@ -186,16 +186,16 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
 
 
 def _detail(waiting: ObservedState) -> str:
-    """What a waiting state says, if it is more than how long it will be."""
+    """Return a waiting state's message, unless it is only about the back-off."""
     return "" if waiting.message.startswith("back-off") else waiting.message[:QUOTE_LIMIT]
 
 
 def _failure(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
-    """A container that has ended for good; while its job is known to go on, that is no failure of the job."""
+    """Return the finding of a container that has ended for good; it is a warning while its job is known to continue."""
     error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
-    headline += " while its job goes on" if goes_on else ""
+    headline += " while its job continues" if goes_on else ""
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
@@ -221,15 +221,15 @@ _SECOND_HAND = (
     "a non-zero exit code",
     "Please use a different submission_id",
 )
-"""Launchers and drivers that tell of their children; submitters that are told that their job is known already."""
+"""Messages of launchers and drivers about their children, and of submitters whose job exists already."""
 _TAIL_LINES = 400
 
 
 def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
-    """The line with which a program explained its end; empty if it printed nothing.
+    """Return the line that explains a program's end; empty if it printed nothing.
 
-    An exception of Python counts more than other complaints, those more than the last line; of equals the last one,
-    but none that only tells of another's end.
+    An exception of Python counts more than other complaints, those more than the last line; of several the last one
+    counts, but not one about another program's end.
     """
     logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
     lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
@@ -242,11 +242,11 @@ def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""
 
 
-WAY_OUT = "Stop it, and go on from a checkpoint before that, with a lower learning rate or a higher precision."
+WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."
 
 
 def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:
-    """The first log whose loss is no number; the other ranks say the same."""
+    """Yield the first log whose loss is not a number; those of other ranks are the same."""
     for log in evidence.logs:
         reader, curves = LogReader(), Curves()
         quotes: dict[bool, str] = {}

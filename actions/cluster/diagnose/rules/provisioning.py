@@ -1,7 +1,7 @@
 """Rules for nodes that are not made: refused by AWS, or by the limits and requirements of node pools.
 
-Source: aws/karpenter-provider-aws `pkg/errors`: eight EC2 codes are all told with the reason InsufficientCapacityError,
-so only the code in the message says what is meant. EC2 API reference for the codes. kubernetes-sigs/karpenter
+Source: aws/karpenter-provider-aws `pkg/errors`: eight EC2 codes all have the reason InsufficientCapacityError, so that
+only the code in the message distinguishes them. EC2 API reference for the codes. kubernetes-sigs/karpenter
 `scheduling` (v0.3x–1.x): one message lists every pool with its reason.
 """
 
@@ -22,7 +22,7 @@ from actions.cluster.diagnose.rules.scheduler_messages import SchedulingRefusal,
 class _Refused(msgspec.Struct, frozen=True):
     code: Code
     pattern: re.Pattern[str]
-    says: str
+    headline: str
     next_step: str
 
 
@@ -99,18 +99,18 @@ _REFUSALS = (
 
 
 def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
-    """What AWS refused, and instances that were given but never became nodes."""
+    """Yield requests that AWS refused, and instances that never became nodes."""
     texts = [
         *all_messages(evidence),
         *((event.message, event.name) for event in evidence.events),
         *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
     ]
-    said = False
+    is_specific = False
     for refusal in _REFUSALS:
         if found := list(find_hits(texts, refusal.pattern)):
-            said = True
+            is_specific = True
             yield _refused(refusal, found)
-    if not said:
+    if not is_specific:
         yield from _unspecified(evidence)
         yield from _launch_failed(evidence)
     yield from _not_joining(evidence)
@@ -126,11 +126,11 @@ def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
     ]
     shown = ", ".join(detail for detail in details if detail)
     quotes = [hit.line for hit in found[:3]]
-    return finding(refusal.code, refusal.says + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
+    return finding(refusal.code, refusal.headline + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
 
 
 def _unspecified(evidence: Evidence) -> Iterator[Finding]:
-    """Karpenter's own word where no code of EC2 is told."""
+    """Yield Karpenter's own reason, for use if there is no code of EC2."""
     for event in evidence.events:
         if event.reason == "InsufficientCapacityError":
             yield finding(
@@ -152,7 +152,7 @@ def _unspecified(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _not_launched(evidence: Evidence) -> Iterator[tuple[KubeObject, Condition]]:
-    """NodeClaims for which no instance was given, with the condition that says why."""
+    """Yield NodeClaims without an instance, with the condition that has the reason."""
     for claim in evidence.node_claims:
         launched = claim.condition("Launched")
         if launched is not None and launched.status != "True":
@@ -164,7 +164,7 @@ _BRIEF = 240
 
 
 def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
-    """Instances that were refused for another reason than the capacity: rights, a launch template, an AMI."""
+    """Yield instances that were refused for another reason than capacity: rights, a launch template, an AMI."""
     for claim, refused in _not_launched(evidence):
         if refused.reason in _LAUNCH_REASONS:
             yield finding(
@@ -204,7 +204,7 @@ def _not_joining(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_young(evidence: Evidence, claim: KubeObject) -> bool:
-    """Whether it is known to have been launched a short while ago: joining takes minutes."""
+    """Return whether it is known to have been launched a short while ago: joining takes minutes."""
     launched = claim.condition("Launched")
     since = (launched.since if launched else 0.0) or claim.created_at
     return bool(since and evidence.taken_at and evidence.taken_at - since < _JOIN_SECONDS)
@@ -244,7 +244,7 @@ _MISFITS = (
 
 
 def find_pool_limits(evidence: Evidence) -> Iterator[Finding]:
-    """Why no node is added, or none of those there fits."""
+    """Yield the reasons why no node is added, or no present node fits."""
     refused = list(refusals(evidence))
     yield from _limits(refused)
     yield from _taints(refused)
@@ -266,7 +266,7 @@ def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
 
 
 def _taints(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """A taint that is the only objection, or one that stands before an accelerator."""
+    """Yield a taint that is the only objection, or one of nodes with accelerators."""
     for one in refused:
         keys = _TAINT.findall(one.message)
         key = next((word for word in keys if word.startswith(ACCELERATORS)), "")
@@ -297,12 +297,12 @@ def _mismatches(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
 
 
 def _is_special(refusal: SchedulingRefusal) -> bool:
-    """Whether it is accelerators, or what goes with them, that nodes have too little of."""
+    """Return whether nodes have too few accelerators or EFA adapters."""
     return any(name == EFA or is_accelerator(name) for name in refusal.short_of())
 
 
 def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Labels, processors or memory that no node that is there has."""
+    """Yield labels, processors or memory that no present node has."""
     unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))]
     if unfit:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())

@@ -1,4 +1,4 @@
-"""Waiting by design: Kueue queues, Volcano queues, gangs, quotas of a namespace."""
+"""Rules for waits by design: Kueue queues, Volcano queues, gangs, quotas of a namespace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<
 
 
 def find_queued(evidence: Evidence) -> Iterator[Finding]:
-    """Who waits for whom."""
+    """Yield the queues, gangs and quotas that work waits for."""
     yield from _namespace_quota(evidence)
     yield from _kueue(evidence)
     yield from _volcano_queue(evidence)
@@ -119,7 +119,7 @@ def _volcano_queue(evidence: Evidence) -> Iterator[Finding]:
             queue = str(gang.spec.get("queue") or "default")
             yield finding(
                 Code.QUEUE_WAITING,
-                f"PodGroup {gang.name} waits in queue {queue}: Volcano has not taken it up",
+                f"PodGroup {gang.name} waits in queue {queue}: Volcano has not reacted to it",
                 [field_quote("phase", "Pending"), queue],
                 f"Does the queue exist and is it Open? kubectl get queue {queue}.{_unseen_by_karpenter(evidence)}",
             )
@@ -158,7 +158,7 @@ def _gang(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _unseen_by_karpenter(evidence: Evidence) -> str:
-    """A sentence on pods that wait for a node which nobody will start: Karpenter acts on `Unschedulable` only."""
+    """Return a sentence on pods for which no node will be started: Karpenter acts on `Unschedulable` only."""
     waiting = [pod for pod in evidence.pods if pod.is_unscheduled and pod.scheduler == "volcano"]
     unseen = [
         pod.name
@@ -168,5 +168,6 @@ def _unseen_by_karpenter(evidence: Evidence) -> str:
     if not unseen:
         return ""
     return (
-        f" Karpenter starts no node for {unseen[0]} meanwhile: its PodScheduled condition does not say Unschedulable."
+        f" Karpenter starts no node for {unseen[0]} meanwhile: its PodScheduled condition has another reason than"
+        " Unschedulable."
     )

@@ -1,4 +1,4 @@
-"""Names of the resources that machine learning waits for, and which instance types have them."""
+"""The names of accelerator resources, and the instance types that have them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _NEURON_TYPE = re.compile(r"(?:trn|inf)\d+[a-z]*\.")
 
 
 def is_accelerator(resource: str) -> bool:
-    """Whether it is one, or a part of one (`nvidia.com/mig-1g.10gb`)."""
+    """Return whether it is an accelerator, or a part of one (`nvidia.com/mig-1g.10gb`)."""
     return resource in ACCELERATORS or resource.startswith(f"{GPU.partition('/')[0]}/mig-")
 
 
 def accelerator_of(instance_type: str) -> str:
-    """The resource that a node of the type should advertise; empty for one without accelerators."""
+    """Return the resource that a node of the type should advertise; empty for a type without accelerators."""
     if _GPU_TYPE.match(instance_type):
         return GPU
     return NEURON if _NEURON_TYPE.match(instance_type) else ""
 
 
 def family_of(resource: str) -> tuple[str, ...]:
-    """All names under which a node may advertise the devices of a resource."""
+    """Return all names under which a node may advertise the devices of a resource."""
     return (GPU,) if resource == GPU else ACCELERATORS[1:]

@@ -1,4 +1,4 @@
-"""What the schedulers say of a pod that has no node: their sentences, taken apart.
+"""The parser of the schedulers' messages about a pod that has no node.
 
 Source: kube-scheduler's `FitError` (v1.5–1.34), Karpenter's provisioner (v0.3x–1.x), Volcano 1.8, cluster-autoscaler.
 """
@@ -23,7 +23,7 @@ NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
 
 
 class SchedulingRefusal(msgspec.Struct, frozen=True):
-    """Why no node took a pod. `reasons` counts nodes by reason; one node may be under several."""
+    """A scheduler's message that no node fits a pod. `reasons` counts nodes by reason; a node may have several."""
 
     message: str
     pod: str
@@ -31,12 +31,12 @@ class SchedulingRefusal(msgspec.Struct, frozen=True):
     reasons: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def short_of(self) -> dict[str, int]:
-        """Nodes by the resource that they have too little of."""
+        """Count nodes by the resource that they have too little of."""
         word = "Insufficient "
         return {reason[len(word) :]: count for reason, count in self.reasons.items() if reason.startswith(word)}
 
     def taints(self) -> dict[str, int]:
-        """Nodes by the key of the taint that the pod does not tolerate; empty where the scheduler does not name it."""
+        """Count nodes by the key of the taint that the pod does not tolerate, empty if the message does not name it."""
         found: dict[str, int] = {}
         for reason, count in self.reasons.items():
             if match := _TAINT.search(reason):
@@ -46,19 +46,19 @@ class SchedulingRefusal(msgspec.Struct, frozen=True):
 
     @property
     def is_misfit(self) -> bool:
-        """Whether nodes that have the resources fail for another reason.
+        """Return whether nodes with enough resources do not fit for another reason.
 
-        Volcano looks at resources first (and says *unavailable*), kube-scheduler at selectors first.
+        Volcano checks resources first (and writes *unavailable*), kube-scheduler selectors.
         """
         return "nodes are unavailable" in self.message and self.has("didn't match")
 
     def has(self, *words: str) -> bool:
-        """Whether any reason holds any of the words; of a sentence without reasons, whether the sentence does."""
+        """Return whether any reason, or the message if it has none, contains any of the words."""
         return any(word in reason for reason in self.reasons or (self.message,) for word in words)
 
 
 def refusal_of(message: str, pod: str) -> SchedulingRefusal:
-    """Take a sentence apart; one of another form has no reasons."""
+    """Parse a message; one of another form has no reasons."""
     fit = _FIT.search(message)
     old = _PREDICATES.search(message) if fit is None else None
     if old:
@@ -75,7 +75,7 @@ def refusal_of(message: str, pod: str) -> SchedulingRefusal:
 
 
 def refusals(evidence: Evidence) -> Iterator[SchedulingRefusal]:
-    """What was said of every pod that still has no node, each sentence once for each pod."""
+    """Yield the refusals of every pod that still has no node, each message once for each pod."""
     seen: set[tuple[str, str]] = set()
     for message, name in _messages(evidence):
         if message and (message, name) not in seen:
@@ -93,12 +93,12 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def scheduling_events(evidence: Evidence) -> Iterator[Event]:
-    """Complaints of a scheduler about pods that still have no node."""
+    """Yield a scheduler's events about pods that still have no node."""
     return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
 
 
 def is_unscheduled(evidence: Evidence, event: Event) -> bool:
-    """Whether the event's object, as far as is known, still has no node."""
+    """Return whether the event's object, as far as is known, still has no node."""
     pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
     return pod is None or _has_no_node(pod)
 
@@ -109,7 +109,7 @@ def _has_no_node(pod: Pod) -> bool:
 
 
 def pod_names(refused: Iterable[SchedulingRefusal]) -> str:
-    """For sentences: `train-0`, `train-0 and another pod`, or `train-0 and 7 more pods`."""
+    """Return the pods for a message: `train-0`, `train-0 and another pod`, or `train-0 and 7 more pods`."""
     known = list(dict.fromkeys(one.pod for one in refused if one.pod))
     if not known:
         return "the pod"
@@ -118,12 +118,12 @@ def pod_names(refused: Iterable[SchedulingRefusal]) -> str:
 
 
 def names_ask(refused: Iterable[SchedulingRefusal]) -> str:
-    """With the verb: `train-0 asks for`, `train-0 and 7 more pods ask for`."""
+    """Return the pods with a verb: `train-0 asks for`, `train-0 and 7 more pods ask for`."""
     known = list(refused)
     several = len({one.pod for one in known if one.pod}) > 1
     return f"{pod_names(known)} {'ask' if several else 'asks'} for"
 
 
 def quotes_of(refused: Iterable[SchedulingRefusal]) -> list[str]:
-    """What was said, each sentence once."""
+    """Return the first three different messages."""
     return list(dict.fromkeys(one.message for one in refused))[:3]

@@ -1,4 +1,4 @@
-"""Pods that no node takes: taints, accelerators, adapters, claims; and nodes that are being made."""
+"""Rules for pods without a node: taints, accelerators, adapters, claims; and nodes that are being made."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _DISK_TAINT = "node.kubernetes.io/disk-pressure"
 _STARTING = re.compile(
     r"/agent-not-ready$|^node\.cloudprovider\.kubernetes\.io/uninitialized$|^karpenter\.sh/unregistered$"
 )
-"""Taints that go when the node has come up."""
+"""Taints that are removed when the node is up."""
 _PASSING = re.compile(
     rf"{_STARTING.pattern}|^node\.kubernetes\.io/|^karpenter\.sh/disrupt|ClusterAutoscaler$|^aws-node-termination-handler/"
 )
-"""Taints that others set and take away: to tolerate them would be wrong."""
+"""Taints that controllers set and remove: to tolerate them would be wrong."""
 
 
 def find_unschedulable(evidence: Evidence) -> Iterator[Finding]:
-    """Why pods have no node."""
+    """Yield the reasons for pods without a node."""
     refused = list(refusals(evidence))
     yield from _device_plugins(evidence, refused)
     yield from _unregistered(evidence)
@@ -70,7 +70,7 @@ _RAYS_OWN = (
 
 
 def _device_plugins(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Accelerator instances that are Ready, not brand-new, and offer none."""
+    """Yield accelerator instances that are Ready, not brand-new, and advertise no accelerators."""
     for resource, plugin in _PLUGINS.items():
         bare = [node for node in evidence.nodes if _is_bare(evidence, node, resource)]
         if not bare:
@@ -92,7 +92,7 @@ _UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not re
 
 
 def _unregistered(evidence: Evidence) -> Iterator[Finding]:
-    """Nodes of Karpenter that wait for a device plugin."""
+    """Yield nodes of Karpenter that wait for a device plugin."""
     for event in evidence.events:
         missing = _INCONSISTENT.search(event.message) if event.reason == "FailedConsistencyCheck" else None
         if missing and missing[1] in _PLUGINS:
@@ -128,7 +128,7 @@ def _is_bare(evidence: Evidence, node: Node, resource: str) -> bool:
 
 
 def _adapters(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Too few EFA adapters on nodes that have enough of all else."""
+    """Yield too few EFA adapters on nodes that have enough of everything else."""
     short = [one for one in refused if _is_about_adapters(one)]
     if not short:
         return
@@ -153,7 +153,7 @@ def _adapters(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[
 
 
 def _is_about_adapters(refusal: SchedulingRefusal) -> bool:
-    """Whether adapters are what is missing: more nodes lack them than lack accelerators."""
+    """Return whether more nodes lack adapters than lack accelerators."""
     short = refusal.short_of()
     return not refusal.is_misfit and short.get(EFA, 0) > max((short.get(name, 0) for name in ACCELERATORS), default=0)
 
@@ -196,17 +196,17 @@ def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Fi
 
 
 def _only_taint(evidence: Evidence) -> str:
-    """Which taint a scheduler means that names none (1.34), where nodes have no others than those of lost ones."""
+    """Return the taint of a message that names none (1.34), if nodes have no others than those of lost nodes."""
     known = {key for node in evidence.nodes for key in node.taints}
     return min(known) if known and known <= set(_LOST_TAINTS) else ""
 
 
 def _explains(evidence: Evidence, key: str, refused: list[SchedulingRefusal]) -> bool:
-    """Whether the taint, and no lack on other nodes, is why the pod waits.
+    """Return whether the pod waits because of the taint, and not because other nodes lack resources.
 
-    Nodes without any accelerator are also `Insufficient` of it: a taint that stands before the accelerators explains
-    that. Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking, and
-    one that the scheduler does not name only if nothing else is told.
+    Nodes without any accelerator are also `Insufficient` of it: a taint of the nodes with accelerators explains that.
+    Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking, and one
+    that the scheduler does not name only if there is no other reason.
     """
     asks = any(pod.requests.get(name) for pod in evidence.pods for name in ACCELERATORS)
     tainted = _tainted_accelerators(evidence) if asks else []
@@ -218,7 +218,7 @@ def _explains(evidence: Evidence, key: str, refused: list[SchedulingRefusal]) ->
 
 
 def _tainted_accelerators(evidence: Evidence) -> list[str]:
-    """Keys of taints before the accelerators, if there is one before every accelerator."""
+    """Return the keys of taints of nodes with accelerators, if all of these nodes have taints."""
     equipped = [node for node in evidence.nodes if any(map(is_accelerator, node.allocatable))]
     return [key for node in equipped for key in node.taints] if all(node.taints for node in equipped) else []
 
@@ -284,7 +284,7 @@ def _accelerators(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     yield finding(
         Code.GPU_SHORTAGE,
         f"No node has the {resource} free that {names_ask(short)}"
-        f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and nobody is adding nodes",
+        f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and no nodes are being added",
         quotes_of(short),
         "Wait for the job that holds them, or stop it; else scale the node group or give Karpenter a fitting NodePool.",
     )
@@ -295,7 +295,7 @@ _NOMINATED = re.compile(r"should schedule on: (.+)|pod triggered scale-up: (.+)"
 
 
 def _nominations(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Somebody is making a node."""
+    """Yield nodes that are being made, and pods that are being preempted, for a waiting pod."""
     made: dict[str, dict[str, str]] = {}
     for event in evidence.events:
         found = _NOMINATED.search(event.message)
@@ -324,7 +324,7 @@ def _nominations(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterat
         else:
             yield finding(
                 Code.WAITING_FOR_NODE,
-                f"No node yet for {pod or 'the pod'}: {len(claims)} were begun one after the other, none came up",
+                f"No node yet for {pod or 'the pod'}: {len(claims)} were started one after the other, none came up",
                 [*short, *(targets[claim] for claim in claims)],
                 "See why they end: kubectl get nodeclaims, kubectl describe nodeclaim, the log of Karpenter.",
             )

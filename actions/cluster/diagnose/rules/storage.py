@@ -1,4 +1,4 @@
-"""Volumes and configuration that a pod needs and does not get.
+"""Rules for volumes and configuration that a pod needs and does not get.
 
 Source: kubelet's volume manager and `kuberuntime` (v1.2x–1.34), the CSI drivers of FSx, EFS and EBS.
 """
@@ -29,7 +29,7 @@ _CLAIM_REASONS = frozenset({"ProvisioningFailed", "FailedBinding", "ClaimLost", 
 
 
 def find_storage_faults(evidence: Evidence) -> Iterator[Finding]:
-    """Configuration first: a missing Secret also shows as a failed mount."""
+    """Yield missing configuration, then failed mounts, since a missing Secret also causes a failed mount."""
     missing = [(name, message) for name, message in _told(evidence) if _MISSING.search(message)]
     if missing:
         yield _config(missing)
@@ -73,12 +73,12 @@ def _config(missing: list[tuple[str, str]]) -> Finding:
         Code.CONFIG_MISSING,
         f"{what}, which {name or 'the pod'} needs",
         [text for _, text in missing[:3]],
-        "Create it in the pod's namespace (with that key); the pod goes on by itself.",
+        "Create it in the pod's namespace (with that key); the pod continues by itself.",
     )
 
 
 def _mount(mounts: list[tuple[str, str]]) -> Finding:
-    """The detailed message first: the kubelet's summary only says that time ran out."""
+    """Yield a failed mount, by its detailed message if there is one: the kubelet's summary only reports a timeout."""
     mounts = sorted(mounts, key=lambda one: bool(_SUMMARY.match(one[1])))
     name, message = mounts[0]
     volume = _VOLUME.search(message)
@@ -109,7 +109,7 @@ def _reason_of(text: str) -> tuple[str, str]:
 
 
 def _claims(evidence: Evidence) -> Iterator[Finding]:
-    """Claims without a volume: lost ones, and those whose provisioning failed."""
+    """Yield claims without a volume: lost ones, and those whose provisioning failed."""
     lost = {claim.name for claim in evidence.volume_claims if claim.status.get("phase") == "Lost"}
     for name in sorted(lost):
         yield finding(
