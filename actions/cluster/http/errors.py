@@ -122,8 +122,8 @@ def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = Non
     """
     read = _read_envelope(body) if body.startswith(ENVELOPE) else _read_json(body)
     details = read.details or _Details()
-    said = headers or {}
-    wait = read_retry_after(said.get("Retry-After", ""), date=said.get("Date", ""))
+    known = headers or {}
+    wait = read_retry_after(known.get("Retry-After", ""), date=known.get("Date", ""))
     return ApiStatus(
         code=code or read.code or 0,
         reason=one_line(read.reason or ""),
@@ -176,7 +176,7 @@ def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
         asked: Method and path, for the sentence.
         context: The kubeconfig context, for the hint.
     """
-    said = (status.message or status.reason or f"HTTP {status.code}").rstrip(".")
+    message = (status.message or status.reason or f"HTTP {status.code}").rstrip(".")
     match status.code:
         case code if 300 <= code < 400:
             return ApiRefusedError(
@@ -186,20 +186,24 @@ def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
             )
         case 401:
             return ApiAccessError(
-                f"The API server of {context} does not accept our credentials ({said}).",
+                f"The API server of {context} does not accept our credentials ({message}).",
                 status=status,
                 hint="Log in again, or choose another context.",
             )
         case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
-            return ApiConflictError(f"{said}.", status=status, hint="Wait until the namespace is gone, then try again.")
+            return ApiConflictError(
+                f"{message}.", status=status, hint="Wait until the namespace is gone, then try again."
+            )
         case 403:
             return ApiAccessError(
-                f"Not allowed: {said}.", status=status, hint=f"Ask for the right, or use another user than {context}'s."
+                f"Not allowed: {message}.",
+                status=status,
+                hint=f"Ask for the right, or use another user than {context}'s.",
             )
         case 404:
-            return ApiMissingError(f"{said} ({asked}).", status=status)
+            return ApiMissingError(f"{message} ({asked}).", status=status)
         case 409:
-            return ApiConflictError(f"{said}.", status=status, hint="Look at the object, then try again.")
+            return ApiConflictError(f"{message}.", status=status, hint="Look at the object, then try again.")
         case code if code == _THROTTLED or code >= _UNAVAILABLE_FROM or code == 0:
-            return ApiUnavailableError(f"The API server of {context} answers {code}: {said}.", status=status)
-    return ApiRefusedError(f"Refused: {said} ({asked}).", status=status)
+            return ApiUnavailableError(f"The API server of {context} answers {code}: {message}.", status=status)
+    return ApiRefusedError(f"Refused: {message} ({asked}).", status=status)

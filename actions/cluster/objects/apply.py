@@ -98,9 +98,9 @@ def _conflict(ref: ObjectRef, error: ApiConflictError) -> ConflictError:
     )
     if not conflicts:
         return ConflictError(f"{ref.describe()}: {error.status.message.rstrip('.')}.", hint=error.hint)
-    said = listed([f"{conflict.field} belongs to {conflict.owner}" for conflict in conflicts], _NAMED)
+    owned = listed([f"{conflict.field} belongs to {conflict.owner}" for conflict in conflicts], _NAMED)
     return ApplyConflictError(
-        f"{ref.describe()}: {said}.",
+        f"{ref.describe()}: {owned}.",
         conflicts=conflicts,
         hint="Leave these fields out, or take them over with force.",
     )

@@ -211,9 +211,9 @@ class GatedRequests:
     def _without_token(self) -> tuple[bytes, bool]:
         """Return the target without our token, and whether the token was in it."""
         path, mark, query = self._target.partition(b"?")
-        said = query.split(b"&")
-        kept = [one for one in said if not (one.startswith(b"token=") and self._is_token(one[len(b"token=") :]))]
-        return (path + mark + b"&".join(kept) if kept else path), len(kept) < len(said)
+        pairs = query.split(b"&")
+        kept = [one for one in pairs if not (one.startswith(b"token=") and self._is_token(one[len(b"token=") :]))]
+        return (path + mark + b"&".join(kept) if kept else path), len(kept) < len(pairs)
 
     def _stripped(self, name: bytes, value: bytes) -> bytes | None:
         """Return a header without our token; `None` if nothing is left."""

@@ -212,8 +212,8 @@ class _Tunnel(msgspec.Struct, frozen=True):
             if channel in heads and len(message.data) == _HEAD_BYTES:
                 heads.discard(channel)
             elif channel == _ERROR and payload:
-                said = one_line(payload.decode("utf-8", "replace"), limit=_MESSAGE_LIMIT)
-                raise UnreachableError(f"Port {self.port} of {self.namespace}: {said}.")
+                reason = one_line(payload.decode("utf-8", "replace"), limit=_MESSAGE_LIMIT)
+                raise UnreachableError(f"Port {self.port} of {self.namespace}: {reason}.")
             elif channel == _DATA:
                 if requests is not None:
                     requests.answered(payload)

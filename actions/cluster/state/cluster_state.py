@@ -207,7 +207,7 @@ class ClusterState:
         )
 
     def _is_live_anywhere(self) -> bool:
-        return any(told.state is Health.LIVE for told in self._health.values())
+        return any(health.state is Health.LIVE for health in self._health.values())
 
     def _reported_health(self) -> dict[str, SourceHealth]:
         """Return the health of every source; while the server is silent, none is live."""
@@ -215,8 +215,8 @@ class ClusterState:
             return dict(self._health)
         since = self._liveness.heard_at
         return {
-            name: SourceHealth(Health.STALE, _NO_SIGN, since, told.skipped) if told.state is Health.LIVE else told
-            for name, told in self._health.items()
+            name: SourceHealth(Health.STALE, _NO_SIGN, since, health.skipped) if health.state is Health.LIVE else health
+            for name, health in self._health.items()
         }
 
     def _touch(self, part: str) -> None:

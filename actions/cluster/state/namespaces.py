@@ -108,7 +108,7 @@ class ScopedReflector(Generic[FactT]):
 
     def _report(self) -> None:
         """Report the health of the worst namespace as that of all, with the part of the cluster in its detail."""
-        healths = {name: part.told for name, part in self._parts.items() if part.told is not None}
+        healths = {name: part.reported for name, part in self._parts.items() if part.reported is not None}
         if healths:
             self._table.health(_combined(healths))
         self._table.is_complete = bool(self._parts) and all(part.is_complete for part in self._parts.values())
@@ -118,7 +118,7 @@ class _NamespacePart(Generic[FactT]):
     """The sink of one namespace: a part of the table."""
 
     def __init__(self, namespace: str, table: FactTable[FactT], changed: Callable[[], None]) -> None:
-        self.told: SourceHealth | None = None
+        self.reported: SourceHealth | None = None
         self.is_complete = False
         self._namespace = namespace
         self._table = table
@@ -136,15 +136,17 @@ class _NamespacePart(Generic[FactT]):
         self._table.remove(item)
 
     def health(self, health: SourceHealth) -> None:
-        self.told = health
+        self.reported = health
         self._changed()
 
 
 def _combined(healths: Mapping[str, SourceHealth]) -> SourceHealth:
-    name, worst = next(((name, told) for name, told in healths.items() if told.state is not Health.LIVE), ("", None))
-    skipped = sum(told.skipped for told in healths.values())
+    name, worst = next(
+        ((name, health) for name, health in healths.items() if health.state is not Health.LIVE), ("", None)
+    )
+    skipped = sum(health.skipped for health in healths.values())
     if worst is not None:
         return SourceHealth(worst.state, f"{name}: {worst.detail}" if worst.detail else name, worst.since, skipped)
     names = sorted(healths)
-    since = max(told.since for told in healths.values())
+    since = max(health.since for health in healths.values())
     return SourceHealth(Health.LIVE, f"only {listed(names, _NAMED)}", since, skipped)

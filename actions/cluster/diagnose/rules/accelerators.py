@@ -121,12 +121,14 @@ _NVIDIA_PATTERNS = (
 
 def find_nvidia_faults(evidence: Evidence) -> Iterator[Finding]:
     """Yield the driver's reports, each class once, the earliest first; then other forms of them."""
-    said: set[Code] = set()
+    reported: set[Code] = set()
     for finding_ in _xids(list(find_hits(all_messages(evidence), _XID))):
-        said.add(finding_.code)
+        reported.add(finding_.code)
         yield finding_
-    yield from (one for one in match_patterns(all_messages(evidence), _NVIDIA_PATTERNS) if one.code not in said)
-    if Code.GPU_ECC not in said and (counts := [gpu.ecc_uncorrected for gpu in evidence.gpus if gpu.ecc_uncorrected]):
+    yield from (one for one in match_patterns(all_messages(evidence), _NVIDIA_PATTERNS) if one.code not in reported)
+    if Code.GPU_ECC not in reported and (
+        counts := [gpu.ecc_uncorrected for gpu in evidence.gpus if gpu.ecc_uncorrected]
+    ):
         headline = (
             f"{len(counts)} of {len(evidence.gpus)} GPUs have uncorrectable memory errors ({max(counts)} on the worst)"
         )

@@ -139,10 +139,10 @@ def _without_names(evidence: Evidence, pod: str, message: str) -> str:
     return _URL.sub("", message)
 
 
-def _image_of(evidence: Evidence, told: list[tuple[str, str]]) -> str:
+def _image_of(evidence: Evidence, messages: list[tuple[str, str]]) -> str:
     """Return the image that the messages name, or else the pod's."""
-    named = next((found[1] for _, message in told if (found := _IMAGE.search(message))), "")
-    asked = (one.image for pod in evidence.pods if pod.name == told[0][0] for one in pod.containers)
+    named = next((found[1] for _, message in messages if (found := _IMAGE.search(message))), "")
+    asked = (one.image for pod in evidence.pods if pod.name == messages[0][0] for one in pod.containers)
     return named or next((image for image in asked if image), "")
 
 

@@ -114,12 +114,12 @@ _KILLERS = re.compile(
 
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
-    told = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
-    by = "its liveness probe failed" if any("iveness" in message for message in told) else "not by the memory limit"
+    kills = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
+    by = "its liveness probe failed" if any("iveness" in message for message in kills) else "not by the memory limit"
     return finding(
         Code.KILLED_SIGKILL,
         f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or by}",
-        [pod.message, field_quote("exitCode", 137), field_quote("reason", failed.reason), *told[:3]],
+        [pod.message, field_quote("exitCode", 137), field_quote("reason", failed.reason), *kills[:3]],
         "Look in the events for an eviction, a preemption, a liveness probe or a kubectl delete.",
     )
 
@@ -130,8 +130,8 @@ _CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|
 
 def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState | None) -> Finding:
     waiting = container.state
-    told = failed.message.strip().splitlines() if failed is not None else []
-    error = last_error(evidence, pod) or (told[-1] if told else _detail(waiting))
+    lines = failed.message.strip().splitlines() if failed is not None else []
+    error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     if failed is None and waiting.reason in _START_ERRORS:
