@@ -262,7 +262,7 @@ def refuse_unfit(view: RunView, kind: RequestKind, *, plan_hash: str = "") -> No
     """
     reason = _unfit_approval(view, plan_hash) if kind is RequestKind.APPROVE else _unfit_request(view, kind)
     if reason:
-        raise RefusedError(f"Run {view.id} cannot be asked to {kind.value}: {reason}.")
+        raise RefusedError(f"Run {view.id} does not accept the request {kind.value}: {reason}.")
 
 
 def _unfit_approval(view: RunView, plan_hash: str) -> str:

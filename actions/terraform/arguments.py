@@ -1,9 +1,9 @@
 """Argument lists for the `terraform` program.
 
 They are built by python-terraform's `generate_cmd_string`, the part of that library which is a pure function. Its
-`cmd`, `apply` and `destroy` are not used: they hand out the output only after the end, die with their parent, and pass
-flags that today's Terraform refuses (`-force`, `-auto-approve=false`). Variables never stand on the command line, where
-every user of the machine can read them: they go into a private file.
+`cmd`, `apply` and `destroy` are not used: they return the output only after the end, die with their parent, and pass
+flags that present Terraform refuses (`-force`, `-auto-approve=false`). Variables are never on the command line, where
+every user of the machine can read them, but in a private file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOCK_PATIENCE = "20s"
 
 
 def init_arguments(program: Path, *, has_lock_file: bool) -> list[str]:
-    """`terraform init`; a lock file that is there is obeyed, not rewritten."""
+    """`terraform init`; an existing lock file is obeyed, not rewritten."""
     return _built(program, "init", lockfile="readonly" if has_lock_file else None)
 
 
@@ -28,7 +28,7 @@ def plan_arguments(program: Path) -> list[str]:
 
 
 def apply_arguments(program: Path) -> list[str]:
-    """`terraform apply` of the saved plan: asks nothing, and refuses if the state has moved on."""
+    """`terraform apply` of the saved plan: without questions; refuses if the state has changed since."""
     return _built(program, "apply", PLAN_FILE, json=_FLAG, lock_timeout=LOCK_PATIENCE)
 
 
@@ -40,7 +40,7 @@ def destroy_arguments(program: Path) -> list[str]:
 
 
 def show_plan_arguments(program: Path) -> list[str]:
-    """`terraform show` of the saved plan. Its output holds secrets in clear: never store it."""
+    """`terraform show` of the saved plan. Its output holds secrets in plain text: never store it."""
     return [*_bare(program, "show"), "-json", PLAN_FILE]
 
 
@@ -55,17 +55,17 @@ def state_list_arguments(program: Path) -> list[str]:
 
 
 def state_pull_arguments(program: Path) -> list[str]:
-    """`terraform state pull`. Its output holds secrets in clear: never store it."""
+    """`terraform state pull`. Its output holds secrets in plain text: never store it."""
     return _bare(program, "state pull")
 
 
 def state_push_arguments(program: Path, file: str) -> list[str]:
-    """`terraform state push`: refuses what is older than the state, or another's."""
+    """`terraform state push`: refuses a state that is older, or of another lineage."""
     return [*_bare(program, "state push"), f"-lock-timeout={LOCK_PATIENCE}", file]
 
 
 def import_arguments(program: Path, address: str, resource_id: str) -> list[str]:
-    """`terraform import` of one object that exists."""
+    """`terraform import` of one existing object."""
     return _built(program, "import", address, resource_id, lock_timeout=LOCK_PATIENCE, var_file=VARIABLES_FILE)
 
 

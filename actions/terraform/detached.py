@@ -1,8 +1,8 @@
-"""A Terraform operation as a process of its own: it outlives whoever started it, and is found again.
+"""A Terraform operation as a process of its own: it outlives the runner that started it, and is found again.
 
 The process leads its own session and writes to a private file, so that neither a hang-up nor a closed pipe reaches it:
-Terraform that is killed forgets what it has just made. A shell writes down who it is and then *becomes* Terraform, so
-there is no moment in which it runs unknown.
+a killed Terraform does not save its last changes. A shell records its own identity and then *becomes* Terraform, so
+there is no moment in which it runs unrecorded.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _INTRODUCE = (
 
 
 class DetachedOperation:
-    """One named operation in a work folder: started once, adopted afterwards.
+    """A named operation in a work folder: started once, adopted afterwards.
 
     Args:
         folder: The work folder.
         name: `plan`, `apply` or `destroy`.
-        clock: For the pace of reading.
+        clock: For the pauses between reads.
     """
 
     def __init__(self, folder: Path, name: str, *, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class DetachedOperation:
         self._child_pid = 0
 
     def recorded(self) -> ProcessIdentity | None:
-        """The process that ran it last, alive or not."""
+        """Return the process that ran it last, alive or not."""
         try:
             boot, stat = self._identity_file.read_text(encoding="utf-8").splitlines()[:2]
             fields = stat.rpartition(")")[2].split()
@@ -53,16 +53,16 @@ class DetachedOperation:
             return None
 
     def identity(self) -> ProcessIdentity | None:
-        """The process that runs it, if it is still alive."""
+        """Return the process that runs it, if it is still alive."""
         identity = self.recorded()
         return identity if identity is not None and is_alive(identity) else None
 
     def forget(self) -> None:
-        """Forget who ran it last. Its output stays, for people."""
+        """Forget the process that ran it last. Its output file stays."""
         self._identity_file.unlink(missing_ok=True)
 
     def progress(self) -> OperationProgress:
-        """How far it has come, by what it has written until now."""
+        """Return its progress, from its output so far."""
         progress = OperationProgress(self.name)
         for line in self._lines_so_far():
             try:
@@ -73,7 +73,7 @@ class DetachedOperation:
         return progress
 
     def start(self, argv: Sequence[str], *, environment: Mapping[str, str]) -> None:
-        """Start it, with an empty output file. The caller has made sure that it does not run.
+        """Start it, with an empty output file. It must not be running.
 
         Raises:
             ToolError: It could not be started.
@@ -85,10 +85,10 @@ class DetachedOperation:
         self._child_pid = child.pid
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Every line of the output from its beginning, until the process has ended.
+        """Yield every line of the output from its beginning, until the process has ended.
 
-        A last line without a newline is given too; a line above `LINE_LIMIT_BYTES` is given cut off. Leaving early
-        leaves the process alone.
+        A last line without a newline is included; a line above `LINE_LIMIT_BYTES` is cut off. Closing the generator
+        early leaves the process alone.
         """
         pending = b""
         offset = 0
@@ -111,7 +111,7 @@ class DetachedOperation:
             yield pending
 
     def exit_code(self) -> int | None:
-        """The exit code if this process started it and it has ended; `None` for an adopted one."""
+        """Return the exit code if this process started it and it has ended; `None` for an adopted one."""
         if not self._child_pid:
             return None
         try:
@@ -121,7 +121,7 @@ class DetachedOperation:
         return os.waitstatus_to_exitcode(status) if pid else None
 
     def interrupt(self) -> bool:
-        """Send one SIGINT to Terraform alone: it then finishes what it is doing and saves its state."""
+        """Send one SIGINT to Terraform alone: it then finishes its present changes and saves its state."""
         identity = self.identity()
         if identity is None:
             return False
@@ -129,7 +129,7 @@ class DetachedOperation:
         return True
 
     def _is_running(self) -> bool:
-        is_introduced = self._identity_file.exists()  # before looking who it is: it may write that down in between
+        is_introduced = self._identity_file.exists()  # before reading the identity: it may be written in between
         if self.identity() is not None:
             return True
         return not is_introduced and bool(self._child_pid) and _is_child_alive(self._child_pid)

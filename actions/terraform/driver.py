@@ -41,14 +41,14 @@ _RESOURCE_ID = re.compile(r"[^\s\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,2047}")
 
 
 class TerraformDriver:
-    """Runs the program; at most one operation at a time in a work folder, whoever started it.
+    """The `terraform` program for one root; at most one operation at a time in a work folder, across runners.
 
-    An apply or a destroy that an earlier runner started and that is still alive is adopted: nothing is started twice.
+    A living apply or destroy of an earlier runner is adopted: nothing is started twice.
 
     Args:
-        root: The root as the blueprint holds it.
+        root: The root in the blueprint's folder.
         work: Private folder for the copy of the root, its state, plans and output.
-        environment: For the program, beside the usual names: credentials, region, proxies.
+        environment: Variables for the program in addition to the usual ones: credentials, region, proxies.
         program: The `terraform` program.
         clock: The machine's by default.
     """
@@ -72,14 +72,14 @@ class TerraformDriver:
         self._interrupted: ProcessIdentity | None = None
 
     async def init(self) -> str:
-        """Bring the root into the work folder and install its providers. Leaves a running operation alone.
+        """Copy the root into the work folder and install its providers. Leaves a running operation alone.
 
         Returns:
-            Which providers were recorded, if the root pins none: later inits of this folder take no others.
+            A sentence on the recorded providers, if the root pins none: later inits of this folder install no others.
 
         Raises:
             UnsavedStateError: An earlier operation could not save its state.
-            BlueprintError: The root is none.
+            BlueprintError: The folder is not a root.
             UnreachableError: Providers or modules cannot be downloaded.
             RefusedError: A provider is not the one that the lock file records.
             ToolError: Anything else.
@@ -96,14 +96,14 @@ class TerraformDriver:
         return f"The root pins no providers. Recorded for this run: {named}." if named else ""
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
-        """Compare, and save a plan.
+        """Compute and save a plan.
 
         Raises:
-            ConflictError: Somebody else holds the state, or an apply is running.
+            ConflictError: Another process has locked the state, or an apply is running.
             RefusedError: An earlier apply could not save its state.
             ToolError: Terraform refuses.
         """
-        async for _ in self._operations["plan"].lines():  # one of an earlier runner: it changes nothing, let it end
+        async for _ in self._operations["plan"].lines():  # a plan of an earlier runner changes nothing: let it end
             pass
         self._require_idle()
         self._directory.require_saved_state()
@@ -116,16 +116,16 @@ class TerraformDriver:
         return summary
 
     async def apply(self, plan_hash: str = "", *, on_event: OnEvent | None = None) -> dict[str, str]:
-        """Apply the saved plan, or adopt an apply that is running. Returns the outputs.
+        """Apply the saved plan, or adopt a running apply. Returns the outputs.
 
         Raises:
             NoPlanError: No saved plan, or another one than approved.
             UnsavedStateError: An earlier operation could not save its state.
-            StoppedError: It was asked to stop.
+            StoppedError: It was interrupted.
             StalePlanError: The plan is out of date.
-            StateLockedError: Somebody else holds the state.
-            UnknownEndError: Nobody saw how an adopted apply ended.
-            ToolError: Something could not be made; what was made is in the state.
+            StateLockedError: Another process has locked the state.
+            UnknownEndError: The end of an adopted apply was not observed.
+            ToolError: A resource could not be made; those that were made are in the state.
         """
         refuse_if_readonly("terraform apply")
         if self.running() != "apply":
@@ -137,11 +137,11 @@ class TerraformDriver:
         return await self.outputs()
 
     async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
-        """Destroy everything in the state, or adopt a destroy that is running.
+        """Destroy everything in the state, or adopt a running destroy.
 
         Raises:
-            RefusedError: A state that could not be saved; or it was asked to stop.
-            ConflictError: Somebody else holds the state, or another operation is running.
+            RefusedError: A state that could not be saved; or it was interrupted.
+            ConflictError: Another process has locked the state, or another operation is running.
             ToolError: Something could not be destroyed; it is still in the state.
         """
         refuse_if_readonly("terraform destroy")
@@ -152,7 +152,7 @@ class TerraformDriver:
         await self._run("destroy", arguments.destroy_arguments(self._program), on_event)
 
     async def outputs(self) -> dict[str, str]:
-        """The outputs in the state, without sensitive ones; other than texts as JSON.
+        """Return the outputs in the state, without sensitive ones; values other than texts as JSON.
 
         Raises:
             FormatError: Terraform prints something else.
@@ -165,18 +165,18 @@ class TerraformDriver:
         return {name: _text(item.get("value")) for name, item in values.items() if not item.get("sensitive")}
 
     async def state_list(self) -> tuple[str, ...]:
-        """Addresses of everything in the state."""
+        """Return the addresses of everything in the state."""
         if not self._directory.has_state:
             return ()
         listed = await self._query(arguments.state_list_arguments(self._program))
         return tuple(line for line in listed.decode(errors="replace").splitlines() if line)
 
     def running(self) -> str:
-        """The operation that is alive, also of an earlier runner; empty if none is."""
+        """Return the running operation, also of an earlier runner; empty if none is."""
         return next((name for name, item in self._operations.items() if item.identity() is not None), "")
 
     def process(self) -> RunningOperation | None:
-        """The process that is alive, and what it and the kernel tell of interrupts."""
+        """Return the living process, with the interrupts that its output and the kernel show."""
         name = self.running()
         identity = self._operations[name].identity() if name else None
         if identity is None:
@@ -200,15 +200,15 @@ class TerraformDriver:
         return True
 
     def changes(self) -> tuple[ChangeProgress, ...]:
-        """The changes of the newest apply or destroy so far."""
+        """Return the changes of the newest apply or destroy so far."""
         name = self._newest_change()
         return self._operations[name].progress().changes if name else ()
 
     async def ended(self) -> Ended | None:
-        """The newest apply or destroy, if it ended without having come to its end.
+        """Return the newest apply or destroy, if it ended early.
 
         Raises:
-            ConsoleError: The state cannot be read: what is missing in it is unknown.
+            ConsoleError: The state cannot be read, so that its missing resources are unknown.
         """
         name = self._newest_change()
         if not name or self.running():
@@ -220,7 +220,7 @@ class TerraformDriver:
         return Ended(name, process, progress.pending(await self.tracked()))
 
     async def tracked(self) -> frozenset[str]:
-        """Addresses in the state, without objects that only wait for their end.
+        """Return the addresses in the state, without deposed objects.
 
         Raises:
             ConsoleError: The state cannot be read.
@@ -228,16 +228,16 @@ class TerraformDriver:
         return frozenset((await self._state()).addresses)
 
     def unsaved(self) -> tuple[str, ...] | None:
-        """Addresses in `errored.tfstate`; `None` if there is none.
+        """Return the addresses in `errored.tfstate`; `None` if there is none.
 
         Raises:
-            FormatError: There is one that cannot be read.
+            FormatError: It cannot be read.
         """
         unsaved = self._directory.unsaved_state()
         return None if unsaved is None else unsaved.addresses
 
     async def save_state(self) -> str:
-        """Push `errored.tfstate` if it is the same state, only newer, or there is no state at all."""
+        """Push `errored.tfstate` if it is a newer serial of the same state, or there is no state at all."""
         if not (self._directory.folder / UNSAVED_STATE).exists() or self.running():
             return ""
         try:
@@ -247,10 +247,10 @@ class TerraformDriver:
         known = await self._state()
         if known == unsaved:
             self._directory.put_unsaved_state_aside(PUSHED_STATE)
-            return f"{UNSAVED_STATE} is what the state is already: put aside as {PUSHED_STATE}."
+            return f"{UNSAVED_STATE} equals the state: renamed to {PUSHED_STATE}."
         is_newer = known.lineage == unsaved.lineage and unsaved.serial > known.serial
         if not is_newer and (known.lineage or known.addresses):
-            why = "It is no newer than the state." if known.lineage == unsaved.lineage else "The state is another one."
+            why = "It is not newer than the state." if known.lineage == unsaved.lineage else "The state is another one."
             raise self._directory.unsaved_error(why)
         refuse_if_readonly("terraform state push")
         await self._query(arguments.state_push_arguments(self._program, UNSAVED_STATE))
@@ -259,16 +259,18 @@ class TerraformDriver:
         return f"Pushed {UNSAVED_STATE}, which an earlier operation could not save: {count} resources."
 
     async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
-        """Take an object that exists into the state; nothing is done if the address is there already.
+        """Import an existing object into the state, unless the address is in it already.
 
         Raises:
-            RefusedError: The id is none, or an operation is running.
-            StateLockedError: Somebody else holds the state.
-            ToolError: There is no such object, or the root does not speak of it.
+            RefusedError: The id is not valid, or an operation is running.
+            StateLockedError: Another process has locked the state.
+            ToolError: There is no such object, or the root does not define it.
         """
         refuse_if_readonly("terraform import")
         if not _RESOURCE_ID.fullmatch(resource_id):
-            raise RefusedError(f"{resource_id!r} is no id of a resource.", hint="Give it as the provider's pages say.")
+            raise RefusedError(
+                f"{resource_id!r} is not a resource id.", hint="Give it in the form of the provider's documentation."
+            )
         self._require_idle()
         if address in await self.tracked():
             return
@@ -277,7 +279,7 @@ class TerraformDriver:
         await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
 
     async def unlock_if_dead(self, lock: StateLock) -> bool:
-        """Remove the lock if one of this folder's processes took it and died with it."""
+        """Remove the lock if a process of this folder took it and died with it."""
         if self.running() or not is_of_the_dead(lock, self._dead_holders()):
             return False
         refuse_if_readonly("terraform force-unlock")
@@ -310,7 +312,7 @@ class TerraformDriver:
         progress, refused = OperationProgress(name), ""
         async for line in operation.lines():
             if refused:
-                continue  # until its end: nothing is left behind that nobody waits for
+                continue  # until its end, so that no process is left without a reader
             try:
                 for event in read_events(line):
                     recent.append(event)
@@ -325,12 +327,12 @@ class TerraformDriver:
         if exit_code == 0 or (exit_code is None and progress.is_summarised):
             return
         if exit_code is None and not progress.errors and not progress.has_heard:
-            raise UnknownEndError(f"Nobody saw how terraform {name} ended.", hint="Plan again.")
+            raise UnknownEndError(f"The end of terraform {name} was not observed.", hint="Plan again.")
         raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=progress.has_heard, progress=progress)
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
         self._directory.record_dead_holders(self._dead_holders())
-        if operation.name in _CHANGING:  # at most one of them is the newest, whatever the clocks say
+        if operation.name in _CHANGING:  # so that one of them is the newest, whatever the clock
             for name in _CHANGING:
                 self._operations[name].forget()
         operation.start(argv, environment=self._environment)
@@ -351,8 +353,8 @@ class TerraformDriver:
         except UnreachableError as error:
             raise UnreachableError(f"terraform {argv[1]} did not end within {deadline_seconds:.0f} s.") from error
         except ToolError as error:
-            said = [event for line in error.tail.encode().splitlines() for event in read_events(line)]
-            raise failure_of(argv, said, exit_code=error.exit_code, interrupted=False) from error
+            events = [event for line in error.tail.encode().splitlines() for event in read_events(line)]
+            raise failure_of(argv, events, exit_code=error.exit_code, interrupted=False) from error
 
 
 def _text(value: object) -> str:
@@ -360,7 +362,7 @@ def _text(value: object) -> str:
 
 
 def find_terraform() -> Path | None:
-    """The `terraform` program on PATH, `None` if there is none."""
+    """Return the `terraform` program on PATH, `None` if there is none."""
     found = shutil.which("terraform")
     return Path(found) if found else None
 
@@ -374,15 +376,15 @@ def open_terraform(
     program: Path | None = None,
     clock: Clock | None = None,
 ) -> Terraform:
-    """Who answers for a root: the program; without one, and only if `may_simulate`, the simulation.
+    """Return the driver of a root: of the program; without one, and only if `may_simulate`, the simulation.
 
-    What was begun by one is never gone on with by the other.
+    What one has begun, the other never continues.
 
     Args:
-        root: The root as the blueprint holds it.
+        root: The root in the blueprint's folder.
         work: Private folder for its copy and its state.
-        environment: For the program, beside the usual names.
-        may_simulate: Whether the run's preset allows it.
+        environment: Variables for the program in addition to the usual ones.
+        may_simulate: The run's preset allows the simulation.
         program: The program; looked up on PATH by default.
         clock: The machine's by default.
 

@@ -1,11 +1,11 @@
 """Terraform's JSON event stream, and the progress of an operation computed from it. Pure.
 
-Tolerant by intent: text lines between JSON, unknown types and unknown keys are normal; a half line at the end, or a
-line of many megabytes, is no error, nor is a line that a full disk has torn and that has the next one glued to it. Only
-another major version of the stream is refused.
+Tolerant by intent: text lines between JSON, unknown types and unknown keys are normal; a half line at the end, a line
+of many megabytes, or a line torn by a full disk and joined with the next one is not an error. Only another major
+version of the stream is refused.
 
 Terraform writes the state after each resource (to a remote backend, now and then) and reports both ends of every
-change. A process that is killed, or interrupted twice, leaves changes without their end, and made ones that are in no
+change. A process that is killed, or interrupted twice, leaves changes without an end, and resources that are in no
 state: these are the pending operations.
 
 Source: `terraform plan|apply|destroy -json` of 1.11.4, `ui` version 1.2.
@@ -28,7 +28,7 @@ MESSAGE_LIMIT = 2000
 
 
 class EventKind(StrEnum):
-    """What an event says, in the words of the stream; those not listed become OTHER, plain lines TEXT."""
+    """The type of an event, as in the stream; types not listed become OTHER, plain lines TEXT."""
 
     TEXT = "text"
     OTHER = "other"
@@ -55,17 +55,17 @@ class EventKind(StrEnum):
 
 _KINDS = {kind.value: kind for kind in EventKind}
 _OBJECT_START = b'{"@level":'
-"""How every event begins: the keys are sorted. Inside of an event's texts its quotes would be escaped."""
+"""The beginning of every event, as keys are sorted. Inside of an event's texts its quotes would be escaped."""
 
 
 class TerraformEvent(msgspec.Struct, frozen=True):
-    """One event. All texts are cleaned, and secrets in them removed."""
+    """One event. All texts are filtered, and secrets in them removed."""
 
     kind: EventKind
     message: str
     """One line, ready to show."""
     address: str = ""
-    """Of the resource that it is about."""
+    """Of its resource."""
     action: str = ""
     """`create`, `update`, `delete`…"""
     elapsed_seconds: float | None = None
@@ -76,18 +76,18 @@ class TerraformEvent(msgspec.Struct, frozen=True):
     operation: str = ""
     """Of a change summary: `plan`, `apply` or `destroy`."""
     resource_type: str = ""
-    """Of the resource that it is about, as the provider names it: `aws_eks_node_group`."""
+    """Type of its resource, as the provider names it: `aws_eks_node_group`."""
     resource_id: str = ""
-    """The provider's id of the resource, where the event says it."""
+    """The provider's id of the resource, if the event has it."""
     at: float | None = None
-    """When it was written, in seconds since the epoch; `None` for plain text."""
+    """Time of writing, in seconds since the epoch; `None` for plain text."""
 
 
 def read_events(line: bytes) -> Iterator[TerraformEvent]:
     """Read one line of the file, which holds one event, or several if line ends were lost on a full disk.
 
     Args:
-        line: Without the newline; any bytes. What is left of a torn event is given as text.
+        line: Without the newline; any bytes. The rest of a torn event becomes a text event.
 
     Raises:
         FormatError: The stream is of another major version.
@@ -167,7 +167,7 @@ def _require_version(value: dict[str, Any]) -> None:
     version = str(value.get("ui", ""))
     if version.partition(".")[0] != UI_MAJOR:
         raise FormatError(
-            f"This Terraform writes its events in version {one_line(version)}, which is not known.",
+            f"This Terraform writes its events in version {one_line(version)}, which is not supported.",
             hint="Use Terraform 1.5 to 1.14.",
         )
 
@@ -189,7 +189,7 @@ _STATE_ONLY = frozenset({"terraform_data", "null_resource"})
 
 
 class ChangeState(StrEnum):
-    """How far a change has come."""
+    """The state of a change."""
 
     PLANNED = "planned"
     STARTED = "started"
@@ -207,18 +207,18 @@ class ChangeProgress(msgspec.Struct):
     resource_type: str = ""
     resource_id: str = ""
     has_provisioner: bool = False
-    """A provisioner began for it: it may have had effects that no state tells."""
+    """A provisioner has started for it, and may have had effects that no state holds."""
     error: str = ""
 
 
 class PendingOperation(msgspec.Struct, frozen=True):
-    """A change whose outcome nobody knows: what it made may exist outside of the state."""
+    """A change with an unknown outcome: its resource may exist outside of the state."""
 
     address: str
     action: str
     resource_type: str = ""
     resource_id: str = ""
-    """The provider's id of it, if it was told: enough to import it."""
+    """The provider's id of it, if the event has it: enough to import it."""
 
 
 class OperationProgress:
@@ -231,12 +231,12 @@ class OperationProgress:
     def __init__(self, operation: str) -> None:
         self.operation = operation
         self.is_summarised = False
-        """It has told its end."""
+        """It has printed its summary."""
         self.has_heard = False
-        """It has told that it was asked to stop."""
+        """It has reported an interrupt."""
         self.has_heard_twice = False
         self.is_working = False
-        """It is past its preparations: from here on it tells at once that it is asked to stop."""
+        """It is past its preparations, and from here on reports an interrupt at once."""
         self.errors: list[TerraformEvent] = []
         self.began_at: float | None = None
         self.worked_at: float | None = None
@@ -245,14 +245,14 @@ class OperationProgress:
 
     @classmethod
     def of(cls, operation: str, events: Iterable[TerraformEvent]) -> OperationProgress:
-        """The progress after all of these events."""
+        """Return the progress after all of these events."""
         progress = cls(operation)
         for event in events:
             progress.take(event)
         return progress
 
     def take(self, event: TerraformEvent) -> None:
-        """Look at the next event."""
+        """Take the next event into account."""
         if event.at is not None and self.began_at is None:
             self.began_at = event.at
         match event.kind:
@@ -268,25 +268,25 @@ class OperationProgress:
 
     @property
     def changes(self) -> tuple[ChangeProgress, ...]:
-        """Those that were begun, in order, then those that were only planned. A replacement is begun twice."""
+        """Changes that were begun, in order, then those only planned. A replacement is begun twice."""
         begun = {address for address, _ in self._begun}
         waiting = (change for address, change in self._planned.items() if address not in begun)
         return (*self._begun.values(), *waiting)
 
     @property
     def under_way(self) -> tuple[ChangeProgress, ...]:
-        """Those that were begun and whose end was not told."""
+        """Changes that were begun and have no end."""
         return tuple(change for change in self._begun.values() if change.step is ChangeState.STARTED)
 
     @property
     def ended_by_itself(self) -> bool:
-        """True if it came to an end of its own, at which the state was saved or put aside."""
+        """True if it ended regularly, so that the state was saved or put aside."""
         return self.is_summarised or (bool(self.errors) and not self.has_heard_twice)
 
     def pending(self, tracked: Collection[str]) -> tuple[PendingOperation, ...]:
-        """List what it may have made that nothing tracks; empty if it ended by itself.
+        """List resources that it may have made and the state does not track; empty if it ended regularly.
 
-        What was being changed or destroyed is in the state, and the next plan looks at it.
+        Resources that were being changed or destroyed are in the state, where the next plan refreshes them.
 
         Args:
             tracked: Addresses in the state, as it is after the end of the process.

@@ -1,4 +1,4 @@
-"""Why a Terraform operation failed, as an error that says what to do next."""
+"""The failures of Terraform operations, as errors with the next step."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _SHOWN_CHANGES = 5
 
 
 class StalePlanError(ConflictError):
-    """The plan that was approved is not what would be carried out any more: plan and approve again."""
+    """The approved plan is out of date: plan and approve again."""
 
 
 class NoPlanError(RefusedError):
-    """There is no saved plan, or another one than was approved: plan and approve again."""
+    """There is no saved plan, or not the approved one: plan and approve again."""
 
 
 class StoppedError(RefusedError):
-    """Terraform stopped because it was asked to."""
+    """Terraform stopped because it was interrupted."""
 
 
 class UnsavedStateError(RefusedError):
@@ -50,14 +50,14 @@ class UnsavedStateError(RefusedError):
 
 
 class UnknownEndError(ConflictError):
-    """An adopted operation ended, and neither an exit code nor its events say how: plan again."""
+    """An adopted operation ended, and neither an exit code nor its events show how: plan again."""
 
 
 class StateLockedError(ConflictError):
-    """Somebody else holds the state.
+    """Another process has locked the state.
 
     Args:
-        lock: Who, as far as the backend tells.
+        lock: The lock, as described by the backend.
     """
 
     def __init__(self, lock: StateLock) -> None:
@@ -66,7 +66,7 @@ class StateLockedError(ConflictError):
         unlock = f" {lock.id}" if lock.id else ""
         super().__init__(
             f"The Terraform state is locked{who}{number}.",
-            hint=f"Wait for them; if that process is gone for certain: terraform force-unlock{unlock}.",
+            hint=f"Wait for its release; if that process is certainly gone: terraform force-unlock{unlock}.",
         )
         self.lock = lock
 
@@ -79,15 +79,15 @@ def failure_of(
     interrupted: bool,
     progress: OperationProgress | None = None,
 ) -> ConsoleError:
-    """The error for an operation that did not reach its end.
+    """Return the error for an operation that failed or ended early.
 
-    The cause is the last error with a resource's address, else the last error at all; a warning is none.
+    The cause is the last error with a resource's address, else the last error; warnings do not count.
 
     Args:
-        argv: What was run.
+        argv: The command.
         events: The last events, oldest first.
-        exit_code: `None` if nobody saw it: an adopted process.
-        interrupted: Whether it was asked to stop.
+        exit_code: `None` if it is unknown, as of an adopted process.
+        interrupted: It was sent an interrupt.
         progress: Of all events; of the last ones by default.
     """
     problems = [event for event in events if event.kind is EventKind.DIAGNOSTIC and event.severity == "error"]
@@ -98,8 +98,8 @@ def failure_of(
     progress = progress or OperationProgress.of("", events)
     if interrupted and not progress.has_heard_twice and (exit_code is None or exit_code >= 0):
         return StoppedError(
-            "Terraform was asked to stop, and stopped.",
-            hint="What it was making may be marked as tainted: the next plan shows it.",
+            "Terraform was interrupted, and stopped.",
+            hint="Resources that it was making may be tainted: the next plan shows them.",
         )
     shown = [Path(argv[0]).name, *argv[1:2]]
     code = 1 if exit_code is None else exit_code
@@ -111,7 +111,7 @@ def failure_of(
 
 
 def _known(text: str) -> ConsoleError | None:
-    """The errors after which something else has to be done than after others."""
+    """Return the error for causes that need a step of their own; `None` for all others."""
     flat = " ".join(text.replace("│", " ").split())  # plain output is wrapped and framed
     if "Error acquiring the state lock" in text:
         return StateLockedError(read_lock(text))
@@ -125,7 +125,7 @@ def _known(text: str) -> ConsoleError | None:
     if any(words in flat for words in _NO_PROVIDERS):
         return UnreachableError(
             "Terraform cannot download its providers or modules.",
-            hint="Open the way to the registry, or set TF_CLI_CONFIG_FILE to a mirror.",
+            hint="Allow access to the registry, or set TF_CLI_CONFIG_FILE to a mirror.",
         )
     return None
 
@@ -136,16 +136,16 @@ def _cause(problems: Sequence[TerraformEvent]) -> TerraformEvent:
 
 
 def _silent(text: str, exit_code: int | None, progress: OperationProgress) -> str:
-    """The cause when no event is an error: what ended it, and what was under way."""
+    """Return the cause if no event is an error: how it ended, and which changes were under way."""
     headlines = _HEADLINE.findall(text)
     if headlines:
         return str(headlines[-1])
     panics = _PANIC.findall(text)
-    said = f"it crashed: {panics[0]}" if panics else _signalled(exit_code) or _said(text)
-    if not said:
-        said = "it ended without saying why" if exit_code is not None else "it ended, and nobody saw how"
+    cause = f"it crashed: {panics[0]}" if panics else _signalled(exit_code) or _last_line(text)
+    if not cause:
+        cause = "it ended without a message" if exit_code is not None else "it ended, and its exit code is unknown"
     names = [change.address for change in progress.under_way]
-    return f"{said}; under way: {listed(names, _SHOWN_CHANGES)}" if names else said
+    return f"{cause}; under way: {listed(names, _SHOWN_CHANGES)}" if names else cause
 
 
 def _signalled(exit_code: int | None) -> str:
@@ -159,8 +159,8 @@ def _signalled(exit_code: int | None) -> str:
     return f"it was killed ({name}){guess}"
 
 
-def _said(text: str) -> str:
-    """The last line of plain text that is not part of a framed warning."""
+def _last_line(text: str) -> str:
+    """Return the last line of plain text that is not part of a framed warning."""
     lines = (line for line in reversed(text.splitlines()) if line.strip() and line != _ABOUT_WARNINGS)
     return next((line for line in lines if not line.startswith(("╷", "│", "╵"))), "")
 

@@ -21,7 +21,7 @@ Variables = Mapping[str, str | int | float | bool]
 
 
 class ResourceChange(msgspec.Struct, frozen=True):
-    """What a plan means to do with one resource."""
+    """The planned change of one resource."""
 
     address: str
     action: str
@@ -29,127 +29,127 @@ class ResourceChange(msgspec.Struct, frozen=True):
 
 
 class PlanSummary(msgspec.Struct, frozen=True):
-    """A saved plan, as it is shown for approval."""
+    """The summary of a saved plan, as it is shown for approval."""
 
     add: int
     change: int
     destroy: int
     resources: tuple[ResourceChange, ...]
     plan_hash: str
-    """Of what the plan changes, values included; equal for equal plans. An approval is bound to it."""
+    """Hash of the plan's changes, values included; equal for equal plans. An approval is bound to it."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not (self.add or self.change or self.destroy)
 
 
 class RunningOperation(msgspec.Struct, frozen=True):
-    """A Terraform process that is alive, and what is known of interrupts to it."""
+    """A living Terraform process, and the interrupts that it has got."""
 
     operation: str
     process: ProcessIdentity
     has_heard: bool
-    """It was interrupted: it has told so, or the kernel holds the signal for it."""
+    """It was interrupted: its output shows that, or the kernel holds the signal for it."""
     would_have_heard: bool
-    """It works, and nothing keeps it from telling at once that it was interrupted."""
+    """It is working, and would report an interrupt at once."""
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """An operation that ended without having come to its end: killed, interrupted twice, or the machine went down."""
+    """An operation that ended early: killed, interrupted twice, or with the machine."""
 
     operation: str
     process: str
-    """The process, told apart from all others of its folder."""
+    """Identity of the process, unique in its folder."""
     pending: tuple[PendingOperation, ...]
 
 
 class Terraform(Protocol):
-    """One root with its state. One operation at a time."""
+    """A Terraform root with its state. One operation at a time."""
 
     is_simulated: bool
 
     async def init(self) -> str:
-        """Bring the root into the work folder and install its providers. Safe to repeat.
+        """Copy the root into the work folder and install its providers. Safe to repeat.
 
         Returns:
-            What was recorded that was not known before, in a sentence; usually nothing.
+            A sentence on newly recorded providers; usually empty.
         """
         ...
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
-        """Compare, and save a plan."""
+        """Compute and save a plan."""
         ...
 
     async def apply(self, plan_hash: str = "", *, on_event: OnEvent | None = None) -> dict[str, str]:
-        """Apply the saved plan, or go on watching an apply that is running. Returns the outputs.
+        """Apply the saved plan, or adopt a running apply. Returns the outputs.
 
         Args:
-            plan_hash: What was approved. Empty: whatever is saved.
+            plan_hash: Hash of the approved plan; empty for any saved one.
             on_event: Gets every event, also those from before an adoption.
         """
         ...
 
     async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
-        """Destroy everything in the state, or go on watching a destroy that is running. Safe to repeat."""
+        """Destroy everything in the state, or adopt a running destroy. Safe to repeat."""
         ...
 
     async def outputs(self) -> dict[str, str]:
-        """The outputs in the state, without sensitive ones; other than texts as JSON."""
+        """Return the outputs in the state, without sensitive ones; values other than texts as JSON."""
         ...
 
     async def state_list(self) -> tuple[str, ...]:
-        """Addresses of everything in the state."""
+        """Return the addresses of everything in the state."""
         ...
 
     def running(self) -> str:
-        """`apply`, `destroy` or `plan` if such a process is alive, also one of an earlier runner; else empty."""
+        """Return `apply`, `destroy` or `plan` if such a process is alive, also of an earlier runner; else empty."""
         ...
 
     def process(self) -> RunningOperation | None:
-        """The process that is alive, also one of an earlier runner. Reads its whole output: not for every moment."""
+        """Return the living process, also of an earlier runner. Reads its whole output: call it rarely."""
         ...
 
     def interrupt(self) -> bool:
-        """Ask the running operation to stop after what it is doing. False if nothing runs.
+        """Interrupt the running operation; it stops after its present changes. False if nothing runs.
 
-        Who asks has made sure that nobody has before: a second time would make it forget what it is making.
+        The caller has made sure that it is the first interrupt: after a second one, unfinished changes are not saved.
         """
         ...
 
     def changes(self) -> tuple[ChangeProgress, ...]:
-        """The changes of the newest apply or destroy so far."""
+        """Return the changes of the newest apply or destroy so far."""
         ...
 
     async def ended(self) -> Ended | None:
-        """The newest apply or destroy, if it ended without having come to its end."""
+        """Return the newest apply or destroy, if it ended early."""
         ...
 
     async def tracked(self) -> frozenset[str]:
-        """Addresses in the state, without objects that only wait for their end."""
+        """Return the addresses in the state, without deposed objects."""
         ...
 
     def unsaved(self) -> tuple[str, ...] | None:
-        """Addresses in a state that could not be saved where it belongs; `None` if there is none."""
+        """Return the addresses in a state that could not be saved in its backend; `None` if there is none."""
         ...
 
     async def save_state(self) -> str:
-        """Push a state that could not be saved where it belongs, if nothing is lost by that.
+        """Push a state that could not be saved in its backend, if nothing is lost by that.
 
         Returns:
-            What was done, in a sentence; empty if there was nothing to do.
+            The result in a sentence; empty if there was nothing to do.
 
         Raises:
-            UnsavedStateError: A person has to decide.
+            UnsavedStateError: An operator has to decide.
         """
         ...
 
     async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
-        """Take an object that exists into the state. Safe to repeat."""
+        """Import an existing object into the state. Safe to repeat."""
         ...
 
     async def unlock_if_dead(self, lock: StateLock) -> bool:
-        """Remove a lock that a dead process of this folder has left. Returns whether it was that."""
+        """Remove a lock if a dead process of this folder has left it. Returns whether it was removed."""
         ...
 
 
@@ -176,12 +176,12 @@ class _Plan(msgspec.Struct):
 
 
 def read_plan(shown: bytes) -> PlanSummary:
-    """Summarise what `terraform show -json` prints for a plan file.
+    """Summarise the output of `terraform show -json` for a plan file.
 
     Source: `format_version` 1.2, Terraform 1.11.4. Values go into the hash only: they may be secrets.
 
     Raises:
-        FormatError: It is no plan.
+        FormatError: It is not a plan.
     """
     try:
         plan = msgspec.json.decode(shown, type=_Plan)

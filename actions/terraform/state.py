@@ -41,22 +41,22 @@ class _StateDocument(msgspec.Struct):
 
 
 class StateFile(msgspec.Struct, frozen=True):
-    """The head of a state, and the addresses in it."""
+    """The header of a state, and the addresses in it."""
 
     lineage: str
     serial: int
     addresses: tuple[str, ...]
-    """Of the objects that it tracks. One that is to be replaced and only waits for its end is not among them."""
+    """Addresses of the objects that it tracks, without deposed ones."""
 
 
 EMPTY_STATE = StateFile("", -1, ())
 
 
 def read_state(data: bytes) -> StateFile:
-    """Read a state; no bytes at all are the state of a root that was never applied.
+    """Read a state; empty data is the state of a root that was never applied.
 
     Raises:
-        FormatError: It is something else.
+        FormatError: It is not a state.
     """
     if not data.strip():
         return EMPTY_STATE
@@ -65,7 +65,7 @@ def read_state(data: bytes) -> StateFile:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FormatError("The Terraform state cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
     if state.version != _VERSION:
-        raise FormatError(f"The Terraform state has version {state.version}, which is not known.")
+        raise FormatError(f"The Terraform state has version {state.version}, which is not supported.")
     found = [
         _address(resource, instance)
         for resource in state.resources
@@ -76,7 +76,7 @@ def read_state(data: bytes) -> StateFile:
 
 
 def _address(resource: _StateResource, instance: _Instance) -> str:
-    """As Terraform writes it: `module.eks.aws_subnet.this["a"]`."""
+    """Return an address as Terraform writes it: `module.eks.aws_subnet.this["a"]`."""
     mode = "data." if resource.mode == "data" else ""
     module = f"{resource.module}." if resource.module else ""
     key = "" if instance.index_key is None else f"[{_key(instance.index_key)}]"
@@ -93,11 +93,11 @@ _FIELD = re.compile(r"^\s*(ID|Who|Created|Operation):\s*(\S.*?)\s*$", re.M)
 _HOLDER = re.compile(r"already locked: ID=([\w-]+)")
 _CREATED = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*(?: ?\+0000| ?Z| UTC|$)")
 _OPERATIONS = {"OperationTypePlan": "plan", "OperationTypeApply": "apply"}
-"""A destroy is an apply, too."""
+"""Our names of Terraform's operations; a destroy is an apply, too."""
 
 
 class StateLock(msgspec.Struct, frozen=True):
-    """A lock as Terraform describes it. Empty where it does not say."""
+    """A lock as Terraform describes it. Unknown fields are empty."""
 
     id: str = ""
     who: str = ""
@@ -107,7 +107,7 @@ class StateLock(msgspec.Struct, frozen=True):
 
     @property
     def created_at(self) -> float | None:
-        """Seconds since the epoch; `None` if the text is no such moment."""
+        """Seconds since the epoch; `None` if the text is not a time."""
         match = _CREATED.match(self.created)
         if match is None:
             return None
@@ -118,18 +118,18 @@ class StateLock(msgspec.Struct, frozen=True):
 
 
 class DeadHolder(msgspec.Struct, frozen=True):
-    """A Terraform process of this machine that died while it held the lock of its state."""
+    """A Terraform process of this machine that died while it held its state's lock."""
 
     operation: str
     began_at: float
     worked_at: float
-    """It told of its work, which it only does with the lock in its hands."""
+    """Time of its first event about a change, at which it held the lock."""
 
 
 def read_lock(text: str) -> StateLock:
     """Read the lock in an error's text: the same lines for local, S3 and DynamoDB backends.
 
-    The http backend says whose lock it is in a word before them; its lines describe the lock that was refused.
+    The http backend names the holder's id before them; its lines describe the lock that was refused.
 
     Source: Terraform 1.11.4, recorded.
     """
@@ -143,12 +143,12 @@ def read_lock(text: str) -> StateLock:
 def is_of_the_dead(lock: StateLock, dead: Iterable[DeadHolder], *, user: str = "", host: str = "") -> bool:
     """Return whether the lock was taken by one of our own processes, which has died with it.
 
-    A state has one lock at a time. One that carries our name, and came to be between the start of a process of ours and
-    the first word of that process' work, is that process' own: it could not have worked otherwise.
+    A state has one lock at a time. One in our name, created between the start of a process of ours and that process'
+    first event about a change, is that process' own: it could not have worked without it.
 
     Args:
-        lock: As the backend tells it.
-        dead: Our processes that have died without giving a lock back.
+        lock: As described by the backend.
+        dead: Our processes that have died without releasing their lock.
         user: Of this process by default.
         host: This machine's name by default.
     """

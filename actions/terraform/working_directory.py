@@ -1,4 +1,4 @@
-"""The work folder of one root: its private copy, its variables, its saved plan, its state."""
+"""The working directory of one root: its private copy, variables, saved plan and state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUSHED_STATE = "errored.tfstate.pushed"
 WAIVED_STATE = "errored.tfstate.waived"
 HOLDERS_FILE = "dead.json"
 BACKEND_FILE = ".terraform/terraform.tfstate"
-"""Says which backend holds the state; there is none for the local one."""
+"""The file that names the backend of the state; there is none for the local backend."""
 
 _SHOWN = 5
 _KEPT_HOLDERS = 20
@@ -36,7 +36,7 @@ _COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
 
 
 class PlanRecord(msgspec.Struct, frozen=True):
-    """Which plan lies in the plan file."""
+    """The identity of the plan in the plan file."""
 
     plan_hash: str
     file_sha256: str
@@ -46,8 +46,8 @@ class WorkingDirectory:
     """A folder that only this user can read, with everything one root needs.
 
     Args:
-        root: The root as the blueprint holds it. Never written to.
-        folder: Made if needed, 0700.
+        root: The root in the blueprint's folder. Never written to.
+        folder: Created if needed, mode 0700.
     """
 
     def __init__(self, root: Path, folder: Path) -> None:
@@ -55,15 +55,15 @@ class WorkingDirectory:
         self.folder = folder
 
     def prepare(self) -> None:
-        """Copy the root's files in. State, providers and saved plans that are there stay.
+        """Copy the root's files in. Existing state, providers and saved plans stay.
 
         Raises:
-            BlueprintError: The root is no folder, has no `.tf` file, or holds a symbolic link.
+            BlueprintError: The root is not a folder, has no `.tf` file, or holds a symbolic link.
         """
         private_directory(self.folder)
         sources = sorted(self.root.iterdir()) if self.root.is_dir() else []
         if not any(source.name.endswith(".tf") for source in sources):
-            raise BlueprintError("is no Terraform root: it has no .tf file.", file=str(self.root))
+            raise BlueprintError("it is not a Terraform root: it has no .tf file.", file=str(self.root))
         for source in sources:
             if source.is_symlink():
                 raise BlueprintError(f"{source.name} is a symbolic link.", file=str(self.root), hint="Copy the file.")
@@ -77,15 +77,15 @@ class WorkingDirectory:
         write_private(self.folder / VARIABLES_FILE, msgspec.json.encode(dict(variables)))
 
     def record_plan(self, plan_hash: str) -> None:
-        """Remember which plan the plan file holds."""
+        """Record the identity of the plan in the plan file."""
         record = PlanRecord(plan_hash, self._plan_sha256())
         write_private(self.folder / PLAN_RECORD, msgspec.json.encode(record))
 
     def require_plan(self, plan_hash: str) -> None:
-        """Make sure that the plan file is the one that was approved.
+        """Require that the plan file is the approved one.
 
         Args:
-            plan_hash: As approved; empty for whatever was saved last.
+            plan_hash: As approved; empty for the last saved plan.
 
         Raises:
             NoPlanError: There is no saved plan, it is another one, or the file was changed since.
@@ -99,12 +99,12 @@ class WorkingDirectory:
             raise NoPlanError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
 
     def forget_plan(self) -> None:
-        """Remove the saved plan: it is applied, or out of date. It holds variables in clear."""
+        """Remove the saved plan, which is applied or out of date, as it holds variables in plain text."""
         (self.folder / PLAN_FILE).unlink(missing_ok=True)
         (self.folder / PLAN_RECORD).unlink(missing_ok=True)
 
     def require_saved_state(self) -> None:
-        """Refuse to go on over a state that an earlier operation could not save.
+        """Refuse to continue while there is a state that an earlier operation could not save.
 
         Raises:
             UnsavedStateError: There is one.
@@ -113,27 +113,27 @@ class WorkingDirectory:
             raise self.unsaved_error()
 
     def unsaved_error(self, why: str = "") -> UnsavedStateError:
-        """The refusal to go on, with the resources that may exist.
+        """Return the refusal to continue, with the resources that may exist.
 
         Args:
-            why: A sentence on why it cannot be saved now.
+            why: The reason why the state cannot be saved now, as a sentence.
         """
         try:
             unsaved = self.unsaved_state()
         except FormatError:
             unsaved = None
-        told = f" It knows of {listed(unsaved.addresses, _SHOWN)}." if unsaved and unsaved.addresses else ""
+        held = f" It holds {listed(unsaved.addresses, _SHOWN)}." if unsaved and unsaved.addresses else ""
         return UnsavedStateError(
-            f"An earlier apply could not save its state; it lies in {self.folder / UNSAVED_STATE}.{told}"
+            f"An earlier apply could not save its state; it is in {self.folder / UNSAVED_STATE}.{held}"
             + (f" {why}" if why else ""),
             hint=f"Run: cd {self.folder} && terraform state push {UNSAVED_STATE}, then remove that file.",
         )
 
     def unsaved_state(self) -> StateFile | None:
-        """The state that an earlier operation could not save, if there is one.
+        """Return the state that an earlier operation could not save, if there is one.
 
         Raises:
-            FormatError: It is no state.
+            FormatError: It is not a state.
         """
         try:
             return read_state((self.folder / UNSAVED_STATE).read_bytes())
@@ -141,16 +141,16 @@ class WorkingDirectory:
             return None
 
     def put_unsaved_state_aside(self, name: str) -> None:
-        """Rename it, so that it blocks nothing any more: it was pushed, or waived."""
+        """Rename the unsaved state once it is pushed or waived, so that it no longer blocks."""
         path = self.folder / UNSAVED_STATE
         if path.exists():
             path.replace(self.folder / name)
 
     def local_state(self) -> StateFile:
-        """The state in this folder.
+        """Return the state in this folder.
 
         Raises:
-            FormatError: It is no state.
+            FormatError: It is not a state.
         """
         try:
             return read_state((self.folder / STATE_FILE).read_bytes())
@@ -158,14 +158,14 @@ class WorkingDirectory:
             return read_state(b"")
 
     def dead_holders(self) -> list[DeadHolder]:
-        """Processes of this folder that died at work, as far as they were recorded."""
+        """Return the recorded processes of this folder that died at work."""
         try:
             return msgspec.json.decode((self.folder / HOLDERS_FILE).read_bytes(), type=list[DeadHolder])
         except (OSError, msgspec.DecodeError):
             return []
 
     def record_dead_holders(self, holders: Sequence[DeadHolder]) -> None:
-        """Record processes that died at work, before what they wrote is overwritten."""
+        """Record processes that died at work, before their output is overwritten."""
         known = self.dead_holders()
         found = [*known, *(holder for holder in holders if holder not in known)][-_KEPT_HOLDERS:]
         if found != known:
@@ -173,12 +173,12 @@ class WorkingDirectory:
 
     @property
     def has_lock_file(self) -> bool:
-        """True if providers are pinned by hash: by the root, or by what this folder's first init recorded."""
+        """True if providers are pinned by hash: by the root, or by this folder's first init."""
         return (self.folder / LOCK_FILE).is_file() or (self.root / LOCK_FILE).is_file()
 
     @property
     def has_remote_state(self) -> bool:
-        """True if the state is somewhere else, as the last init arranged it."""
+        """True if the last init configured a remote backend for the state."""
         return (self.folder / BACKEND_FILE).is_file()
 
     @property
@@ -191,7 +191,7 @@ class WorkingDirectory:
 
 
 def locked_providers(lock_file: Path) -> dict[str, str]:
-    """Versions by provider (`hashicorp/aws`) in a `.terraform.lock.hcl`; empty if there is none."""
+    """Return versions by provider (`hashicorp/aws`) in a `.terraform.lock.hcl`; empty if there is none."""
     try:
         text = lock_file.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -131,6 +131,6 @@ async def test_d04_who_may_not_ask_for_accelerators_is_told(tmp_path: Path, sand
     folder = a_run(tmp_path, sandbox, WORK + COUNTED, job=job_of(printing(LINES)))
     with fault(sandbox, "kind=forbidden", "verbs=exec"):
         begun(folder)
-        wait_for_note(folder, "The accelerators cannot be asked for: ")
-    await until(lambda: "cannot be asked" not in work_of(folder).message, "the end of the warning")
+        wait_for_note(folder, "The accelerators cannot be read: ")
+    await until(lambda: "cannot be read" not in work_of(folder).message, "the end of the warning")
     taken_down(folder)

@@ -133,7 +133,7 @@ async def test_d06_lines_of_pods_that_are_gone_are_said_to_be_missing(
 
     assert main(["runs", "repair", folder.name]) == 0
     said = capsys.readouterr().out
-    assert "bytes of the log were left out" in said
+    assert "bytes of the log were removed" in said
     assert "Log incomplete" in said
     assert len(set_aside(lines_file(folder, "work"))) == 1
     assert texts(folder) == left

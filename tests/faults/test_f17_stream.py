@@ -57,7 +57,7 @@ async def test_an_adopted_apply_that_nobody_saw_the_end_of_is_planned_again(
     adopting = asyncio.create_task(again.apply())
     await asyncio.sleep(0)
     (tmp_path / "work" / "finish").touch()
-    with pytest.raises(UnknownEndError, match="Nobody saw how terraform apply ended"):
+    with pytest.raises(UnknownEndError, match="The end of terraform apply was not observed"):
         await adopting
     assert (await again.plan({})).is_empty
 

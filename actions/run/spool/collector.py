@@ -31,7 +31,7 @@ from actions.run.state.view import StageState
 from actions.telemetry.points import TrainingProgress
 
 SAMPLE_SECONDS = 5.0
-"""How often a pod is asked."""
+"""Interval between two samples of a pod."""
 MAX_SAMPLED_PODS = 64
 
 _EXEC_SECONDS = 20.0
@@ -40,23 +40,23 @@ _DEVICES = "accelerators"
 _FILES = "count of files"
 _AT_ONCE = 8
 _NEURON = "timeout 15 neuron-monitor | head -n 2 | tail -n 1"
-"""One record of a program that prints one each five seconds; the first has nothing of the runtimes yet."""
+"""The second record of a program that prints one every five seconds; the first has no data of the runtimes yet."""
 _COMMANDS = {
     LoadTool.NVIDIA_SMI: ("nvidia-smi",),
     LoadTool.NEURON_TOP: ("sh", "-c", _NEURON),
     LoadTool.NEURON_MONITOR: ("sh", "-c", _NEURON),
 }
-"""neuron-top is a screen without a batch mode; what it shows is in neuron-monitor's records."""
+"""The command of each tool. neuron-top has no batch mode; neuron-monitor's records hold what it shows."""
 
 
 class Sampler:
-    """One stage's samples. A sample's age tells how it goes; who may not ask at all is told.
+    """The sampler of one stage's accelerators and file counts. Old samples show failures; a missing right is a warning.
 
     Args:
         context: The stage.
-        watch: What it watches.
+        watch: The sources to sample.
         writer: Its spool.
-        warnings: Told what goes on for long.
+        warnings: Gets failures that last.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class Sampler:
 
     @property
     def is_wanted(self) -> bool:
-        """True if there is anything to ask for."""
+        """True if there is anything to sample."""
         return self._watch.accelerator in _COMMANDS or self._watch.progress is not None
 
     async def sample(self) -> None:
-        """Ask whom it is time to ask.
+        """Sample all pods that are due.
 
         Raises:
             ConsoleError: The cluster does not answer.
-            OSError: There is no room for the answer.
+            OSError: The disk has no space for the sample.
         """
         connection = await self._context.connect(ONCE)
         command = _COMMANDS.get(self._watch.accelerator)
@@ -103,7 +103,7 @@ class Sampler:
     async def _ask(
         self, connection: ClusterConnection, pod: dict[str, Any], container: str, command: tuple[str, ...]
     ) -> ConsoleError | None:
-        """Ask one pod. Returns why there is no answer, if there is none."""
+        """Sample one pod. Returns the error, if it did not answer."""
         async with self._turns:
             try:
                 text = await self._exec(connection, pod, container, command)
@@ -114,7 +114,7 @@ class Sampler:
         return None
 
     def _note_refusal(self, purpose: str, error: AccessError | None) -> None:
-        """Ask less often, the longer a right is missing."""
+        """Set or clear the warning of a missing right, and grow the pause while it is missing."""
         if error is None:
             self._refusals.pop(purpose, None)
             self._warnings.clear(purpose)
@@ -122,7 +122,7 @@ class Sampler:
         self._refusals[purpose] = self._refusals.get(purpose, 0) + 1
         wait = min(SAMPLE_SECONDS * 2.0 ** min(self._refusals[purpose], 8), _LONGEST_REFUSED_SECONDS)
         self._due[purpose] = self._context.clock.monotonic() + wait
-        self._warnings.set(purpose, f"The {purpose} cannot be asked for: {error.message}")
+        self._warnings.set(purpose, f"The {purpose} cannot be read: {error.message}")
 
     async def _count_files(self, connection: ClusterConnection, progress: FileProgress) -> None:
         command = ("find", *progress.folders, "-name", f"*{progress.suffix}")
@@ -142,7 +142,7 @@ class Sampler:
             )
 
     async def _due_pods(self, connection: ClusterConnection, selector: str, purpose: str) -> list[dict[str, Any]]:
-        """Running pods of the run that have not been asked for a while."""
+        """Return running pods of the run whose next sample is due."""
         now = self._context.clock.monotonic()
         if self._due.get(purpose, 0.0) > now:
             return []
@@ -166,13 +166,13 @@ class Sampler:
 
 
 LOOK_SECONDS = 0.7
-"""How often pods are looked for, at first."""
+"""First pause between two searches for pods."""
 LAST_LINES_SECONDS = 8.0
-"""How long the logs may be silent after the stage has ended, until the rest is given up."""
+"""Silence of the logs after the end of the stage, after which the rest is given up."""
 LONGEST_LAST_LINES_SECONDS = 60.0
-"""How long they may go on: some containers of a stage that has ended never do. A right may be missing for so long."""
+"""Limit for logs that continue after the end of the stage, as some containers never end; also for a missing right."""
 UNREACHABLE_LOGS_SECONDS = 600.0
-"""How long a stage that has ended well waits for logs that nobody answers for, or that the disk does not take."""
+"""Time that a succeeded stage waits for logs that cannot be reached, or that the disk refuses."""
 
 _RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
 _LONGEST_SEARCH_PAUSE_SECONDS = 5.0
@@ -185,33 +185,33 @@ Pod = Mapping[str, Any]
 async def watching(context: StageContext, watch: StageWatch) -> AsyncIterator[StageCollector]:
     """Follow logs, accelerators and file counts while the context is open, and the logs a little longer.
 
-    Also when the context ends by an error: the last lines of what has failed say why. Nothing that goes wrong here
-    reaches the stage: it is told by `context.journal.warn`, and what is lost by the watcher's `losses`.
+    Also when the context ends by an error: the last lines of a failed workload give the reason. Failures here do not
+    reach the stage: they are warnings in `context.journal`, and gaps in the collector's `losses`.
     """
-    watcher = StageCollector(context, watch)
-    watcher.start()
+    collector = StageCollector(context, watch)
+    collector.start()
     try:
         try:
-            yield watcher
+            yield collector
         except ConsoleError:
-            await watcher.settle(LONGEST_LAST_LINES_SECONDS)
+            await collector.settle(LONGEST_LAST_LINES_SECONDS)
             raise
-        await watcher.settle(UNREACHABLE_LOGS_SECONDS)
+        await collector.settle(UNREACHABLE_LOGS_SECONDS)
     finally:
-        await outcome_of(watcher.stop())
+        await outcome_of(collector.stop())
 
 
 class StageCollector:
-    """One stage's followers, each in a task of its own: none of their failures reaches the stage.
+    """The followers and samples of one stage, each in a task of its own: none of their failures reaches the stage.
 
     Args:
         context: The stage.
-        watch: What it watches.
+        watch: The sources to collect.
     """
 
     def __init__(self, context: StageContext, watch: StageWatch) -> None:
         self.losses: tuple[str, ...] = ()
-        """The missing parts of the stage's logs, one sentence each; complete when it has been stopped."""
+        """The missing parts of the stage's logs, one sentence each; complete once the collector is stopped."""
         self._context = context
         self._logs = watch.logs or LogWatch()
         self._writer = SpoolWriter(context.folder, context.stage.id)
@@ -226,7 +226,7 @@ class StageCollector:
         )
 
     def start(self) -> None:
-        """Begin to look for pods."""
+        """Start to search for pods, and to sample."""
         if self._sampler.is_wanted:
             self._sampling = asyncio.create_task(self._endlessly(self._sampler.sample, "samples"))
         if self._logs.pods:
@@ -235,12 +235,12 @@ class StageCollector:
             self._searches.append(asyncio.create_task(self._endlessly(self._read_file, _FILE)))
 
     async def settle(self, longest_seconds: float) -> None:
-        """Wait for the logs of containers that have ended, for as long as lines come, but not for ever.
+        """Wait for the rest of the logs, as long as lines come, within limits.
 
         Args:
-            longest_seconds: While nobody answers for them.
+            longest_seconds: Limit while they cannot be reached.
         """
-        await self._told(self._settle(longest_seconds), "end")
+        await self._warned(self._settle(longest_seconds), "end")
 
     async def stop(self) -> None:
         """End all followers."""
@@ -259,19 +259,19 @@ class StageCollector:
         self._context.journal.warn("")
 
     async def _endlessly(self, look: Callable[[], Coroutine[Any, Any, object]], topic: str) -> None:
-        """Look again and again; what goes wrong is told, and tried again."""
+        """Call `look` without end; failures become warnings, and the call is repeated."""
         interval = PollInterval(
             self._context.clock, first_seconds=LOOK_SECONDS, longest_seconds=_LONGEST_SEARCH_PAUSE_SECONDS
         )
         while True:
-            error = await self._told(look(), topic)
+            error = await self._warned(look(), topic)
             if error is None:
                 await interval.pause()
             else:
                 await interval.pause_after(error if isinstance(error, ConsoleError) else None)
 
-    async def _told(self, awaitable: Coroutine[Any, Any, object], topic: str) -> Exception | None:
-        """Why something did not work, if it did not. A cluster that does not answer is told by the stage itself."""
+    async def _warned(self, awaitable: Coroutine[Any, Any, object], topic: str) -> Exception | None:
+        """Return the failure of a call, if any, and set or clear its warning. The stage reports a silent cluster."""
         found = await outcome_of(awaitable)
         if not isinstance(found, Exception):
             self._warnings.clear(topic)
@@ -283,7 +283,7 @@ class StageCollector:
         return found
 
     async def _find_pods(self) -> None:
-        """Begin to follow every container that the stage's selector finds."""
+        """Start a follower for every new container that the stage's selector matches."""
         connection = await self._context.connect(ONCE)
         for pod in await pods_of(self._context, connection, self._logs.pods):
             self._follow(pod)
@@ -301,7 +301,7 @@ class StageCollector:
             self._followers[(place.uid, name)] = follower, asyncio.create_task(self._followed(follower))
 
     async def _followed(self, follower: PodFollower) -> None:
-        """Follow one container to its end, whatever happens on the way."""
+        """Follow one container to its end, across failures."""
         interval = PollInterval(self._context.clock, first_seconds=LOOK_SECONDS)
         while (error := await outcome_of(follower.follow())) is not None:
             follower.fail(error)
@@ -311,13 +311,13 @@ class StageCollector:
         if self._logs.pods:
             await self._find_last_pods(longest_seconds)
             await self._end_followers(longest_seconds)
-            self._tell_of_pods_that_were_gone()
+            self._mark_vanished_pods()
         if self._file is not None:
             await self._end_searches()  # two readers of one file would keep its lines twice
             await self._end_file(self._file)
 
     async def _find_last_pods(self, longest_seconds: float) -> None:
-        """A stage that is found done may have ended before its pods were looked for."""
+        """Search once more for pods: a stage that was found done may have ended before the first search."""
         error: Exception | None = None
         began = self._context.clock.monotonic()
         while self._context.clock.monotonic() - began < (
@@ -325,18 +325,18 @@ class StageCollector:
         ):
             try:
                 async with asyncio.timeout(LAST_LINES_SECONDS):
-                    error = await self._told(self._find_pods(), _PODS)
+                    error = await self._warned(self._find_pods(), _PODS)
             except TimeoutError:
-                error = UnreachableError("The cluster does not say which pods there are.")
+                error = UnreachableError("The cluster did not list its pods in time.")
             if error is None:
                 return
             await self._context.clock.sleep(LOOK_SECONDS)
         if error is not None:
-            said = sentence_of(error).rstrip(".")
-            self._writer.open_gap(None, _UNLISTED, f"its pods could not be looked for at the end: {said}")
+            reason = sentence_of(error).rstrip(".")
+            self._writer.open_gap(None, _UNLISTED, f"its pods could not be listed at the end: {reason}")
 
-    def _tell_of_pods_that_were_gone(self) -> None:
-        """While no runner was at work, pods may have ended that nobody read to the end."""
+    def _mark_vanished_pods(self) -> None:
+        """Record gaps for pods that vanished while the run had no runner."""
         if self._context.stage.state is not StageState.UNKNOWN:
             return
         for source in self._writer.sources():
@@ -357,12 +357,12 @@ class StageCollector:
             await asyncio.wait(open_tasks, timeout=min(LAST_LINES_SECONDS, left))
 
     def _left(self, longest_seconds: float) -> float:
-        """How long followers are waited for that are not let in, or not answered."""
-        failing = [one for one, task in self._followers.values() if one.is_failing and not task.done()]
+        """Return the seconds to wait for followers without rights or answers."""
+        failing = [follower for follower, task in self._followers.values() if follower.is_failing and not task.done()]
         if not failing:
             return 0.0
         self._context.journal.note("Waiting for the last lines of its logs.")
-        return LONGEST_LAST_LINES_SECONDS if all(one.is_forbidden for one in failing) else longest_seconds
+        return LONGEST_LAST_LINES_SECONDS if all(follower.is_forbidden for follower in failing) else longest_seconds
 
     async def _end_file(self, file: FileFollower) -> None:
         file.end_soon()
@@ -374,7 +374,7 @@ class StageCollector:
                 break
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    error = await self._told(self._read_file(), _FILE)
+                    error = await self._warned(self._read_file(), _FILE)
                     if error is None and not file.has_pod:
                         break  # the pod has gone, and its file with it
             await self._context.clock.sleep(LOOK_SECONDS)
@@ -386,7 +386,7 @@ class StageCollector:
         await asyncio.gather(*self._searches, return_exceptions=True)
 
     async def _read_file(self) -> None:
-        """Read the file, or what the program prints, in whatever pod there is for it."""
+        """Read the file, or the program's output, in the newest pod for it."""
         if self._file is None:
             return
         connection = await self._context.connect(ONCE)
@@ -397,7 +397,7 @@ class StageCollector:
 
 
 async def pods_of(context: StageContext, connection: ClusterConnection, selector: str) -> list[dict[str, Any]]:
-    """The run's pods that a selector finds."""
+    """Return the run's pods that a selector matches."""
     return await connection.pods(
         namespace=context.namespace, label_selector=f"{selector},{RUN_LABEL}={context.view.id}"
     )

@@ -1,7 +1,7 @@
 """The append-only files of a spool: whole records, damaged files set aside, findings once in `points.jsonl`.
 
-Findings follow from the lines. After a crash, or when the file was damaged, the lines are read again and what the file
-holds already is skipped. What cannot be written now is written before the next line is taken.
+Findings are derived from the lines. After a crash, or when the file was damaged, the lines are read again and findings
+that the file holds already are skipped. What cannot be written now is written before the next line is taken.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import TrainingProgress
 
 MOST_SET_ASIDE = 3
-"""So many damaged states of one file are kept, the newest."""
+"""Number of damaged states of one file that are kept, newest first."""
 MOST_SET_ASIDE_BYTES = 256 << 20
-"""All of them together, but for the newest."""
+"""Limit of their total size, except that the newest is always kept."""
 _BLOCK_BYTES = 1 << 20
 
 
 class AppendOnly:
-    """A private file that grows by whole records. A tail that an earlier writer left torn is cut off.
+    """A private file that grows by whole records. A torn tail of an earlier writer is cut off.
 
     Args:
-        path: Made if it is not there; then `is_new`.
+        path: Created if it does not exist; then `is_new`.
 
     Raises:
-        OSError: It cannot be made, read or cut.
+        OSError: It cannot be created, read or cut.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class AppendOnly:
         """Append whole records in one step.
 
         Raises:
-            OSError: There is no room; nothing was appended.
+            OSError: The disk is full; nothing was appended.
         """
         written = 0
         try:
@@ -66,10 +66,10 @@ class AppendOnly:
         self.size += written
 
     def sync(self) -> None:
-        """Have on disk what was appended.
+        """Flush what was appended to the disk.
 
         Raises:
-            OSError: It cannot be.
+            OSError: The disk refuses it.
         """
         os.fdatasync(self._descriptor)
 
@@ -79,19 +79,19 @@ class AppendOnly:
 
 
 def replace_damaged(path: Path, pieces: Iterable[bytes | tuple[int, int]]) -> Path:
-    """Put a mended file in the place of a damaged one, which stays beside it under another name.
+    """Replace a damaged file by a repaired one, and keep the damaged one beside it under another name.
 
     At every moment there is a file at `path`.
 
     Args:
         path: The file.
-        pieces: What the mended one consists of: bytes, or from where to where in the damaged one.
+        pieces: The content of the repaired one: bytes, or begin and end offsets in the damaged one.
 
     Returns:
-        Where the damaged one is now.
+        The new path of the damaged one.
 
     Raises:
-        OSError: There is no room; nothing was changed.
+        OSError: The disk is full; nothing was changed.
     """
     scratch = path.with_name(f".{path.name}.mended")
     try:
@@ -120,7 +120,7 @@ def replace_damaged(path: Path, pieces: Iterable[bytes | tuple[int, int]]) -> Pa
 
 
 def set_aside(path: Path) -> list[Path]:
-    """The damaged states of a file that are kept, oldest first."""
+    """Return the damaged states of a file that are kept, oldest first."""
     found = {
         int(number): other
         for other in path.parent.glob(f"{path.name}.damaged-*")
@@ -155,12 +155,12 @@ def _end_of_last_line(descriptor: int) -> int:
 
 
 _COUNTED = -1
-"""Counted progress has the number -1 - N, so that it is told from what was read in the log of source N."""
+"""Counted progress of source N has the number -1 - N, which tells it from progress read in its log."""
 _ENCODER = msgspec.json.Encoder()
 
 
 class PointsBook:
-    """The findings of one stage.
+    """The findings of one stage: points and progress.
 
     Args:
         file: `points.jsonl`.
@@ -173,13 +173,13 @@ class PointsBook:
         self._waiting: list[bytes] = []
 
     def load(self) -> int:
-        """Look through the file; what is damaged is left out of it from now on.
+        """Read the file, and remove damaged lines from it.
 
         Returns:
-            How many of its lines were damaged.
+            The number of damaged lines.
 
         Raises:
-            OSError: There is no room to mend it.
+            OSError: The disk has no space for the repair.
         """
         offset, damaged, good = 0, 0, list[tuple[int, int]]()
         while True:
@@ -202,12 +202,12 @@ class PointsBook:
         return damaged
 
     def read(self, number: int, reader: LogReader, batch: LogBatch) -> None:
-        """Take what a batch of lines says."""
+        """Take the findings of a batch of lines."""
         if not batch.is_marker:
             self.take(number, read_batch(reader, self._prefilter, batch))
 
     def take(self, number: int, findings: Iterable[LogFinding]) -> None:
-        """Take findings of a source, but those that the file holds. Nothing is written yet."""
+        """Take findings of a source, except those that the file holds. Nothing is written yet."""
         for finding in findings:
             line = line_of_finding(number, finding)
             known = _identity(line)
@@ -219,29 +219,29 @@ class PointsBook:
                 self._waiting.append(_ENCODER.encode(line) + b"\n")
 
     def flush(self) -> None:
-        """Write what was taken.
+        """Write the findings taken so far.
 
         Raises:
-            OSError: There is no room; all of it waits.
+            OSError: The disk is full; they are kept for the next call.
         """
         if self._waiting:
             self._file.append(b"".join(self._waiting))
             self._waiting = []
 
     def count(self, number: int, progress: TrainingProgress) -> None:
-        """Write a progress that was counted, not read in the log.
+        """Write progress that was counted, not read in the log.
 
         Raises:
-            OSError: There is no room.
+            OSError: The disk is full.
         """
         self.flush()
         self._file.append(_ENCODER.encode(line_of_finding(_COUNTED - number, progress)) + b"\n")
 
     def sync(self) -> None:
-        """Have on disk what was taken.
+        """Flush the findings taken so far to the disk.
 
         Raises:
-            OSError: It cannot be.
+            OSError: The disk refuses it.
         """
         self.flush()
         self._file.sync()
@@ -252,7 +252,7 @@ class PointsBook:
 
 
 def _identity(line: PointLine | ProgressLine) -> int:
-    """The same for what is the same finding, also when the lines before it were read another time."""
+    """Return a key that is equal for the same finding, whatever lines were read before it."""
     if isinstance(line, PointLine):
         return hash((line.number, line.metric, line.step, str(line.value), line.key if line.step is None else ""))
     return hash((line.number, line.label, line.done, line.total, str(line.elapsed_seconds)))

@@ -1,7 +1,7 @@
 """The followers of a container's log and of a file in a pod: each line once in the spool; and their warnings.
 
-After a cut, a crash or a change of pod, reading continues where the spooled lines end: each line of a file knows where
-in the file it ends.
+After a cut, a crash or a change of pod, reading continues where the spooled lines end: each line of a file is stored
+with the offset of its end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class FollowerWarnings:
-    """The troubles of one stage, by topic.
+    """The warnings of one stage, by topic.
 
     Args:
         warn: Takes all of them in one line; empty when there are none.
@@ -48,24 +48,24 @@ class FollowerWarnings:
         self._texts: dict[str, str] = {}
 
     def set(self, topic: str, text: str) -> None:
-        """There is a trouble; a later one of the same topic takes its place."""
+        """Set the warning of a topic; it replaces an earlier one."""
         if self._texts.get(topic) != text:
             self._texts[topic] = text
-            self._tell()
+            self._publish()
 
     def clear(self, topic: str) -> None:
-        """It is over, if there was one."""
+        """Clear the warning of a topic, if there is one."""
         if self._texts.pop(topic, None) is not None:
-            self._tell()
+            self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         texts = list(dict.fromkeys(self._texts.values()))
         more = f" And {len(texts) - 1} more of the kind." if len(texts) > 1 else ""
         self._warn(f"{texts[0]}{more}" if texts else "")
 
 
 async def outcome_of(awaitable: Awaitable[T]) -> T | Exception:
-    """The result, or the failure, whatever it is. Only a cancellation passes."""
+    """Return the result, or the failure of any kind. Only a cancellation passes."""
     (found,) = await asyncio.gather(awaitable, return_exceptions=True)
     if isinstance(found, BaseException) and not isinstance(found, Exception):
         raise found
@@ -73,7 +73,7 @@ async def outcome_of(awaitable: Awaitable[T]) -> T | Exception:
 
 
 def sentence_of(error: Exception) -> str:
-    """A failure in words."""
+    """Return a failure as a sentence."""
     if isinstance(error, ConsoleError):
         return error.message
     if isinstance(error, OSError):
@@ -83,22 +83,22 @@ def sentence_of(error: Exception) -> str:
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between two requests of somebody who is not let in: a right may be given any time."""
+"""Pause between two requests while a right is missing, which may be granted at any time."""
 _SILENT_SECONDS = {True: 3.0, False: 15.0}
-"""Nothing is said of a trouble that is so short; by whether it is one of rights: connections break all the time."""
+"""Time before a failure becomes a warning; shorter for missing rights, as connections break all the time."""
 _GONE = "gone"
 _FORBIDDEN = 403
 
 
 class PodFollower(LogObserver):
-    """Asks again after every failure, from the last line that was kept.
+    """The follower of one container, which reconnects after every failure, behind the last kept line.
 
     Args:
         context: The stage.
         writer: Its spool.
-        warnings: Told what goes on for long.
+        warnings: Gets failures that last.
         place: The container.
-        source: Its place in the spool.
+        source: The container in the spool.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PodFollower(LogObserver):
 
     @property
     def is_forbidden(self) -> bool:
-        """True if that is for a right that is missing."""
+        """True if a missing right is the reason."""
         return isinstance(self._error, ApiError) and self._error.status.code == _FORBIDDEN
 
     async def follow(self) -> None:
@@ -153,13 +153,13 @@ class PodFollower(LogObserver):
                 await self._interval.pause_after()
 
     def give_up(self) -> None:
-        """The stage is over, and it is not asked again."""
+        """Record the gap at the end of the stage, if the log cannot be read or kept."""
         if self._error is not None:
             self._say(self._error)
             self._lose(self._error)
 
     def reading(self) -> None:
-        """See `LogObserver`. What the disk does not take is still not taken."""
+        """See `LogObserver`. A failure of the disk is not over yet."""
         if not isinstance(self._error, OSError):
             self._heal()
 
@@ -185,7 +185,7 @@ class PodFollower(LogObserver):
         self._warnings.clear(self._topic)
 
     def fail(self, error: Exception) -> None:
-        """It does not work now; said once it has gone on for a while."""
+        """Note a failure, which becomes a warning once it has lasted for a while."""
         now = self._context.clock.monotonic()
         if self._error is None:
             self._failing_since = now
@@ -196,14 +196,14 @@ class PodFollower(LogObserver):
     def _say(self, error: Exception) -> None:
         if isinstance(error, OSError):
             self._warnings.set(self._topic, f"Logs cannot be kept: {sentence_of(error)}")
-        else:  # its mark shows where; of what the disk does not take, nothing is lost yet
+        else:  # the gap's marker shows the place; of lines that the disk refuses, none is lost yet
             self._warnings.set(self._topic, f"Logs cannot be read: {sentence_of(error)}")
             self._lose(error)
 
     def _lose(self, error: Exception) -> None:
-        does, said = "kept" if isinstance(error, OSError) else "read", sentence_of(error).rstrip(".")
-        mark = f"the log cannot be {does}: {said}"
-        self._writer.open_gap(self._source, self._key, f"it could not be {does}: {said}", mark=mark)
+        verb, reason = "kept" if isinstance(error, OSError) else "read", sentence_of(error).rstrip(".")
+        mark = f"the log cannot be {verb}: {reason}"
+        self._writer.open_gap(self._source, self._key, f"it could not be {verb}: {reason}", mark=mark)
 
     def _heal(self) -> None:
         if self._error is not None:
@@ -227,12 +227,12 @@ Pod = Mapping[str, Any]
 
 
 class FileFollower:
-    """One log of one stage.
+    """The follower of a log file, or of a program's output, in a pod of the stage.
 
     Args:
         context: The stage.
         writer: Its spool.
-        path: Of the file as the blueprint has it, or empty. Where it says `{uid}`, it is not known before `belong_to`.
+        path: Of the file, from the blueprint, or empty. One with `{uid}` is not known before `belong_to`.
         argv: Prints the log from its beginning; empty if it is a file.
     """
 
@@ -249,9 +249,9 @@ class FileFollower:
         self._is_last = False
         self._error: Exception | None = None
         self.is_read = False
-        """Whether all is in the spool that was in the log after the stage's end."""
+        """True if the spool holds the whole log, up to its end when the stage had ended."""
         self.has_pod = False
-        """True if there was a pod to read in at the last look."""
+        """True if the last search found a pod to read in."""
 
     @property
     def is_failing(self) -> bool:
@@ -259,18 +259,18 @@ class FileFollower:
         return self._error is not None
 
     def belong_to(self, pod: Pod | None) -> None:
-        """The log is that of this pod; of the one before if there is none: a pod may go before its log is read."""
+        """Set the pod that the file is named after; without one the last stays, as it may go before its log is read."""
         if pod is not None:
             self._path = self._context.text(self._pattern).replace(UID, str(pod["metadata"]["uid"]))
 
     def end_soon(self) -> None:
-        """The stage has ended: read what is left, once, and be done."""
+        """Read the rest once, and end, as the stage has ended."""
         self._is_last = True
 
     async def follow_in(
         self, connection: ClusterConnection, pod: Pod | None, container: str, warnings: FollowerWarnings
     ) -> None:
-        """Read in the pod that there is for it, if there is one. What goes wrong is told, and tried again.
+        """Read in a pod, if there is one, and set or clear the warning. The caller repeats the call.
 
         Raises:
             ConsoleError, OSError: The log cannot be read, or kept, now.
@@ -284,16 +284,16 @@ class FileFollower:
             return
         except (ConsoleError, OSError) as error:
             self._error = error
-            does = "kept" if isinstance(error, OSError) else "read"
-            if not isinstance(error, UnreachableError):  # connections break all the time: it is read on
-                warnings.set(_TOPIC, f"Logs cannot be {does}: {sentence_of(error)}")
+            verb = "kept" if isinstance(error, OSError) else "read"
+            if not isinstance(error, UnreachableError):  # connections break all the time, and reading continues
+                warnings.set(_TOPIC, f"Logs cannot be {verb}: {sentence_of(error)}")
             raise
         finally:
             if self._error is None:
                 warnings.clear(_TOPIC)
 
     async def _follow(self, connection: ClusterConnection, pod: Pod, container: str) -> None:
-        """Read in one pod until the connection breaks, the file is silent, or another one has taken its place."""
+        """Read in one pod until the connection breaks, the file is silent, or another file replaces it."""
         if not self._path and UID not in self._pattern:
             self._path = self._context.text(self._pattern)
         place = ContainerRef(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
@@ -302,7 +302,7 @@ class FileFollower:
             self.is_read = self._is_last
             return
         state = await find_file(connection.session, place, self._path) if self._path else None
-        self._error = None  # it lets us in
+        self._error = None  # the pod has answered
         if state is None:
             self.is_read = self._is_last
             return
@@ -327,7 +327,7 @@ class FileFollower:
         await self._spool(chunks, source.offset, size_bytes=None)
 
     async def _spool(self, chunks: AsyncIterator[bytes], offset: int, *, size_bytes: int | None) -> None:
-        """Keep lines as they come; at the stage's end, stop where the file ended when it was last looked at."""
+        """Keep lines as they come; at the stage's end, stop where the file ended when its size was read."""
         self._cutter, self._end = LineCutter(_GROWING_FILE), offset
         async for chunk in chunks:
             offset += len(chunk)
@@ -339,14 +339,14 @@ class FileFollower:
                 return
 
     def finish(self) -> None:
-        """Keep the last line even if it has no newline: nobody writes to the file any more.
+        """Keep the last line even without a newline, as the file is no longer written.
 
         Raises:
             OSError: The disk is full.
         """
         if self._error is not None:
-            does = "kept" if isinstance(self._error, OSError) else "read"
-            why = f"{self._pattern or self._argv[0]} could not be {does} to its end: {sentence_of(self._error)}"
+            verb = "kept" if isinstance(self._error, OSError) else "read"
+            why = f"{self._pattern or self._argv[0]} could not be {verb} to its end: {sentence_of(self._error)}"
             self._writer.open_gap(self._source, _GAP, why.rstrip("."))
         if self._cutter is not None:
             self._keep(self._cutter.finish())
@@ -373,7 +373,7 @@ class FileFollower:
 
 
 def newest_running(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Of the pods that a selector finds, the one to read in: the youngest that runs."""
+    """Return the pod to read in: the newest that runs."""
     return newest(
         [
             pod
@@ -384,12 +384,12 @@ def newest_running(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def newest(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The youngest of some pods."""
+    """Return the newest of some pods."""
     return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
 
 
 async def _behind(chunks: AsyncIterator[bytes], offset: int) -> AsyncIterator[bytes]:
-    """What comes behind the first `offset` bytes."""
+    """Yield the chunks behind the first `offset` bytes."""
     async for chunk in chunks:
         skipped = min(offset, len(chunk))
         offset -= skipped
@@ -398,7 +398,7 @@ async def _behind(chunks: AsyncIterator[bytes], offset: int) -> AsyncIterator[by
 
 
 def _owner_of(pod: Pod, place: ContainerRef, path: str) -> str:
-    """The pod's uid for a file of its own; empty for one on a claim, which is the same file in every pod."""
+    """Return the pod's uid for a file of its own; empty for one on a claim, which is the same file in every pod."""
     claims = {entry["name"] for entry in pod["spec"].get("volumes") or () if (entry.get("persistentVolumeClaim") or {})}
     for container in pod["spec"]["containers"]:
         for mount in container.get("volumeMounts") or ():

@@ -1,12 +1,12 @@
-"""The spool's file format: one record a line, append-only, readable up to the last whole line and around damage.
+"""The spool's file format: one record for each line, append-only, readable up to the last whole line and past damage.
 
-`logs/STAGE/sources.jsonl`  which container a number stands for, how it ended, and what is missing of its log
+`logs/STAGE/sources.jsonl`  the container behind each number, how it ended, and the gaps in its log
 `logs/STAGE/lines.log`      tagged lines, as in `actions.cluster.logs.batch`; a line of a file has the letter `F`, and
-                            before its text where in the file it ends, and a TAB; before the first line of a number
-                            stands a record with the letter `S`, which names its source in JSON
-`series/STAGE/points.jsonl` what was read in those lines
+                            before its text the offset of its end in the file, and a TAB; the first line of a number
+                            follows a record with the letter `S`, which names its source in JSON
+`series/STAGE/points.jsonl` points and progress read in those lines
 `series/STAGE/accelerators.json` the newest sample of each pod
-`….damaged-N`               a file of these as it was found, before what is whole in it was taken over
+`….damaged-N`               one of these files as it was found damaged, before its whole records were copied
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OF_SOURCE = ord("S")
 _UNUSUAL = frozenset({_OF_FILE, _OF_SOURCE})
 _HEAD = b"L000000\t" + STAMP_OUTLINE + b" "
 _TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MFS", b"LLL"))
-"""What a record begins with becomes `_HEAD` by it."""
+"""The translation by which the first bytes of any record become `_HEAD`."""
 _PLACE = re.compile(rb"\d{1,18}\t")
 _NO_STAMP = b"1970-01-01T00:00:00.000000000Z"
 _ENCODER = msgspec.json.Encoder()
@@ -54,31 +54,31 @@ class SourceLine(msgspec.Struct, frozen=True, tag="source", omit_defaults=True):
 
 
 class EndLine(msgspec.Struct, frozen=True, tag="end"):
-    """A container has ended for good, and all that it wrote is in the spool."""
+    """The final end of a container whose whole log is in the spool."""
 
     number: int
     exit_code: int | None
     reason: str
     lines: int = -1
-    """How many of its lines are in the spool; -1 if nobody counted."""
+    """Number of its lines in the spool; -1 if they were not counted."""
 
 
 class GapLine(msgspec.Struct, frozen=True, tag="gap", omit_defaults=True):
-    """Lines that are missing, or could not be read up to now. A later one of the same key replaces it."""
+    """A gap: lines that are missing, or could not be read yet. A later one of the same key replaces it."""
 
     key: str
     number: int
-    """Of the source; -1 for all of them."""
+    """Number of the source; -1 for all of them."""
     why: str
     since_ns: int = 0
     until_ns: int = 0
-    """Nanoseconds since the epoch; 0 if nobody knows."""
+    """Nanoseconds since the epoch; 0 if unknown."""
     is_closed: bool = False
-    """They have been read after all."""
+    """The lines have been read after all."""
 
 
 class PointLine(msgspec.Struct, frozen=True, tag="point", omit_defaults=True):
-    """A `Point`. JSON knows no NaN: `value` is then a text."""
+    """A `Point`. JSON has no NaN or infinity: `value` is then a text."""
 
     number: int
     metric: str
@@ -104,38 +104,38 @@ class ProgressLine(msgspec.Struct, frozen=True, tag="progress", omit_defaults=Tr
 
 
 class AcceleratorSample(msgspec.Struct, frozen=True):
-    """What a pod's accelerator tool printed."""
+    """The output of a pod's accelerator tool."""
 
     at: float
     """Seconds since the epoch."""
     text: str
-    """Cleaned."""
+    """Without control characters."""
 
 
 def sources_file(folder: Path, stage: str) -> Path:
-    """Of a run's folder."""
+    """Return the list of a stage's containers, in a run's folder."""
     return logs_path(folder, stage) / "sources.jsonl"
 
 
 def lines_file(folder: Path, stage: str) -> Path:
-    """Of a run's folder."""
+    """Return the file of a stage's log lines, in a run's folder."""
     return logs_path(folder, stage) / "lines.log"
 
 
 def points_file(folder: Path, stage: str) -> Path:
-    """Of a run's folder."""
+    """Return the file of a stage's points and progress, in a run's folder."""
     return series_path(folder, stage) / "points.jsonl"
 
 
 def accelerators_file(folder: Path, stage: str) -> Path:
-    """Of a run's folder."""
+    """Return the file of a stage's newest accelerator samples, in a run's folder."""
     return series_path(folder, stage) / "accelerators.json"
 
 
 def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[list[bytes], int]:
-    """The whole lines from `offset` on, and the offset behind them. A torn tail is left for later.
+    """Return the whole lines from `offset` on, and the offset behind them. A torn tail is left for later.
 
-    A file that is not there has no lines. A line longer than `limit_bytes` is read whole.
+    A missing file has no lines. A line longer than `limit_bytes` is read whole.
     """
     try:
         with path.open("rb") as file:
@@ -150,25 +150,25 @@ def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[lis
 
 
 class Scan(NamedTuple):
-    """A piece of a file of records, looked through."""
+    """A parsed piece of a file of records."""
 
     records: list[bytes | None]
-    """The whole records, in order; `None` for each stretch that is none."""
+    """The whole records, in order; `None` for each damaged stretch."""
     begins: list[int]
-    """Where in the file each of them begins; it goes to where the next one begins."""
+    """The offset of each in the file; it extends to the next one."""
     end: int
     is_whole: bool
-    """True if nothing was looked at more closely; then all of it is records."""
+    """True if there is no damage, so that each line is a record."""
 
 
 def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Scan:
-    """Tell records from what is none.
+    """Tell records from damage.
 
     Args:
         raws: Consecutive lines of the file, without their newlines.
-        begin: Where the first one begins.
-        end: Where the last one ends.
-        latest: No record is younger than this stamp; empty for whatever stamps.
+        begin: Offset of the first one.
+        end: Offset behind the last one.
+        latest: Greatest stamp that a record may have; empty for no limit.
     """
     is_timely = not latest or not raws or max(map(stamp_in, raws)) <= latest
     if is_timely and are_records(raws):
@@ -182,7 +182,7 @@ def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Sca
 
 
 def readable(found: Scan) -> list[bytes]:
-    """Records, with one marker for each stretch that is none."""
+    """Return the records, with one marker for each damaged stretch."""
     if found.is_whole:
         return cast(list[bytes], found.records)
     whole = [record for record in found.records if record is not None]
@@ -195,18 +195,18 @@ def readable(found: Scan) -> list[bytes]:
 
 
 def damage_marker(near: bytes, size_bytes: int) -> bytes:
-    """The record that stands for damaged bytes.
+    """Return the record that marks damaged bytes.
 
     Args:
         near: A record close to them; empty if there is none.
-        size_bytes: How many.
+        size_bytes: Their number.
     """
     number, stamp = (source_in(near), stamp_in(near)) if near else (0, _NO_STAMP)
     return marker_of(f"-- {size_bytes} bytes of this log are damaged: lines are missing here --", number, ns_of(stamp))
 
 
 def is_record(raw: bytes, latest: bytes = b"") -> bool:
-    """Return whether a line of the file has the form of a record, and is no younger than it can be."""
+    """Return whether a line of the file has the form of a record, and a stamp up to `latest`."""
     if raw[:TEXT_AT].translate(_TO_HEAD) != _HEAD or b"\0" in raw or (latest and stamp_in(raw) > latest):
         return False
     try:
@@ -219,7 +219,7 @@ def is_record(raw: bytes, latest: bytes = b"") -> bool:
 
 
 def are_records(raws: Sequence[bytes]) -> bool:
-    """Return whether all of some lines are, as far as can be told at once."""
+    """Return whether all of some lines are records, by tests over all of them at once."""
     if b"".join(map(_head_in, raws)).translate(_TO_HEAD) != _HEAD * len(raws):
         return False
     data = b"\n".join(raws)
@@ -238,7 +238,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _look_into(raw: bytes, begin: int, latest: bytes, found: Scan) -> None:
-    """Add a line, or what is whole in it: behind a block of zeros may stand a record."""
+    """Add a line, or the record in it: one may stand behind a block of zeros."""
     skipped = 0 if is_record(raw, latest) else raw.rfind(b"\0") + 1
     if (skipped or not is_record(raw, latest)) and not (found.records and found.records[-1] is None):
         found.records.append(None)
@@ -249,17 +249,17 @@ def _look_into(raw: bytes, begin: int, latest: bytes, found: Scan) -> None:
 
 
 def letters_in(records: Sequence[bytes]) -> frozenset[bytes]:
-    """The letters that some records begin with."""
+    """Return the letters that some records begin with."""
     return frozenset(bytes((letter,)) for letter in set(map(_letter_in, records)))
 
 
 def introduction(line: SourceLine, stamp: bytes) -> bytes:
-    """The record that stands before the first line of a source."""
+    """Return the record that precedes the first line of a source."""
     return b"S%06d\t%s %s" % (line.number, stamp, _ENCODER.encode(line))
 
 
 def introduced_in(record: bytes) -> SourceLine | None:
-    """The source that a record with the letter `S` introduces; `None` if it is no such record."""
+    """Return the source that a record with the letter `S` introduces; `None` for any other record."""
     if record[:1] != b"S":
         return None
     try:
@@ -270,7 +270,7 @@ def introduced_in(record: bytes) -> SourceLine | None:
 
 
 def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
-    """A line of `sources.jsonl`; `None` if it is none."""
+    """Decode a line of `sources.jsonl`; `None` if it is damaged."""
     try:
         line = msgspec.json.decode(raw, type=SourceLine | EndLine | GapLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -280,7 +280,7 @@ def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
 
 
 def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
-    """A line of `points.jsonl`; `None` if it is none."""
+    """Decode a line of `points.jsonl`; `None` if it is damaged."""
     try:
         line = msgspec.json.decode(raw, type=PointLine | ProgressLine)
         if isinstance(line, PointLine):
@@ -291,19 +291,19 @@ def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
 
 
 def file_record(number: int, stamped: bytes, end: int) -> bytes:
-    """The record of a line of a file.
+    """Return the record of a line of a file.
 
     Args:
         number: Of its source.
         stamped: Stamp, blank, text.
-        end: Where in the file the line ends.
+        end: Offset of the line's end in the file.
     """
     stamp, _, text = stamped.partition(b" ")
     return b"F%06d\t%s %d\t%s" % (number, stamp, end, text)
 
 
 def without_place(record: bytes) -> tuple[bytes, int]:
-    """A record of a file's line as one of any log, and where in the file the line ends; 0 for other records."""
+    """Return a record of a file's line as one of any log, with the offset of its end; 0 for other records."""
     if record[:1] != b"F":
         return record, 0
     end, _, text = record[TEXT_AT:].partition(b"\t")
@@ -311,19 +311,19 @@ def without_place(record: bytes) -> tuple[bytes, int]:
 
 
 def without_places(records: list[bytes]) -> list[bytes]:
-    """Records of whatever lines as those of any log."""
+    """Return records in the form of those of any log, without introductions."""
     if _UNUSUAL.isdisjoint(map(_letter_in, records)):
         return records
     return [without_place(record)[0] for record in records if record[0] != _OF_SOURCE]
 
 
 def source_in(record: bytes) -> int:
-    """The number of a record's source."""
+    """Return the number of a record's source."""
     return number_in(tag_in(record))
 
 
 def line_of_finding(number: int, finding: LogFinding) -> PointLine | ProgressLine:
-    """How a finding is written. The number as it was printed stands in the line itself."""
+    """Return the line of `points.jsonl` for a log value. Numbers as printed are in the log line itself."""
     if isinstance(finding, TrainingProgress):
         return ProgressLine(number, **msgspec.structs.asdict(finding))
     value = finding.value if math.isfinite(finding.value) else repr(finding.value)
@@ -333,7 +333,7 @@ def line_of_finding(number: int, finding: LogFinding) -> PointLine | ProgressLin
 
 
 def finding_of_line(line: PointLine | ProgressLine) -> LogFinding:
-    """The reverse of `line_of_finding`."""
+    """Return the log value of a line: the reverse of `line_of_finding`."""
     if isinstance(line, ProgressLine):
         values = msgspec.structs.asdict(line)
         del values["number"]
@@ -342,14 +342,14 @@ def finding_of_line(line: PointLine | ProgressLine) -> LogFinding:
 
 
 ALL_SOURCES = -1
-"""The number in a gap that is not of one source."""
+"""The number of a gap that concerns all sources."""
 
 
 def losses_of(gaps: Iterable[GapLine], pods: Mapping[int, str]) -> tuple[str, ...]:
-    """One sentence for each reason.
+    """Return one sentence for each reason of gaps.
 
     Args:
-        gaps: The newest of each key; those that are closed do not count.
+        gaps: The newest of each key; closed ones are skipped.
         pods: The pods' names, by the number of the source.
     """
     named: dict[str, list[str]] = {}
@@ -360,7 +360,7 @@ def losses_of(gaps: Iterable[GapLine], pods: Mapping[int, str]) -> tuple[str, ..
 
 
 def spooled_losses(folder: Path, stage: str) -> tuple[str, ...]:
-    """Read from a stage's spool what is missing of it; nothing if it cannot be read."""
+    """Return the gaps of a stage's spool, one sentence each; none if it cannot be read."""
     try:
         raws, _ = whole_lines(sources_file(folder, stage))
     except OSError:

@@ -1,4 +1,4 @@
-"""What a program that a stage runs has written, in the stage's spool; its newest line is the stage's note."""
+"""The output of a program that a stage runs, in the stage's spool; its newest line is the stage's progress message."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from actions.run.context.stage_context import StageContext
 from actions.run.spool.writer import SpooledSource, SpoolWriter
 
 MOST_WAITING_BYTES = 1 << 20
-"""So much of what a program prints waits for room on the disk; what is more is counted."""
+"""Limit of the output that is kept in memory while the disk is full; further lines are only counted."""
 _PAUSE_SECONDS = 2.0
 
 
 class ProgramLog:
-    """The lines of one program, which nobody prints again. Nothing that goes wrong with them reaches the stage.
+    """The log of one program, which cannot be read again. Failures to keep it do not reach the stage.
 
-    What the disk does not take waits, up to a limit, and is written with what comes next, or at the end.
+    Lines that the disk refuses wait, up to a limit, and are written with the next ones, or at the end.
 
     Args:
         context: The stage.
-        program: Stands where a pod's name would.
-        operation: Stands where a container's name would.
-        is_adopted: The program was begun by an earlier runner and tells everything anew: what the spool has of it is
-            skipped.
+        program: In the place of a pod's name.
+        operation: In the place of a container's name.
+        is_adopted: An earlier runner started the program, and its output is read from the beginning: lines that are
+            in the spool are skipped.
     """
 
     def __init__(self, context: StageContext, program: str, operation: str, *, is_adopted: bool = False) -> None:
@@ -43,7 +43,7 @@ class ProgramLog:
         self._again_at = 0.0
 
     def take(self, text: str) -> None:
-        """One line, cleaned."""
+        """Take one line, without control characters."""
         size = len(text)
         if self._waiting_bytes + size > MOST_WAITING_BYTES:
             self._dropped += 1
@@ -54,11 +54,13 @@ class ProgramLog:
             self._write()
 
     def close(self) -> None:
-        """Write what waits, if there is room, and close the spool."""
+        """Write the waiting lines, if the disk has space, and close the spool."""
         self._write()
         lost = self._dropped + len(self._waiting)
         if lost and self._source is not None:
-            self._writer.open_gap(self._source, f"full-{self._source.line.number}", f"{lost} lines had no room")
+            self._writer.open_gap(
+                self._source, f"full-{self._source.line.number}", f"{lost} lines did not fit on the disk"
+            )
         try:
             self._writer.close()
         except OSError:
@@ -77,7 +79,9 @@ class ProgramLog:
         self._to_skip -= skipped
         self._waiting, self._waiting_bytes = [], 0
         if self._dropped:
-            self._writer.open_gap(source, f"full-{source.line.number}", f"{self._dropped} lines had no room")
+            self._writer.open_gap(
+                source, f"full-{source.line.number}", f"{self._dropped} lines did not fit on the disk"
+            )
         if self._is_failing:
             self._is_failing = False
             self._context.journal.warn("")
@@ -92,12 +96,12 @@ class ProgramLog:
 
 
 class ToolLog:
-    """Open while the program runs.
+    """The log of a tool, open while it runs.
 
     Args:
         context: The stage.
-        program: Stands where a pod's name would.
-        operation: Stands where a container's name would.
+        program: In the place of a pod's name.
+        operation: In the place of a container's name.
     """
 
     def __init__(self, context: StageContext, program: str, operation: str) -> None:
@@ -105,7 +109,7 @@ class ToolLog:
         self._log = ProgramLog(context, program, operation)
 
     def take(self, text: str) -> None:
-        """One line of the program's output."""
+        """Take one line of the program's output."""
         line = clean_text(text)
         if line.strip():
             self._context.journal.note(one_line(line))

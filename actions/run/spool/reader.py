@@ -1,4 +1,4 @@
-"""Reading the spool of one stage while it grows: lines and findings by offset."""
+"""The reader of one stage's spool while it grows: lines and findings by offset."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from actions.run.spool.format import (
 )
 
 CHUNK_BYTES = 1 << 20
-_MENDED = "-- this log has been mended: it is shown again from its beginning --"
+_REPAIRED = "-- this log was repaired: it is shown again from its beginning --"
 
 
 class SpooledLine(LogLine, frozen=True, gc=False, kw_only=True):
@@ -52,7 +52,7 @@ class SpooledFinding(msgspec.Struct, frozen=True):
 
 
 class _FilePiece(NamedTuple):
-    """Whole lines of a file. `is_anew`: another file has come in its place, and they are its first."""
+    """Whole lines of a file. `is_anew`: another file has replaced it, and they are its first."""
 
     raws: list[bytes]
     begin: int
@@ -61,15 +61,15 @@ class _FilePiece(NamedTuple):
 
 
 class SpoolReader:
-    """Reads what a runner spools for one stage. Cheap while nothing grows; any number of readers.
+    """A reader of one stage's spool. Cheap while nothing grows; there may be any number.
 
-    It reads around what is damaged: lines that are none are shown as one marker. It writes nothing, and needs no right
-    to. A spool that is mended meanwhile is read again from its beginning. Every call but `accelerators`, `exit_codes`
-    and `has_lines` may raise `JournalError`: the disk does not give it.
+    It reads past damage, which is shown as one marker. It writes nothing, and needs no right to. A spool that is
+    repaired meanwhile is read again from its beginning. Every call but `accelerators`, `exit_codes` and `has_lines`
+    may raise `JournalError`: the disk cannot be read.
 
     Args:
         folder: The run's.
-        stage: Id of the stage. It need not have begun.
+        stage: Id of the stage, which may not have begun yet.
     """
 
     def __init__(self, folder: Path, stage: str) -> None:
@@ -81,28 +81,28 @@ class SpoolReader:
         self._identities: dict[Path, int] = {}
 
     def lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledLine], int]:
-        """Lines from `from_offset` on, at most about `limit_bytes` of them, and where to go on.
+        """Return about `limit_bytes` of lines from `from_offset` on, and the offset behind them.
 
-        Lines of one container are in order, but for those that were lost and read again; containers are interleaved as
+        Lines of one container are in order, except for lost ones that were read again; containers are interleaved as
         they arrived.
         """
         records, end = self.tagged_lines(from_offset, limit_bytes=limit_bytes)
         return [self._line_of(record) for record in records], end
 
     def tagged_lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
-        """Return the same as tagged lines (`actions.cluster.logs.batch`): a form for many at once."""
+        """Return lines like `lines`, as tagged lines (`actions.cluster.logs.batch`), the form for many at once."""
         piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
         records = piece.raws if are_records(piece.raws) else readable(scan(piece.raws, piece.begin, piece.end))
         if piece.is_anew and records:
             at_ns = ns_of(stamp_in(records[0]))
-            records = [marker_of(_MENDED, source_in(records[0]), at_ns), *records]
+            records = [marker_of(_REPAIRED, source_in(records[0]), at_ns), *records]
         return self._plain(records), piece.end
 
     def tagged_lines_at(self, places: Iterable[tuple[int, int]]) -> list[bytes]:
         """Return the tagged lines at known places.
 
         Args:
-            places: Where they begin and end in the file.
+            places: Begin and end offset of each.
         """
         path = lines_file(self._folder, self._stage)
         try:
@@ -123,11 +123,11 @@ class SpoolReader:
         return readable(found), found.begins, piece.end
 
     def pod_of(self, number: int) -> str:
-        """The pod of a source, by the number in its records' tag."""
+        """Return the pod of a source, by the number in its records' tag."""
         return self._source(number).pod
 
     def tail_offset(self, size_bytes: int) -> int:
-        """An offset for `lines` at most `size_bytes` before the end, at the beginning of a line."""
+        """Return an offset for `lines`, at most `size_bytes` before the end, at the beginning of a line."""
         path = lines_file(self._folder, self._stage)
         try:
             size = path.stat().st_size
@@ -143,7 +143,7 @@ class SpoolReader:
         return start
 
     def findings(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledFinding], int]:
-        """Points and progress from `from_offset` on, and where to go on. Damaged ones are left out."""
+        """Return points and progress from `from_offset` on, and the offset behind them. Damaged ones are left out."""
         piece = self._read(points_file(self._folder, self._stage), from_offset, limit_bytes)
         found = []
         for line in map(finding_line_in, piece.raws):
@@ -153,7 +153,7 @@ class SpoolReader:
         return found, piece.end
 
     def accelerators(self) -> dict[str, AcceleratorSample]:
-        """The newest sample of each pod; empty if there are none."""
+        """Return the newest sample of each pod; empty if there are none."""
         try:
             data = accelerators_file(self._folder, self._stage).read_bytes()
         except OSError:
@@ -164,7 +164,7 @@ class SpoolReader:
             return {}  # damaged: the next sample replaces it
 
     def exit_codes(self) -> dict[str, int | None]:
-        """How containers ended whose log is complete, by `pod/container`; `None` if nobody knows."""
+        """Return exit codes of containers with a complete log, by `pod/container`; `None` if unknown."""
         try:
             self._read_sources()
         except JournalError:
@@ -177,7 +177,7 @@ class SpoolReader:
         return found
 
     def has_lines(self) -> bool:
-        """Whether any container has printed anything."""
+        """Return whether any container has printed a line."""
         try:
             return lines_file(self._folder, self._stage).stat().st_size > 0
         except OSError:
@@ -188,7 +188,7 @@ class SpoolReader:
         return SpooledLine(line.at_ns, line.text, line.is_marker, pod=source.pod, container=source.container)
 
     def _plain(self, records: list[bytes]) -> list[bytes]:
-        """Records of lines only; those that name a source are noted."""
+        """Return the records of lines alone; take note of those that name a source."""
         plain = without_places(records)
         if len(plain) != len(records):
             for introduced in filter(None, map(introduced_in, records)):
@@ -210,7 +210,7 @@ class SpoolReader:
                 self._ends[line.number] = line
 
     def _read(self, path: Path, offset: int, limit_bytes: int) -> _FilePiece:
-        """Whole lines of a file; its first ones if it is another file than at the last time."""
+        """Read whole lines of a file; its first ones if the file was replaced since the last call."""
         try:
             status = path.stat()
             was = self._identities.get(path, status.st_ino)

@@ -1,7 +1,7 @@
-"""The recovery of a spool left by an earlier writer, mended where it is damaged.
+"""The recovery of a spool left by an earlier writer, repaired where it is damaged.
 
-What is whole is kept. Logs that may have lost lines are read again from before the loss, as far as the pods still have
-them; what the spool holds behind it is not taken twice.
+Whole records are kept. Logs that may have lost lines are read again from before the loss, as far as the pods still have
+them; lines behind it that the spool holds are not taken twice.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from actions.run.spool.format import (
 from actions.telemetry.log_reader import LogReader
 
 PlacedLine = tuple[LogLine, int]
-"""A line of a file, and where in the file it ends."""
+"""A line of a file, and the offset of its end."""
 
 
 class KeptRange(msgspec.Struct):
     """Consecutive lines of one log, all of which are in the spool.
 
-    `first` tells the first one: its stamp and text; of a line of a file, see `key_of`. `begin` and `end` are where in
-    the file the first and the last one end.
+    `first` identifies the first one by its stamp and text, in a file by `key_of`. `begin` and `end` are the offsets in
+    the file at which the first and the last one end.
     """
 
     first: bytes
@@ -48,7 +48,7 @@ class KeptRange(msgspec.Struct):
 
 
 def key_of(text: bytes, end: int) -> bytes:
-    """The key that tells a line of a file from others."""
+    """Return the key that identifies a line of a file."""
     return b"%d\t%s" % (end, text)
 
 
@@ -66,24 +66,24 @@ class KeptRanges:
 
     @property
     def is_passed(self) -> bool:
-        """True if what is read now stands behind all of them."""
+        """True if reading has passed all of them."""
         return not self._ranges
 
     def copy(self) -> KeptRanges:
-        """The same, to be gone on with separately."""
+        """Return a copy that moves on independently."""
         other = KeptRanges(self._ranges)
         other._is_inside, other._left = self._is_inside, self._left
         return other
 
     def missing(self, batch: LogBatch) -> LogBatch | None:
-        """The lines that are in none of the ranges; `None` if there are none."""
+        """Return the lines that are in none of the ranges; `None` if there are none."""
         if batch.is_marker or not self._ranges:
             return batch
         lines = [line for line in batch.lines if self._is_missing(line)]
         return LogBatch(b"\n".join(lines) + b"\n") if lines else None
 
     def missing_lines(self, lines: Sequence[PlacedLine]) -> list[PlacedLine]:
-        """The same of lines of a file."""
+        """Return the lines of a file that are in none of the ranges."""
         return [placed for placed in lines if self._is_missing_at(placed[1])]
 
     def _is_missing(self, line: bytes) -> bool:
@@ -117,7 +117,7 @@ class KeptRanges:
 
 _REPLAY_BYTES = 4 << 20
 _LATEST_SECONDS = 86_400
-"""No line is younger than its file by more: the clocks of nodes differ, but not so much."""
+"""Limit by which a line may be younger than its file: the clocks of nodes differ by less."""
 _ENCODER = msgspec.json.Encoder()
 
 SourceKey = tuple[str, str]
@@ -125,50 +125,50 @@ SourceKey = tuple[str, str]
 
 
 class SpooledSource:
-    """One container: its number, and where its log is to be taken up."""
+    """One container of the spool: its number, and the place where its log continues."""
 
     def __init__(self, line: SourceLine) -> None:
         self.line = line
         self.cursor: LogCursor = START
-        """Up to where its log has been read; behind it there may be lines that are in the spool already."""
+        """The place up to which its log has been read; lines behind it may be in the spool already."""
         self.offset = 0
-        """Of a source that is a file: the same in bytes."""
+        """The same place in bytes, for a file."""
         self.is_ended = False
         self.is_introduced = False
-        """True if its first line, and with it its name, stands in the file of lines."""
+        """True if the file of lines holds its introduction."""
         self.is_fresh = False
         """The spool had no such source when it was opened."""
         self.is_unnamed = False
-        """Nothing says whose lines these are."""
+        """The record that names its container is lost."""
         self.reader = LogReader(line.rank)
         self.ranges = KeptRanges(())
         self.second_reader = LogReader(line.rank)
-        """Of lines that were lost and are read again."""
+        """The reader of lost lines that are read again."""
         self.is_read_again = False
         """True if there are such lines."""
         self.line_count = 0
-        """Its lines in the spool."""
+        """Number of its lines in the spool."""
         self.passed_count = 0
-        """Its lines that came, whether they were in the spool already or not."""
+        """Number of its lines that were read, whether the spool held them or not."""
         self.found: list[KeptRange] = []
-        """The whole ranges behind the first loss, while the spool is loaded."""
+        """The kept ranges behind the first loss, while the spool is loaded."""
         self.is_broken = False
         self.uncounted = 0
-        """Its lines that are not kept, because there are too many."""
+        """Number of its lines that are not kept, because of the size limit."""
 
     @property
     def is_of_pod(self) -> bool:
-        """True if there is, or was, a container that could be asked again."""
+        """True if the log is that of a container, which may be read again."""
         return bool(self.line.namespace)
 
 
 class Loader:
-    """Loads one spool, once.
+    """The loader of one spool, used once.
 
     Args:
         sources: `sources.jsonl`.
         lines: `lines.log`.
-        points: What is read in the lines.
+        points: The findings in the lines.
     """
 
     def __init__(self, sources: AppendOnly, lines: AppendOnly, points: PointsBook) -> None:
@@ -178,10 +178,10 @@ class Loader:
         self.by_key: dict[SourceKey, SpooledSource] = {}
         self.gaps: dict[str, GapLine] = {}
         self.repairs: list[str] = []
-        """The mended parts, one sentence each."""
+        """The repaired parts, one sentence each."""
         self.to_read_again: list[SpooledSource] = []
         self.opened_gaps: list[str] = []
-        """Those that close when all of these have been read again."""
+        """Keys of gaps that close when all of these have been read again."""
         self._points = points
         self._ends: dict[int, EndLine] = {}
         self._recovered: list[SourceLine] = []
@@ -189,14 +189,14 @@ class Loader:
         self._latest = b""
 
     def load(self) -> None:
-        """Load it.
+        """Load and repair the spool.
 
         Raises:
-            OSError: There is no room to mend what is damaged.
+            OSError: The disk has no space for the repair.
         """
         lost_points = self._points.load()
         if lost_points:
-            self.repairs.append(f"{lost_points} damaged lines of the points were left out; they are made from the log.")
+            self.repairs.append(f"{lost_points} damaged points were removed; they are read from the log again.")
         self._load_sources()
         self._load_lines()
         for source in self.by_number.values():
@@ -208,7 +208,7 @@ class Loader:
                 self._points.take(source.line.number, source.reader.flush())
 
     def unclaimed(self) -> dict[bytes, SpooledSource]:
-        """Sources that nothing names, by what tells the first line of theirs that is kept."""
+        """Return the sources without a name, by the key of their first kept line."""
         unnamed = (source for source in self.by_number.values() if source.is_unnamed and source.found)
         return {source.found[0].first: source for source in unnamed}
 
@@ -224,7 +224,7 @@ class Loader:
             replace_damaged(self.sources_file.path, good)
             self.sources_file.close()
             self.sources_file = AppendOnly(self.sources_file.path)
-            self.repairs.append(f"{damaged} damaged lines of the list of containers were left out.")
+            self.repairs.append(f"{damaged} damaged lines of the list of containers were removed.")
 
     def _take_source_line(self, raw: bytes) -> bool:
         line = source_line_in(raw)
@@ -241,7 +241,7 @@ class Loader:
         return True
 
     def name(self, line: SourceLine) -> SpooledSource:
-        """Give a number its container. Two numbers may be one container's: then they are one log."""
+        """Assign a container to a number. Two numbers may have the same container: then they are one log."""
         source = self.by_key.get((line.uid, line.container)) or SpooledSource(line)
         if line.uid == _unknown(line.number):
             source.is_unnamed = source.is_broken = True
@@ -287,7 +287,7 @@ class Loader:
                 self.by_number[number].is_introduced = True
             records = [record for record in records if record[:1] != b"S"]
         if not records or (letters == {b"M"} and number not in self.by_number):
-            return  # a remark of ours on damage close to nothing: it is of no container
+            return  # a marker of damage without a record close to it: it belongs to no container
         source = self.by_number.get(number) or self._unnamed_source(number)
         if b"F" in letters:
             self._take_file(source, number, records)
@@ -298,7 +298,7 @@ class Loader:
     def _unnamed_source(self, number: int) -> SpooledSource:
         line = SourceLine(number, "", f"container {number}", "unknown", _unknown(number))
         self._recovered.append(line)
-        self.repairs.append(f"Nothing says whose the lines of container {number} are.")
+        self.repairs.append(f"The name of container {number} is lost.")
         return self.name(line)
 
     def _take_file(self, source: SpooledSource, number: int, records: Iterable[bytes]) -> None:
@@ -308,14 +308,14 @@ class Loader:
             self._take(source, number, batch, begin=placed[0][1], end=placed[-1][1])
 
     def _take(self, source: SpooledSource, number: int, batch: LogBatch, *, begin: int = 0, end: int = 0) -> None:
-        """Take lines that are kept; of a file, `begin` and `end` are where in it the first and the last one end."""
+        """Take kept lines; for a file, `begin` and `end` are the offsets at which the first and the last one end."""
         self._points.read(number, source.reader, batch)
         if not batch.is_marker:
             source.line_count += len(batch)
             self._place(source, batch, begin=begin, end=end)
 
     def _place(self, source: SpooledSource, batch: LogBatch, *, begin: int, end: int) -> None:
-        """Move the place where reading goes on; behind a loss it stays, and what is kept becomes a range."""
+        """Move the place where reading continues; behind a loss it stays, and kept lines become a range."""
         if source.is_broken and begin >= source.offset:
             line = batch.lines[0]
             source.found.append(KeptRange(key_of(line[STAMP_BYTES + 1 :], begin) if begin else line, begin=begin))
@@ -327,7 +327,7 @@ class Loader:
             source.cursor, source.offset = batch.passed_by(source.cursor), end
 
     def _break(self, begin: int, end: int, near: bytes) -> None:
-        """Note damage: any log may have lost lines there."""
+        """Record damage: any log may have lost lines there."""
         self._damage.append((begin, end, near))
         for source in self.by_number.values():
             source.is_broken = True
@@ -344,10 +344,10 @@ class Loader:
         aside = replace_damaged(self.lines_file.path, self._pieces())
         self.lines_file.close()
         self.lines_file = AppendOnly(self.lines_file.path)
-        self.repairs.append(f"{size} damaged bytes of the log were left out; the file is kept as {aside.name}.")
+        self.repairs.append(f"{size} damaged bytes of the log were removed; the damaged file is kept as {aside.name}.")
 
     def _pieces(self) -> Iterator[bytes | tuple[int, int]]:
-        """The mended file: what is whole, and a marker for each stretch that is not."""
+        """Yield the repaired file: the whole records, and a marker for each damaged stretch."""
         offset = 0
         for begin, end, near in self._damage:
             yield (offset, begin)
@@ -356,14 +356,14 @@ class Loader:
         yield (offset, self.lines_file.size)
 
     def _find_cut_logs(self) -> None:
-        """Have logs read again that are known to have had more lines than there are."""
+        """Mark logs to be read again that have fewer lines than were recorded."""
         cut = [
             source
             for number, end in self._ends.items()
             if (source := self.by_number[number]).line_count < end.lines or (end.lines < 0 and self.lines_file.is_new)
         ]
-        is_told = any(gap.number == ALL_SOURCES and not gap.is_closed for gap in self.gaps.values())
-        if cut and not is_told:
+        is_known = any(gap.number == ALL_SOURCES and not gap.is_closed for gap in self.gaps.values())
+        if cut and not is_known:
             self._lose("cut", "lines at its end were lost", 0)
             self.repairs.append(f"{len(cut)} logs have fewer lines than they had.")
         again = {id(source): source for source in (*cut, *(self.by_key.values() if self._damage else ()))}
@@ -372,7 +372,7 @@ class Loader:
             source.is_ended = source.is_ended and not source.is_of_pod
 
     def _lose(self, key: str, why: str, since_ns: int) -> None:
-        """Note that lines of any log may be missing."""
+        """Record that lines of any log may be missing."""
         known = self.gaps.get(key)
         if known is None or known.is_closed:
             gap = self.gaps[key] = GapLine(key, ALL_SOURCES, why, since_ns)
@@ -381,5 +381,5 @@ class Loader:
 
 
 def _unknown(number: int) -> str:
-    """The uid of a container that nothing names: all of its log is behind a loss, that of its name."""
+    """Return the uid of a container whose name is lost, so that all of its log counts as behind a loss."""
     return f"unknown-{number}"

@@ -1,8 +1,7 @@
-"""Writing the spool of one stage: log lines and what was read in them, neither lost nor doubled by a crash.
+"""The writer of one stage's spool: log lines and the findings in them, neither lost nor doubled by a crash.
 
-Each batch of lines is one write. Where a container's log is to be taken up again follows from the lines themselves;
-findings follow from the lines too, so after a crash, or once a full disk has room again, what is missing of them is
-made up. What is damaged is mended when the spool is opened.
+Each batch of lines is one write. The place where a container's log continues follows from the lines themselves, and so
+do the findings: those that a crash or a full disk has cost are added later. Damage is repaired when it is opened.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from actions.telemetry.points import TrainingProgress
 __all__ = ["MAX_LINES_BYTES", "SpoolWriter", "SpooledSource"]
 
 MAX_LINES_BYTES = 4 << 30
-"""After so much, lines are counted instead of kept: the disk belongs to the journal too."""
+"""Size after which lines are counted instead of kept: the journal needs the disk, too."""
 
 _ENCODER = msgspec.json.Encoder()
 
 
 class SpoolWriter:
-    """The one writer of a stage's spool. Used from the runner's loop.
+    """The single writer of a stage's spool. Used from the runner's loop.
 
-    It is opened, and mended, by whatever is asked of it first; every call may raise `OSError` until that has worked.
-    A full disk loses lines, never the run: they are asked for again as long as the pod is there.
+    The first call opens and repairs it; every call may raise `OSError` until that has worked. A full disk costs lines,
+    never the run: they are read again as long as the pod exists.
 
     Args:
         folder: The run's.
@@ -59,7 +58,7 @@ class SpoolWriter:
 
     def __init__(self, folder: Path, stage: str) -> None:
         self.repairs: tuple[str, ...] = ()
-        """The mended parts, from when it was opened, one sentence each."""
+        """The parts that were repaired when it was opened, one sentence each."""
         self._folder = folder
         self._stage = stage
         self._accelerators = accelerators_file(folder, stage)
@@ -71,7 +70,7 @@ class SpoolWriter:
         self._unwritten: list[tuple[GapLine, bytes]] = []
 
     def open(self) -> None:
-        """Read what there is, and mend it.
+        """Read the spool, and repair it.
 
         Raises:
             OSError: It cannot be read or written at present.
@@ -79,7 +78,7 @@ class SpoolWriter:
         self._open()
 
     def source(self, namespace: str, pod: str, container: str, uid: str, *, rank: int = 0) -> SpooledSource:
-        """The container's place in the spool, made if it is new.
+        """Return the container's source in the spool, created if it is new.
 
         Raises:
             OSError: It cannot be written.
@@ -93,13 +92,13 @@ class SpoolWriter:
             number += 1
         line = SourceLine(number, namespace, pod, container, uid, rank)
         loaded.sources_file.append(_ENCODER.encode(line) + b"\n")
-        loaded.sources_file.sync()  # before any line that speaks of it
+        loaded.sources_file.sync()  # before any line that refers to it
         made = loaded.name(line)
         made.is_fresh = True
         return made
 
     def sources(self) -> tuple[SpooledSource, ...]:
-        """All containers so far, in the order of appearance.
+        """Return all containers so far, in the order of appearance.
 
         Raises:
             OSError: It cannot be opened.
@@ -107,7 +106,7 @@ class SpoolWriter:
         return tuple(self._open()[0].by_key.values())
 
     def write(self, source: SpooledSource, batch: LogBatch) -> None:
-        """Append lines of one container, in order, with what is read in them. Those that are there already are dropped.
+        """Append lines of one container, in order, with their findings. Lines that the spool holds are dropped.
 
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
@@ -125,16 +124,16 @@ class SpoolWriter:
         self._end()
 
     def write_lines(self, source: SpooledSource, lines: Iterable[LogLine]) -> None:
-        """`write` lines that come one by one.
+        """Append lines that come one by one; see `write`.
 
         Raises:
-            OSError: The disk is full; the cursor tells which lines are kept.
+            OSError: The disk is full; the cursor stands behind the lines that are kept.
         """
         for batch in batches_of(lines):
             self.write(source, batch)
 
     def write_file_lines(self, source: SpooledSource, lines: Sequence[tuple[LogLine, int]]) -> None:
-        """Append lines of a file, in order, each with the offset of its end, and what is read in them.
+        """Append lines of a file, in order, each with the offset of its end, and their findings.
 
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
@@ -156,17 +155,17 @@ class SpoolWriter:
         self._end()
 
     def write_findings(self, source: SpooledSource, findings: Sequence[LogFinding]) -> None:
-        """Append findings of one container, but those that an earlier runner has written.
+        """Append findings of one container, except those that an earlier runner has written.
 
         Raises:
-            OSError: The disk is full; they are written with what comes next.
+            OSError: The disk is full; they are written with the next ones.
         """
         _, points = self._open()
         points.take(source.line.number, findings)
         points.flush()
 
     def write_progress(self, source: SpooledSource, progress: TrainingProgress) -> None:
-        """Append a progress that was counted, not read in the log.
+        """Append progress that was counted, not read in the log.
 
         Raises:
             OSError: The disk is full.
@@ -174,7 +173,7 @@ class SpoolWriter:
         self._open()[1].count(source.line.number, progress)
 
     def write_end(self, source: SpooledSource, exit_code: int | None, reason: str) -> None:
-        """Note that a container has ended and its log is complete.
+        """Record that a container has ended and its log is complete.
 
         Raises:
             OSError: The disk is full; call it again.
@@ -207,14 +206,14 @@ class SpoolWriter:
     def open_gap(
         self, source: SpooledSource | None, key: str, why: str, *, mark: str | None = None, until_ns: int = 0
     ) -> None:
-        """Note, and mark in the log, that lines are missing or cannot be read now. Once for each key; never raises.
+        """Record a gap, and mark it in the log. Once for each key; never raises.
 
         Args:
-            source: Whose lines; `None` for all of the stage.
-            key: Names it.
-            why: For the end of a sentence.
-            mark: What the log says of it, if not `why`; empty for no mark.
-            until_ns: Up to which moment, if that is known.
+            source: The source that lines are missing of; `None` for all of the stage.
+            key: Identifies the gap.
+            why: The reason, as the end of a sentence.
+            mark: The marker in the log, if not `why`; empty for none.
+            until_ns: End of the gap, if that is known.
         """
         known = self._gaps.get(key)
         if known is not None and not known.is_closed and known.why == why:
@@ -224,19 +223,19 @@ class SpoolWriter:
         self._note(GapLine(key, number, why, since_ns, until_ns), why if mark is None else mark, source)
 
     def close_gap(self, key: str, text: str = "", source: SpooledSource | None = None) -> None:
-        """The lines have been read after all.
+        """Close a gap, as its lines have been read after all.
 
         Args:
             key: Of the gap; nothing is done if there is none.
-            text: To mark in the log; empty for no mark.
-            source: In whose log.
+            text: The marker in the log; empty for none.
+            source: The source whose log gets the marker.
         """
         known = self._gaps.get(key)
         if known is not None and not known.is_closed:
             self._note(replace(known, is_closed=True, until_ns=_now_of(source)), text, source)
 
     def losses(self) -> tuple[str, ...]:
-        """The missing parts of the stage's logs, one sentence each."""
+        """Return the missing parts of the stage's logs, one sentence each."""
         sources = self._loaded.by_number if self._loaded is not None else {}
         return losses_of(self._gaps.values(), {number: source.line.pod for number, source in sources.items()})
 
@@ -288,11 +287,11 @@ class SpoolWriter:
         self._loaded = self._points = None
 
     def _begin(self) -> None:
-        """Before lines are taken: what is read in them has to have room, too."""
+        """Write waiting findings before lines are taken, so that the findings of those have space, too."""
         self._open()[1].flush()
 
     def _end(self) -> None:
-        """After lines were taken: write what goes with them, or leave it for the next time."""
+        """Write findings and gaps after lines were taken, or leave them for the next call."""
         loaded, points = self._open()
         try:
             points.flush()
@@ -324,7 +323,7 @@ class SpoolWriter:
         points.read(source.line.number, source.second_reader if is_again else source.reader, batch)
 
     def _count(self, source: SpooledSource, batch: LogBatch) -> None:
-        """There is no place for these lines: say so once in the log, and how many at its end."""
+        """Count lines beyond the size limit; the log gets a marker once, and their number at its end."""
         if not batch.is_marker:
             source.uncounted += len(batch)
             self.open_gap(source, f"limit-{source.line.number}", f"{MAX_LINES_BYTES:,} bytes are kept, and no more")

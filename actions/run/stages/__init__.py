@@ -1,1 +1,1 @@
-"""One module a kind of stage."""
+"""The stage handlers, in one module for each kind."""

@@ -1,4 +1,4 @@
-"""The check stage: each kind of check carried out, and the command that it stands for. Changes nothing."""
+"""The check stage: carries out each kind of check, and names the equivalent command. Changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from actions.run.volume.helper_job import RunVolume
 
 
 def command_of(check: checks.AnyCheck, namespace: str) -> str:
-    """One line of shell; what stands in `${…}` is the reader's to fill in."""
+    """Return the equivalent shell command; references `${…}` are left for the reader to fill in."""
     match check:
         case checks.QuotaCheck():
             return f"aws service-quotas get-service-quota --service-code {check.service} --quota-code {check.code}"
@@ -90,16 +90,16 @@ def _secret(check: checks.SecretCheck) -> str:
 
 
 def check_tool(program: str) -> Observation:
-    """Whether a program is on PATH."""
+    """Check that a program is on PATH."""
     found = shutil.which(program)
     return passed(f"{program} is {found}.") if found else failed(f"{program} is not on PATH.")
 
 
 async def run_check(context: StageContext, connection: ClusterConnection, check: checks.AnyCheck) -> Observation:
-    """Look once.
+    """Carry out a check once.
 
     Raises:
-        ConsoleError: The cluster cannot be asked, or says that something is not there.
+        ConsoleError: The cluster cannot be reached, or lacks what is checked.
     """
     match check:
         case checks.QuotaCheck() | checks.CapacityCheck():
@@ -193,12 +193,12 @@ async def _check_volume(context: StageContext, check: checks.DiskCheck | checks.
 
 
 PATIENCE_SECONDS = 60.0
-"""What was just installed gets so long to become healthy."""
+"""Time for what was just installed to become healthy."""
 _LOOK_SECONDS = 1.0
 
 
 class CheckHandler:
-    """Looks until all required checks pass or it has been patient enough."""
+    """The check stage: repeats its checks until all required ones pass, or a minute is over."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -233,18 +233,18 @@ class CheckHandler:
             await self._context.clock.sleep(_LOOK_SECONDS)
 
     async def undo(self) -> str:
-        return "It changed nothing."
+        return "A check changes nothing."
 
     async def _look(self, connection: ClusterConnection, done: dict[int, StageFinding]) -> None:
-        """Ask for everything that has not been answered well: what passed or is unknown is not asked for again."""
+        """Carry out all checks that are due: all at first, then required ones that have failed."""
         for index, check in enumerate(self._checks):
             known = done.get(index)
             if known is None or (known.result is CheckResult.FAILED and check.is_required):
-                seen = await self._seen(connection, check)
-                fix = "" if seen.result is CheckResult.PASSED else check.hint
-                done[index] = StageFinding(seen.result, check.title, seen.detail, fix)
+                found = await self._observed(connection, check)
+                fix = "" if found.result is CheckResult.PASSED else check.hint
+                done[index] = StageFinding(found.result, check.title, found.detail, fix)
 
-    async def _seen(self, connection: ClusterConnection, check: AnyCheck) -> Observation:
+    async def _observed(self, connection: ClusterConnection, check: AnyCheck) -> Observation:
         async def look() -> Observation:
             try:
                 return await run_check(self._context, connection, check)

@@ -1,4 +1,4 @@
-"""The helm stage: one release of a chart, by the helm program; a release that is there already is used as it is."""
+"""The helm stage: one release of a chart, by the helm program; an existing release is used as it is."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class Release(msgspec.Struct, frozen=True):
     """`deployed`, `failed`, `pending-install`…"""
     revision: int
     uid: str
-    """Of the newest revision's Secret."""
+    """Uid of the newest revision's Secret."""
     uids: frozenset[str]
-    """Of all revisions' Secrets."""
+    """Uids of all revisions' Secrets."""
     since: float
-    """Seconds since the epoch: when the oldest revision that is still kept was made."""
+    """Creation of the oldest revision that is still kept, in seconds since the epoch."""
 
 
 class HelmHandler:
-    """Installs a chart, or goes on with what an earlier attempt of this run has begun."""
+    """The helm stage: installs a chart, or continues what an earlier attempt of this run has begun."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
         stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, HelmStage):
-            raise TypeError(f"{context.stage.id} is no helm stage")
+            raise TypeError(f"{context.stage.id} is not a helm stage")
         self._stage = stage
 
     def describe(self) -> list[str]:
@@ -67,7 +67,7 @@ class HelmHandler:
         return [_line(self._install(self._stage.settings)), *map(wait_command, refs)]
 
     async def probe(self) -> Performed | None:
-        return None  # an install that is repeated changes nothing that is as it should be
+        return None  # a repeated install changes nothing that is already right
 
     async def perform(self) -> Performed:
         connection = await self._context.connect(RetryPolicy(self._deadline(), waits_for_login=True))
@@ -91,7 +91,7 @@ class HelmHandler:
 
     async def undo(self) -> str:
         connection = await self._context.connect(TEARDOWN)
-        said = "Nothing was installed."
+        result = "Nothing was installed."
         found = await self._found(connection) if self._releases() else None
         if found is not None and self._is_ours(found):
             argv = self._uninstall()
@@ -99,22 +99,22 @@ class HelmHandler:
             place = (self._stage.namespace, self._stage.release)
             await StageUndo(self._context, connection, release=place, revisions=found.uids).plan()
             await self._run(argv, "uninstall")
-            said = "Uninstalled."
+            result = "Uninstalled."
         elif found is not None:
-            said = f"The release {found.name} is another one than the run has installed, and was left alone."
+            result = f"The release {found.name} is not the one that the run has installed, and was left alone."
         elif self._releases_made():
-            said = "Uninstalled."
+            result = "Uninstalled."
         for item in self._releases():
             await self._context.journal.deleted(replace(item, is_deleted=True))
         await delete_objects(self._context, connection)
-        return said
+        return result
 
     async def leftovers(self, policy: RetryPolicy, *, may_be_gone: bool) -> AuditReport:
-        """The stage's release, if the run has installed it and it is still there.
+        """Report the stage's release, if the run has installed it and it still exists.
 
         Args:
-            policy: How long the cluster's first answer is waited for.
-            may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
+            policy: The retries until the cluster first answers.
+            may_be_gone: The run has made the cluster and destroyed it: no answer means no leftovers.
         """
         owned = self._context.view.owned_by(self._context.stage.id)
         mine = [item for item in owned if item.kind == KIND and not item.existed]
@@ -144,7 +144,7 @@ class HelmHandler:
         )
 
     async def _record(self, connection: ClusterConnection) -> None:
-        """Record by which Secret the release is known again."""
+        """Record the uid of the Secret that identifies the release."""
         found = await self._found(connection)
         if found is not None:
             await self._own(found.uid)
@@ -214,7 +214,7 @@ class HelmHandler:
 
 
 async def find_release(connection: ClusterConnection, namespace: str, name: str) -> Release | None:
-    """The newest revision of a release, `None` if there is none.
+    """Return the newest revision of a release, `None` if there is none.
 
     Source: Helm 3's storage driver `secret`: type `helm.sh/release.v1`, labels `owner`, `name`, `status`, `version`.
     """
@@ -250,7 +250,7 @@ def _revision_of(secret: Mapping[str, Any]) -> int:
 
 
 def _chart_of(secret: Mapping[str, Any]) -> str:
-    """Helm keeps JSON, packed by gzip, in base64, as a secret, which is base64 again."""
+    """Return the chart and version of a release's Secret: JSON, in gzip, in base64, in the Secret's own base64."""
     try:
         packed = base64.b64decode(base64.b64decode(str((secret.get("data") or {}).get("release", ""))))
         metadata = msgspec.json.decode(gzip.decompress(packed))["chart"]["metadata"]

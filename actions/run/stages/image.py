@@ -1,6 +1,6 @@
-"""The image stage: an image in ECR by its digest, built and pushed with docker where it is missing.
+"""The image stage: an image in ECR by its digest, built and pushed with docker if it is missing.
 
-The docker configuration of a build has the operator's own logins and those of ECR, in memory where possible: `docker
+The docker configuration of a build holds the operator's own logins and those of ECR, in memory where possible: `docker
 login` would write the password into the operator's home and leave it there.
 """
 
@@ -38,10 +38,10 @@ _KEPT = ("auths", "credHelpers", "proxies", "HttpHeaders")
 
 @contextmanager
 def docker_config(logins: Mapping[str, RegistryLogin]) -> Iterator[Path]:
-    """A folder for `docker --config`, gone when the context is left.
+    """Create a folder for `docker --config`, which is removed at the end of the context.
 
     Args:
-        logins: By host of the registry.
+        logins: By host name of the registry.
     """
     place = str(_MEMORY) if os.access(_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="eksml-docker-", dir=place) as name:
@@ -51,7 +51,7 @@ def docker_config(logins: Mapping[str, RegistryLogin]) -> Iterator[Path]:
 
 
 def registries_in(recipe: str) -> tuple[str, ...]:
-    """Hosts of the registries that a Dockerfile's FROM lines name."""
+    """Return the host names of the registries in a Dockerfile's FROM lines."""
     images = (match[1] for match in _FROM.finditer(recipe))
     hosts = (image.partition("/")[0] for image in images if "/" in image)
     return tuple(dict.fromkeys(host for host in hosts if "." in host))
@@ -86,13 +86,13 @@ _SEEN_SECONDS = 60.0
 
 
 class ImageHandler:
-    """Reports the image by its digest: what a tag means may change while a run waits for days."""
+    """The image stage: reports the image by its digest, as a tag may be moved while a run waits for days."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
         stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, ImageStage):
-            raise TypeError(f"{context.stage.id} is no image stage")
+            raise TypeError(f"{context.stage.id} is not an image stage")
         self._stage = stage
 
     def describe(self) -> list[str]:
@@ -100,7 +100,7 @@ class ImageHandler:
         return _commands(name, self._stage, "REGION") if self._stage.context else [f"docker manifest inspect {name}"]
 
     async def probe(self) -> Performed | None:
-        return None  # ECR is asked first anyway
+        return None  # perform looks the image up first anyway
 
     async def perform(self) -> Performed:
         session = AwsSession(region=self._context.view.cluster.region, threads=1)
@@ -121,7 +121,7 @@ class ImageHandler:
         return self._performed(repository, digest, f"{repository.name}:{tag} was built and pushed, {digest[:19]}….")
 
     async def undo(self) -> str:
-        """Remove the image that this run has pushed; one that was there before stays."""
+        """Remove the image that this run has pushed; an older one stays."""
         removed = 0
         session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:
@@ -145,7 +145,8 @@ class ImageHandler:
         found = repository_of(text)
         if found is None:
             raise StageFailedError(
-                f"{text} is no repository of ECR.", hint="Name one of ECR, or take the image as it is, without a stage."
+                f"{text} is not an ECR repository.",
+                hint="Name one in ECR, or use the image directly, without this stage.",
             )
         return found
 
@@ -153,7 +154,7 @@ class ImageHandler:
         async def ask() -> str | None:
             return await fetch_digest(session, repository, tag)
 
-        self._context.journal.note(f"Asking ECR for {repository.name}:{tag}.")
+        self._context.journal.note(f"Looking up {repository.name}:{tag} in ECR.")
         return await retry_unreachable(ask, clock=self._context.clock, note=self._context.journal.note)
 
     async def _require_docker(self, repository: Repository, tag: str) -> None:
@@ -169,7 +170,7 @@ class ImageHandler:
             lines = " && ".join(_commands(name, here, repository.region))
             raise StageFailedError(
                 f"{name} is not in ECR, and docker does not work here: {error.message}.",
-                hint=f"Build it where docker is, then retry: {lines}",
+                hint=f"Build it on a machine with docker, then retry: {lines}",
             ) from error
 
     async def _build(self, session: AwsSession, repository: Repository, tag: str) -> None:
@@ -213,7 +214,7 @@ class ImageHandler:
         return found[0]
 
     async def _note_found(self, repository: Repository, tag: str, digest: str) -> None:
-        """Record whose the image is: pushed by an earlier attempt of this run, or there before."""
+        """Record an image that was found: as pushed by an earlier attempt of this run, or as older."""
         made = [item for item in self._context.journal.owned() if item.name == tag and not item.existed]
         is_ours = any(item.uid == digest or bool(item.intended_at) for item in made)
         await self._own(repository, tag, digest, existed=not is_ours)

@@ -28,13 +28,13 @@ _ENDED_BADLY = frozenset({"BackoffLimitExceeded", "DeadlineExceeded", "PodFailur
 
 
 class JobHandler:
-    """A Job, PyTorchJob or their like. What the stage made and is gone is never made again without being asked."""
+    """The job stage: a Job, PyTorchJob or the like. A workload that vanished is created again only by a retry."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
         stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, JobStage):
-            raise TypeError(f"{context.stage.id} is no job stage")
+            raise TypeError(f"{context.stage.id} is not a job stage")
         self._stage = stage
         self._target = ref_of_name(stage.target, context.namespace)
         self._last: ObjectStatus | None = None
@@ -44,7 +44,7 @@ class JobHandler:
         return [*applies, wait_command(self._target)]
 
     async def probe(self) -> Performed | None:
-        """Go on watching what is there or has been there; `None` if it was never made."""
+        """Continue to follow the workload, also if it is gone; `None` if it was never created."""
         if not self._made_uid():
             return None
         return await self._follow(await self._context.connect(ALIVE))
@@ -59,7 +59,7 @@ class JobHandler:
         return await delete_objects(self._context, await self._context.connect(TEARDOWN))
 
     def _may_live(self) -> bool:
-        """Return whether an earlier attempt may have begun it: also one that did not come to record the uid."""
+        """Return whether an earlier attempt may have created it, even if it did not record the uid."""
         return any(ref_of_owned(item) == self._target and not item.existed for item in self._context.journal.owned())
 
     def _made_uid(self) -> str:
@@ -69,28 +69,26 @@ class JobHandler:
         return ""
 
     async def _clear_the_way(self, connection: ClusterConnection) -> None:
-        """Refuse somebody else's workload; remove our own of an earlier attempt that has failed, or was judged so."""
+        """Refuse a foreign workload of this name; delete our own if it, or its log check, has failed."""
         found = await self._fetch(connection)
         if found is None:
             return
         entry = entry_of(found, group_of(self._target.api_version), self._target.kind)
         if not is_of_run(self._context, entry, self._target):
-            said = f"{self._target.describe()} is there already"
+            refusal = f"{self._target.describe()} is there already"
             if entry.run == self._context.view.id:
-                said += ", with the run's label, but the run never recorded making it"
+                refusal += ", with the run's label, but the run never recorded making it"
             elif entry.run:
-                said += f", of the run {entry.run}"
-            raise StageFailedError(f"{said}.", hint="Delete it, or use another namespace.")
+                refusal += f", of the run {entry.run}"
+            raise StageFailedError(f"{refusal}.", hint="Delete it, or use another namespace.")
         state = object_status(found).state
         if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
             await delete_objects(self._context, connection)
 
     async def _follow(self, connection: ClusterConnection) -> Performed:
-        """Watch to the end. A cluster that cannot be reached, or credentials that ran out, are waited for."""
-        ledger, interval = (
-            NodeClaimRecorder(self._context),
-            PollInterval(self._context.clock, first_seconds=LOOK_SECONDS),
-        )
+        """Follow the workload to its end. Unreachable clusters and expired credentials are retried."""
+        recorder = NodeClaimRecorder(self._context)
+        interval = PollInterval(self._context.clock, first_seconds=LOOK_SECONDS)
         limit = self._stage.deadline_seconds
         deadline = self._context.clock.monotonic() + limit if limit else float("inf")
         while True:
@@ -99,14 +97,14 @@ class JobHandler:
                 return await self._gone(connection)
             self._last = verdict = object_status(found)
             if verdict.state is WorkState.FINISHED:
-                said = verdict.message or f"{self._target.describe()} finished."
-                return await check_log_result(self._context, connection, self._stage, said)
+                message = verdict.message or f"{self._target.describe()} finished."
+                return await check_log_result(self._context, connection, self._stage, message)
             if verdict.state is WorkState.FAILED:
                 raise StageFailedError(await self._failure(connection, verdict))
             if self._context.clock.monotonic() >= deadline:
                 raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s.")
             pods = await self._pods(connection)
-            await ledger.take(connection, pods)
+            await recorder.take(connection, pods)
             self._context.journal.note(_progress_of(verdict, pods))
             await interval.pause()
 
@@ -117,7 +115,7 @@ class JobHandler:
         return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note, policy=ALIVE)
 
     async def _pods(self, connection: ClusterConnection) -> list[dict[str, Any]]:
-        """The stage's pods; none if they cannot be listed at present."""
+        """Return the stage's pods; none if they cannot be listed at present."""
         selector = f"{RUN_LABEL}={self._context.view.id},{STAGE_LABEL}={self._context.stage.id}"
         try:
             return await connection.pods(namespace=self._target.namespace, label_selector=selector)
@@ -125,7 +123,7 @@ class JobHandler:
             return []
 
     async def _gone(self, connection: ClusterConnection) -> Performed:
-        """It is not there any more. Success only if there is a sign of it and none of failure."""
+        """Return the result of a workload that is gone: success only by evidence for it and none of failure."""
         name = self._target.describe()
         reasons = await self._reasons(connection)
         if reasons & _ENDED_BADLY:
@@ -138,14 +136,14 @@ class JobHandler:
             return Performed(f"{name} is gone; its last container ended with 0.")
         has_run = spool.has_lines() or (self._last is not None and self._last.state is WorkState.RUNNING)
         if self._stage.gone_is_success and has_run and not any(codes):
-            return Performed(f"{name} ran and is gone, as its time to live says; its end was not seen.")
+            return Performed(f"{name} ran and is gone, as its time to live allows; its end was not observed.")
         raise StageFailedError(
-            f"{name} is gone, and nobody saw how it ended.",
-            hint="Look whether its results are there; a retry begins it again.",
+            f"{name} is gone, and its end was not observed.",
+            hint="Check whether its results are there; a retry starts it again.",
         )
 
     async def _reasons(self, connection: ClusterConnection) -> set[str]:
-        """Read the job's end from its events; no reasons if they may not be read. No answer is waited out."""
+        """Return the reasons in the job's events; none if they may not be read. Retries until there is an answer."""
 
         async def ask() -> set[str]:
             return await _reasons_of(connection, self._target, self._made_uid())
@@ -158,17 +156,17 @@ class JobHandler:
             return set()
 
     async def _failure(self, connection: ClusterConnection, verdict: ObjectStatus) -> str:
-        said = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
+        sentence = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
         for pod in await self._pods(connection):
             ended = object_status(pod)
             if ended.state is WorkState.FAILED:
                 name = pod["metadata"]["name"]
-                return one_line(f"{said} Pod {name}: {ended.reason} {ended.message} {_exit_of(pod)}")
-        return said
+                return one_line(f"{sentence} Pod {name}: {ended.reason} {ended.message} {_exit_of(pod)}")
+        return sentence
 
 
 async def _reasons_of(connection: ClusterConnection, ref: ObjectRef, uid: str) -> set[str]:
-    """Reasons of the events about an object, which outlive it by an hour."""
+    """Return the reasons of the events about an object, which outlive it by an hour."""
     selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
     events = await connection.list_objects("v1", "Event", namespace=ref.namespace, field_selector=selector)
     return {

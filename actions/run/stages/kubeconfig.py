@@ -1,4 +1,4 @@
-"""The kubeconfig stage: the run's own way into its cluster, and who that cluster is."""
+"""The kubeconfig stage: the run's own kubeconfig, and the identity of its cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from actions.run.journal.folder import kubeconfig_path
 
 
 class KubeconfigHandler:
-    """Writes the run's kubeconfig, 0600: a copy of the chosen context, or what EKS says of the cluster."""
+    """The kubeconfig stage: writes the run's file, mode 0600, from the chosen context or from EKS."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -38,7 +38,7 @@ class KubeconfigHandler:
         return [f"aws eks update-kubeconfig --name {name} --region {region} --kubeconfig {path}"]
 
     async def probe(self) -> Performed | None:
-        return None  # writing it again is cheap, and asks the cluster who it is
+        return None  # writing it again is cheap, and identifies the cluster again
 
     async def perform(self) -> Performed:
         target = self._chosen()
@@ -50,7 +50,7 @@ class KubeconfigHandler:
         if known and identity.uid != known:
             raise StageFailedError(
                 f"Another cluster answers under the name {identity.name} than the one that the run began with.",
-                hint="Bring the run's own cluster back, or begin a new run.",
+                hint="Restore the run's own cluster, or launch a new run.",
             )
         outputs = {CLUSTER_UID: identity.uid, "cluster_version": identity.version, "cluster_account": identity.account}
         return Performed(f"{identity.name} answers, Kubernetes {identity.version}.", outputs=outputs)
@@ -77,7 +77,7 @@ class KubeconfigHandler:
         return filled(self._stage.cluster) or cluster.name, filled(self._stage.region) or cluster.region
 
     def _reported(self) -> dict[str, str]:
-        """What the stages that this one needs reported; it wins over parameters."""
+        """Return the outputs of the stages that this one needs; they win over parameters."""
         return {
             name: value
             for stage in self._context.stage.needs
@@ -95,40 +95,39 @@ class KubeconfigHandler:
             return kubeconfig_for(await retry_not_found(describe, clock=self._context.clock))
 
         try:
-            self._context.journal.note(f"Asking EKS for {name} in {region}.")
+            self._context.journal.note(f"Looking up the cluster {name} in {region} in EKS.")
             return await retry_unreachable(ask, clock=self._context.clock, note=self._context.journal.note)
         finally:
             session.close()
 
     async def _identity(self) -> ClusterIdentity:
         async def ask() -> ClusterIdentity:
-            connection = await self._context.access.open(
-                ""
-            )  # not the first words with it: who it is, is compared below
+            # without the expected uid: the identity is compared below
+            connection = await self._context.access.open("")
             return await connection.session.identity()
 
-        self._context.journal.note("Asking the cluster who it is.")
-        policy = STAGE if known_cluster_uid(self._context.view) else REQUEST  # it was let in before: it will be again
+        self._context.journal.note("Reading the identity of the cluster.")
+        policy = STAGE if known_cluster_uid(self._context.view) else REQUEST  # the credentials were accepted before
         identity = await retry_unreachable(
             ask, clock=self._context.clock, note=self._context.journal.note, policy=policy
         )
         if not identity.uid:
             raise MissingError(
-                "The cluster does not tell who it is: the namespace kube-system cannot be read.",
+                "The cluster cannot be identified: its namespace kube-system cannot be read.",
                 hint="Ask for the right to get namespaces.",
             )
         return identity
 
 
 def _allowed_context(target: ClusterTarget) -> ChosenContext:
-    """The context, if the run may start its exec plugin: from here on that is not asked again."""
+    """Return the context, if its exec plugin is allowed; the run's copy is not checked again."""
     chosen = load_context(target)
     require_allowed(chosen, replaces=request_of)
     return chosen
 
 
 def copy_of(chosen: ChosenContext) -> bytes:
-    """A kubeconfig with this one context, as JSON, which is YAML too."""
+    """Return a kubeconfig with this one context, as JSON, which is also YAML."""
     cluster = {
         "server": chosen.server,
         "certificate-authority": chosen.ca_file,
@@ -178,9 +177,9 @@ def _plugin_of(chosen: ChosenContext) -> dict[str, Any] | None:
 
 
 def _extensions_of(chosen: ChosenContext) -> list[dict[str, Any]]:
-    """What the cluster entry holds for the plugin."""
-    told = msgspec.json.decode(chosen.plugin.cluster_info) if chosen.plugin and chosen.plugin.cluster_info else {}
-    return [{"name": PLUGIN_EXTENSION, "extension": told["config"]}] if "config" in told else []
+    """Return the cluster entry's extension for the plugin, if there is one."""
+    info = msgspec.json.decode(chosen.plugin.cluster_info) if chosen.plugin and chosen.plugin.cluster_info else {}
+    return [{"name": PLUGIN_EXTENSION, "extension": info["config"]}] if "config" in info else []
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

@@ -29,28 +29,28 @@ _RESULTS = {True: CheckResult.PASSED, False: CheckResult.FAILED, None: CheckResu
 
 
 async def check_log_result(
-    context: StageContext, connection: ClusterConnection, stage: JobStage, said: str
+    context: StageContext, connection: ClusterConnection, stage: JobStage, message: str
 ) -> Performed:
-    """How a stage ends whose job has succeeded.
+    """Return the result of a stage whose job has succeeded, after the check of its log.
 
     Args:
         context: The stage.
         connection: To read the job's log.
-        stage: With a verdict or without.
-        said: What there is to say of the job itself.
+        stage: With a log check or without.
+        message: The result of the job itself.
 
     Raises:
-        StageFailedError: The log says something else than it should.
+        StageFailedError: The log does not hold what the check requires.
     """
     if stage.verdict is None:
-        return Performed(said)
+        return Performed(message)
     log = await _log_of(context, connection, stage)
     judgements = _judgements(context, stage.verdict, log)
-    findings = tuple(_finding(one, stage.verdict.hint) for one in judgements)
-    worst = next((one for one in judgements if one.is_good is False), None)
+    findings = tuple(_finding(judgement, stage.verdict.hint) for judgement in judgements)
+    worst = next((judgement for judgement in judgements if judgement.is_good is False), None)
     if worst is not None:
         raise StageFailedError(f"{worst.subject}: {worst.detail}", findings=findings, hint=stage.verdict.hint)
-    return Performed(f"{said} {_capital(judgements[-1])}", findings=findings)
+    return Performed(f"{message} {_capital(judgements[-1])}", findings=findings)
 
 
 def _judgements(context: StageContext, verdict: AnyLogCheck, log: str) -> tuple[Judgement, ...]:
@@ -76,7 +76,7 @@ def _judgements(context: StageContext, verdict: AnyLogCheck, log: str) -> tuple[
 
 
 async def _log_of(context: StageContext, connection: ClusterConnection, stage: JobStage) -> str:
-    """The log of the newest pod that the stage watches; what the run has kept of it where it cannot be read."""
+    """Return the log of the newest pod that the stage watches; if it cannot be read, from the run's spool."""
     logs = stage.watch.logs if stage.watch is not None else None
     if logs is None or not logs.pods:
         return ""
@@ -102,7 +102,7 @@ async def _log_of(context: StageContext, connection: ClusterConnection, stage: J
 
 
 def spooled_log(folder: Path, stage: str) -> str:
-    """The log that the run has kept of the pod of a stage that was followed last; the end of it if it is very long."""
+    """Return the spooled log of the pod that was followed last; its tail if it is very long."""
     reader, lines = SpoolReader(folder, stage), list[SpooledLine]()
     offset = reader.tail_offset(_KEPT_BYTES)
     while True:
@@ -126,10 +126,10 @@ def _capital(judgement: Judgement) -> str:
 
 
 def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Divergence | None:
-    """Read the stage's curves from the run's folder. Takes as long as they are: call it in a thread.
+    """Find a diverged loss in the stage's spooled curves. Long curves take long: call it in a thread.
 
     Raises:
-        JournalError: The disk does not give it.
+        JournalError: The spool cannot be read.
     """
     reader, curves, offset = SpoolReader(folder, stage), Curves(), 0
     while True:
@@ -143,23 +143,21 @@ def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Dive
 
 
 def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
-    """How a stage ended, and that its loss is no number: most trainers end well all the same."""
+    """Return the result of a stage with a warning if its loss has diverged: most trainers succeed all the same."""
     try:
         found = spooled_divergence(folder, stage, least=1)
     except JournalError:
-        return done  # who opens its log is told
+        return done  # its log shows the error when it is opened
     if found is None:
         return done
     warning = StageFinding(CheckResult.FAILED, found.metric, found.detail, found.way_out)
-    said = f"{done.message} But {found.metric} {found.detail}".strip()
-    return replace(done, message=said, findings=(*done.findings, warning))
+    message = f"{done.message} But {found.metric} {found.detail}".strip()
+    return replace(done, message=message, findings=(*done.findings, warning))
 
 
 def with_losses(done: Performed, losses: Sequence[str]) -> Performed:
-    """How a stage ended, and what is missing of its logs, one sentence each."""
+    """Return the result of a stage with the gaps in its logs, one sentence each."""
     if not losses:
         return done
-    warning = StageFinding(
-        CheckResult.UNKNOWN, "log", " ".join(losses), "Read what is left of it where it was written."
-    )
+    warning = StageFinding(CheckResult.UNKNOWN, "log", " ".join(losses), "Read the rest of it where it was written.")
     return replace(done, message=" ".join([done.message, *losses]).strip(), findings=(*done.findings, warning))

@@ -21,7 +21,7 @@ READY_SECONDS = 900.0
 
 
 class ManifestsHandler:
-    """Applies a stage's objects. An operator that is there already is used as it is."""
+    """The stages that apply objects. An operator that is installed already is used as it is."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -36,7 +36,7 @@ class ManifestsHandler:
         return [*lines, *map(wait_command, refs)]
 
     async def probe(self) -> Performed | None:
-        return None  # applying again changes nothing that is as it should be
+        return None  # applying again changes nothing that is already right
 
     async def perform(self) -> Performed:
         connection = await self._context.connect(RetryPolicy(self._deadline(), waits_for_login=True))
@@ -59,7 +59,7 @@ class ManifestsHandler:
         return float(self._stage.deadline_seconds or READY_SECONDS)
 
     async def _detected(self, connection: ClusterConnection) -> OwnedObject | None:
-        """What the stage would bring, if it was there before the run."""
+        """Return the operator that the stage would install, if it is older than the run."""
         if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
             return None
         ref = ref_of_name(self._stage.detect, self._context.namespace)
@@ -73,7 +73,7 @@ class ManifestsHandler:
         return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
     async def _version(self, connection: ClusterConnection) -> str:
-        """Which one was there, as its images tell, beside the one that is pinned; empty where nothing tells."""
+        """Return the images of the installed operator, with the pinned version; empty if it has none."""
         if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
             return ""
         ref = ref_of_name(self._stage.detect, self._context.namespace)
@@ -95,7 +95,7 @@ class ManifestsHandler:
 
 
 def ready_of(stage: AnyStage) -> tuple[ObjectName, ...]:
-    """What has to be ready before the stage has succeeded."""
+    """Return the objects that have to be ready before the stage succeeds."""
     match stage:
         case ManifestsStage():
             return stage.ready

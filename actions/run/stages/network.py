@@ -22,13 +22,13 @@ KIND = "SecurityGroupRule"
 
 
 class NetworkHandler:
-    """Adds what is missing, tagged with the run; undone by removing what it has recorded, and nothing else."""
+    """The network stage: adds missing rules, tagged with the run; undo removes recorded ones and nothing else."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
         stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, NetworkStage):
-            raise TypeError(f"{context.stage.id} is no network stage")
+            raise TypeError(f"{context.stage.id} is not a network stage")
         self._stage = stage
 
     def describe(self) -> list[str]:
@@ -40,12 +40,12 @@ class NetworkHandler:
         ]
 
     async def probe(self) -> Performed | None:
-        return None  # looking again is part of performing, and cheap
+        return None  # perform reads the rules first, which is cheap
 
     async def perform(self) -> Performed:
         async with self._session() as session:
             group = await self._group(session)
-            self._context.journal.note(f"Looking at the rules of {group}.")
+            self._context.journal.note(f"Reading the rules of {group}.")
             rules = await self._rules(session, group)
             added = [
                 direction.value
@@ -82,7 +82,7 @@ class NetworkHandler:
         return removed
 
     def _made(self, group: str) -> dict[str, Direction]:
-        """The rules that the journal knows: one that was just made may not be listed yet."""
+        """Return the rules in the journal, as one that was just added may not be listed yet."""
         owned = [item for item in self._context.journal.owned() if item.namespace == group]
         return {item.uid: Direction(item.name) for item in owned if item.uid and not (item.existed or item.is_deleted)}
 
@@ -96,14 +96,14 @@ class NetworkHandler:
         await retry_unreachable(again, clock=self._context.clock, note=self._context.journal.note)
 
     async def _is_there(self, group: str, rules: list[SelfRule], direction: Direction) -> bool:
-        """Whether a rule is there; one that is not the run's is recorded as such, and will be left."""
+        """Return whether a rule exists, and record it; one that is not the run's will not be removed."""
         found = [rule for rule in rules if rule.direction is direction]
         for rule in found[:1]:
             await self._own(group, rule.id, direction, existed=not self._is_ours(group, rule))
         return bool(found)
 
     def _is_ours(self, group: str, rule: SelfRule) -> bool:
-        """Return whether the stage has recorded adding it, or has announced it, and it carries the tag."""
+        """Return whether the stage has recorded the rule, or has announced it and it has the run's tag."""
         is_tagged = rule.tags.get(RUN_TAG) == self._context.view.id
         return any(
             item.uid == rule.id or (bool(item.intended_at) and is_tagged)

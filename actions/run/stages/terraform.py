@@ -24,7 +24,7 @@ from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 T = TypeVar("T")
 
 LOCK_SECONDS = 600.0
-"""How long a state that somebody else holds is waited for."""
+"""Time to wait for a state that another process has locked."""
 _LOCK_LOOK_SECONDS = 5.0
 _SHOWN_CHANGES = 500
 _SHOWN_FINDINGS = 200
@@ -34,7 +34,7 @@ _RESULTS = {ChangeState.DONE: CheckResult.PASSED, ChangeState.FAILED: CheckResul
 
 
 class TerraformHandler:
-    """One root with its own state in the run's folder. A process that outlived its runner is gone on with."""
+    """The terraform stage: one root with its own state in the run's folder. An orphaned process is adopted."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -52,7 +52,7 @@ class TerraformHandler:
         ]
 
     async def probe(self) -> Performed | None:
-        return None  # perform goes on with a living process, and a finished one leaves nothing to plan
+        return None  # perform adopts a living process, and a finished one leaves nothing to plan
 
     async def perform(self) -> Performed:
         terraform = self._open()
@@ -74,7 +74,7 @@ class TerraformHandler:
             await self._reconciliation(self._open()).stop()
 
     async def leftovers(self) -> list[str]:
-        """List what is in the stage's state, and what may exist outside of it, one line each; empty if it never began.
+        """List resources in the stage's state, and those that may exist outside of it; empty if it never began.
 
         Raises:
             ConsoleError: The state cannot be read.
@@ -111,12 +111,12 @@ class TerraformHandler:
         return await self._destroyed(terraform)
 
     async def _prepared(self, terraform: Terraform) -> None:
-        """Providers installed, and everything known that happened before."""
+        """Settle the past of the root, and install providers."""
         await self._known(terraform)
         self._context.journal.note("Installing providers.")
-        told = await terraform.init()
-        if told:
-            self._say(told)
+        message = await terraform.init()
+        if message:
+            self._say(message)
 
     async def _known(self, terraform: Terraform) -> None:
         reconciliation = self._reconciliation(terraform)
@@ -163,7 +163,7 @@ class TerraformHandler:
         return "Destroyed." + _simulated(terraform)
 
     async def _explained(self, terraform: Terraform, error: ToolError) -> StageFailedError:
-        """The failure of an operation with what became of each resource, and what may exist outside of the state."""
+        """Return the failure of an operation, with the outcome of each resource, and those outside of the state."""
         findings = _findings_of(terraform.changes())
         message = error.message
         try:
@@ -177,7 +177,7 @@ class TerraformHandler:
         return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
     async def _interruptible(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
-        """When the stage is cancelled, Terraform is asked once to stop, and waited for: it saves its state then."""
+        """Return the result of `call`; when cancelled, interrupt Terraform once and wait for its end."""
         try:
             return await call()
         except asyncio.CancelledError:
@@ -187,10 +187,10 @@ class TerraformHandler:
             raise
 
     async def _retried(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of `call`; a state that somebody else holds is waited for, one that a dead process holds is freed.
+        """Return the result of `call`; wait for a locked state, and free one that a dead process has locked.
 
         Raises:
-            StateLockedError: It is still held.
+            StateLockedError: It is still locked.
         """
         end = self._context.clock.monotonic() + LOCK_SECONDS
         while True:
@@ -237,9 +237,9 @@ class TerraformHandler:
 
 
 class _EventLog:
-    """Puts Terraform's messages into the stage's spool and the newest into its note.
+    """The log of one operation: Terraform's messages in the stage's spool, the newest as its progress message.
 
-    An adopted process tells its events from the beginning: those that are in the spool are skipped.
+    The events of an adopted process are read from the beginning: those that are in the spool are skipped.
     """
 
     def __init__(self, context: StageContext, terraform: Terraform, operation: str) -> None:
@@ -258,7 +258,7 @@ class _EventLog:
 
 
 def _findings_of(changes: Sequence[ChangeProgress]) -> tuple[StageFinding, ...]:
-    """The outcome for each resource, one line each."""
+    """Return the outcome for each resource, one line each."""
     return tuple(
         StageFinding(_RESULTS.get(change.step, CheckResult.UNKNOWN), change.address, _became(change))
         for change in changes[:_SHOWN_FINDINGS]

@@ -1,6 +1,6 @@
-"""The past of a Terraform root: asked to stop, killed at work, a state that could not be saved.
+"""The reconciliation of a Terraform root: interrupts, killed processes, states that could not be saved.
 
-It is remembered in the journal, and nothing is planned, applied or destroyed before it is known.
+They are recorded in the journal, and nothing is planned, applied or destroyed before they are settled.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from actions.terraform.failure import UnsavedStateError
 from actions.terraform.protocol import RunningOperation, Terraform, Variables
 
 INTERRUPT_SECONDS = 600.0
-"""How long Terraform may take to finish what it is making and to save its state."""
+"""Time for an interrupted Terraform to finish its present changes and to save its state."""
 UNHEARD_SECONDS = 15.0
-"""Terraform at work tells within milliseconds that it was interrupted. One that has not after so long was not."""
+"""Silence after which no interrupt can have reached Terraform, which reports one within milliseconds."""
 _LOOK_SECONDS = 0.2
 _ASK_SECONDS = 5.0
 _SHOWN = 5
 
 
 class Reconciliation:
-    """One stage's Terraform root, with the journal of its run.
+    """The reconciliation of one stage's Terraform root with the journal.
 
     Args:
-        run_id: The run, for what an operator is told to type.
+        run_id: The run, for the commands in hints.
         terraform: The root.
         journal: The stage's.
         clock: For waiting.
@@ -46,7 +46,7 @@ class Reconciliation:
         self._say = say
 
     async def stop(self) -> None:
-        """Have what runs stop after what it is making, and wait for its end. No process is ever asked twice.
+        """Interrupt a running process, and wait for its end. No process is ever interrupted twice.
 
         Raises:
             RefusedError: It has not stopped in time.
@@ -64,10 +64,10 @@ class Reconciliation:
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def remember(self) -> None:
-        """Record what a process that ended before its time may have made outside of the state.
+        """Record the resources that a process which ended early may have made outside of the state.
 
         Raises:
-            ConsoleError: The state cannot be read: what it misses is unknown.
+            ConsoleError: The state cannot be read, so that these are unknown.
         """
         ended = await self._terraform.ended()
         if ended is None or ended.process in (await self._journal.terraform()).ended:
@@ -83,24 +83,24 @@ class Reconciliation:
         """Push a state that an earlier operation could not save.
 
         Raises:
-            UnsavedStateError: A person has to decide.
+            UnsavedStateError: An operator has to decide.
         """
         try:
-            told = await self._terraform.save_state()
+            message = await self._terraform.save_state()
         except UnsavedStateError as error:
             waive = f"eksml-tui runs waive {self._run_id} errored.tfstate --confirm errored.tfstate"
             raise UnsavedStateError(error.message, hint=f"{error.hint} Or, if it is not needed: {waive}") from error
-        if told:
-            self._say(told)
+        if message:
+            self._say(message)
 
     async def settle(self, variables: Callable[[], Variables]) -> None:
-        """See to it that everything that was ever begun is known: in the state, imported, or waived.
+        """Require that every resource that was ever begun is in the state, imported or waived.
 
         Args:
             variables: The root's, for an import.
 
         Raises:
-            RefusedError: Something may exist outside of the state, and a person has to say.
+            RefusedError: A resource may exist outside of the state, and an operator has to decide.
             ConsoleError: The state cannot be read.
         """
         await self.remember()
@@ -119,7 +119,7 @@ class Reconciliation:
             raise unknown_error(self._run_id, still, next(filter(None, failures.values()), ""))
 
     async def _imported(self, item: PendingChange, variables: Variables) -> str:
-        """Import it by its id; returns why not, empty if it was."""
+        """Import a resource by its id; return the failure as a sentence, empty if it was imported."""
         self._journal.note(f"Importing {item.address}.")
         try:
             await self._terraform.init()
@@ -144,10 +144,10 @@ class Reconciliation:
     def _still_running(self) -> RefusedError:
         running = self._terraform.process()
         by_hand = (
-            f" To have it forget what it is making and end now: kill -INT {running.process.pid}" if running else ""
+            f" To end it now, without saving what it is making: kill -INT {running.process.pid}" if running else ""
         )
         return RefusedError(
-            f"Terraform has not stopped within {INTERRUPT_SECONDS:.0f} s of being asked to.",
+            f"Terraform has not stopped within {INTERRUPT_SECONDS:.0f} s of its interrupt.",
             hint=f"Wait for its end, then retry.{by_hand}",
         )
 
@@ -155,12 +155,12 @@ class Reconciliation:
 def may_interrupt(running: RunningOperation, memory: TerraformMemory, *, now: float) -> bool:
     """Return whether to send the process an interrupt: only if it has certainly had none.
 
-    A runner may die between writing that it will and doing it. Terraform that works tells of an interrupt at once: one
-    that has said nothing for a while, though nothing kept it from that, never got it.
+    A runner may die between recording an interrupt and sending it. Terraform reports an interrupt at once: a process
+    that has reported none for a while, though it could, never got it.
 
     Args:
-        running: The process, and what it and the kernel tell.
-        memory: What was recorded of the stage.
+        running: The process, with what its output and the kernel show.
+        memory: The records of the stage.
         now: Seconds since the epoch.
     """
     if running.has_heard:
@@ -174,20 +174,20 @@ def may_interrupt(running: RunningOperation, memory: TerraformMemory, *, now: fl
 
 
 def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") -> RefusedError:
-    """The refusal to go on while it is not known whether some resources exist.
+    """Return the refusal to continue while some resources may exist outside of the state.
 
     Args:
         run_id: The run.
         items: The resources.
-        failure: Why an import failed, in a sentence.
+        failure: The failure of an import, as a sentence.
     """
     names = listed([item.address for item in items], _SHOWN)
     first = items[0].address
     return RefusedError(
         f"Terraform was ended while it made {names}: "
         f"{'it' if len(items) == 1 else 'they'} may exist outside the state." + (f" {failure}" if failure else ""),
-        hint=f"Look for it, then: eksml-tui runs import {run_id} '{first}' ID, or if it is not there: "
-        f"eksml-tui runs waive {run_id} '{first}' --confirm '{first}'. Retry then.",
+        hint=f"Look for it. If it exists: eksml-tui runs import {run_id} '{first}' ID, if not: "
+        f"eksml-tui runs waive {run_id} '{first}' --confirm '{first}'. Then retry.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The AWS calls of a simulated resource: those by which its counterpart in the real rehearsal is made.
+"""The AWS calls of a simulated resource: those that create its counterpart in the real rehearsal.
 
 They go to `AWS_ENDPOINT_URL`, signed with the credentials that Terraform's provider would find; without the variable no
 call is made.
@@ -27,10 +27,10 @@ _FILE = "AWS_SHARED_CREDENTIALS_FILE"
 
 
 def signed_headers(environment: Mapping[str, str], method: str, url: str, body: bytes) -> dict[str, str]:
-    """Headers by AWS's Signature Version 4; none where there are no credentials.
+    """Return headers with AWS's Signature Version 4; none without credentials.
 
     Args:
-        environment: Of the run; what it does not say is looked up in the process's own.
+        environment: Of the run; variables that it lacks are taken from this process.
         method: Of the request.
         url: Its whole address.
         body: As it will be sent.
@@ -53,7 +53,7 @@ def signed_headers(environment: Mapping[str, str], method: str, url: str, body: 
 
 
 def _credentials_of(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """By the names of the variables."""
+    """Return the credentials by the names of their variables."""
     file = variables.get(_FILE, "")
     if variables.get(_ID) or not file:
         return variables
@@ -63,7 +63,7 @@ def _credentials_of(variables: Mapping[str, str]) -> Mapping[str, str]:
         with open(file, encoding="utf-8") as source:
             read.read_file(source)
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
-        raise ConfigError(f"{file} holds no AWS credentials that can be read.", hint=f"Correct {_FILE}.") from error
+        raise ConfigError(f"{file} holds no readable AWS credentials.", hint=f"Correct {_FILE}.") from error
     return {name: read.get(profile, name.lower(), fallback="") for name in (_ID, _SECRET, _TOKEN)}
 
 
@@ -80,16 +80,16 @@ _SHOWN_CHARACTERS = 500
 
 
 class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one resource is made, found ready and taken away. In texts `${name}` stands for a variable."""
+    """The calls that create, observe and delete one resource. In texts `${name}` stands for a variable."""
 
     collection: str
-    """Path to which it is posted."""
+    """Path of the POST request."""
     path: str
-    """Path at which it is looked at and deleted."""
+    """Path of the GET and DELETE requests."""
     body: dict[str, Any]
-    """A text that is nothing but `${name}` becomes the variable itself; `${json:name}` what its JSON says,
-    `${list:name}` its parts between commas, `${text:name}` a text as Terraform writes it. `{"$merge": […]}` becomes the
-    objects in one, `{"$of": name, "$is": {value: object}}` the object for the variable's value, or an empty one."""
+    """A text that is only `${name}` becomes the variable itself; `${json:name}` its decoded JSON, `${list:name}` its
+    parts between commas, `${text:name}` a text as Terraform writes it. `{"$merge": […]}` becomes the merged objects,
+    `{"$of": name, "$is": {value: object}}` the object for the variable's value, or an empty one."""
     status: str
     """Dotted path of its state in the answer."""
     ready: str
@@ -97,11 +97,11 @@ class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def make(resource: Resource, variables: Variables, environment: Mapping[str, str], clock: Clock) -> None:
-    """Post it, and wait until it is ready.
+    """Create the resource, and wait until it is ready.
 
     Raises:
         RefusedError: It was refused, failed, or is not ready in time.
-        UnreachableError: Nobody answers.
+        UnreachableError: No answer.
         BlueprintError: A variable that should hold JSON does not.
     """
     if not environment.get(ENDPOINT_VARIABLE, ""):
@@ -121,11 +121,11 @@ async def make(resource: Resource, variables: Variables, environment: Mapping[st
 
 
 async def unmake(resource: Resource, variables: Variables, environment: Mapping[str, str], clock: Clock) -> None:
-    """Delete it, and wait until it is gone. Safe to repeat.
+    """Delete the resource, and wait until it is gone. Safe to repeat.
 
     Raises:
-        RefusedError: It was refused, or is still there.
-        UnreachableError: Nobody answers.
+        RefusedError: It was refused, or still exists.
+        UnreachableError: No answer.
     """
     if not environment.get(ENDPOINT_VARIABLE, ""):
         return
@@ -134,13 +134,13 @@ async def unmake(resource: Resource, variables: Variables, environment: Mapping[
     end = clock.monotonic() + WAIT_SECONDS
     while status != _GONE:
         if clock.monotonic() >= end:
-            raise RefusedError(f"{path} is still there after {WAIT_SECONDS:.0f} s.")
+            raise RefusedError(f"{path} still exists after {WAIT_SECONDS:.0f} s.")
         await clock.sleep(LOOK_SECONDS)
         status, _ = await _ask(environment, "GET", path)
 
 
 def filled(text: str, variables: Mapping[str, object]) -> str:
-    """`text` with every `${name}` replaced; empty for what is not there."""
+    """Return `text` with every `${name}` replaced; missing ones by nothing."""
     return _PART.sub(lambda match: str(variables.get(match[1], "")), text)
 
 
@@ -173,7 +173,7 @@ def _json_of(name: str, text: str) -> Any:
     try:
         return msgspec.json.decode(text or "null")
     except msgspec.DecodeError as error:
-        raise BlueprintError(f"The variable {name} holds no JSON: {error}.") from error
+        raise BlueprintError(f"The variable {name} is not JSON: {error}.") from error
 
 
 def _words(answer: Any) -> str:
@@ -204,10 +204,10 @@ async def _ask(environment: Mapping[str, str], method: str, path: str, *, body: 
     try:
         return status, msgspec.json.decode(text or "null")
     except msgspec.DecodeError as error:
-        raise FormatError(f"{url} answers something else than JSON.") from error
+        raise FormatError(f"{url} does not answer with JSON.") from error
 
 
 async def _signed(environment: Mapping[str, str], method: str, url: str, data: bytes) -> dict[str, str]:
-    """The headers of a request. Made in a thread: botocore is imported, and the file of credentials read."""
+    """Return the signed headers of a request; in a thread, as botocore is imported and the credentials file read."""
     headers = await in_thread("signing", signed_headers, environment, method, url, data)
     return headers | {"Content-Type": "application/json"} if data else headers

@@ -1,7 +1,7 @@
-"""Terraform pretended: for rehearsals on a machine that has no `terraform`. Every event says so.
+"""A simulated Terraform for rehearsals on machines without `terraform`. Every operation begins with a notice of that.
 
-A root that may be simulated holds `simulation.json`: the addresses that it would make, its outputs, in which
-`${name}` stands for a variable, and for resources that a sandbox must know of, the calls by which they are made.
+A root that may be simulated has a `simulation.json`: the addresses that it would make, its outputs with `${name}` for
+variables, and the AWS calls of resources that a sandbox must have.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _NOTICE = "terraform is not on PATH: this is simulated, nothing is made"
 
 
 class Simulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a root would make."""
+    """The content of `simulation.json`."""
 
     resources: tuple[str, ...]
     outputs: dict[str, str]
     defaults: dict[str, str | int | float | bool] = {}
-    """Of variables that the root does not insist on."""
+    """Values of optional variables."""
     calls: dict[str, simulated_calls.Resource] = {}
-    """By address."""
+    """AWS resources by address."""
 
 
 class _SimulatedState(msgspec.Struct):
@@ -56,12 +56,12 @@ class _SimulatedState(msgspec.Struct):
 
 
 class SimulatedTerraform:
-    """Answers like the driver, makes nothing, remembers what it pretends in a file.
+    """The simulation of a root: it makes nothing real, and keeps its simulated state in a file.
 
     Args:
         root: A root with `simulation.json`.
         work: Private folder.
-        environment: Says where the sandbox's AWS is.
+        environment: Names the endpoint of the sandbox's AWS.
         clock: The machine's by default.
     """
 
@@ -78,7 +78,7 @@ class SimulatedTerraform:
         self._is_interrupted = False
 
     async def init(self) -> str:
-        """Nothing to install.
+        """Check that the root can be simulated; there is nothing to install.
 
         Raises:
             BlueprintError: The root cannot be simulated.
@@ -87,7 +87,7 @@ class SimulatedTerraform:
         return ""
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
-        """Compare the pretended state with the simulation."""
+        """Compare the simulated state with the simulation."""
         simulation, state = self._simulation(), self._state()
         _tell(on_event, _NOTICE)
         missing = [address for address in simulation.resources if address not in state.resources]
@@ -101,10 +101,10 @@ class SimulatedTerraform:
         return summary_of(changes, plan_hash=state.plan_hash)
 
     async def apply(self, plan_hash: str = "", *, on_event: OnEvent | None = None) -> dict[str, str]:
-        """Pretend to make what is missing.
+        """Simulate the creation of what is missing.
 
         Raises:
-            RefusedError: No plan, or another one than approved; or it was asked to stop.
+            RefusedError: No plan, or another one than approved; or it was interrupted.
         """
         refuse_if_readonly("terraform apply")
         state = self._state()
@@ -125,7 +125,7 @@ class SimulatedTerraform:
         return dict(state.outputs)
 
     async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
-        """Pretend to destroy everything in the pretended state."""
+        """Simulate the destruction of everything in the simulated state."""
         del variables
         refuse_if_readonly("terraform destroy")
         state, calls = self._state(), self._simulation().calls
@@ -140,48 +140,48 @@ class SimulatedTerraform:
         self._save(state)
 
     async def outputs(self) -> dict[str, str]:
-        """The outputs of the pretended state."""
+        """Return the outputs of the simulated state."""
         return dict(self._state().outputs)
 
     async def state_list(self) -> tuple[str, ...]:
-        """Addresses in the pretended state."""
+        """Return the addresses in the simulated state."""
         return tuple(self._state().resources)
 
     def running(self) -> str:
-        """The operation that is going on in this process."""
+        """Return the operation that runs in this process; empty if none does."""
         return self._operation
 
     def interrupt(self) -> bool:
-        """Stop after the resource that is being pretended."""
+        """Stop after the present resource."""
         self._is_interrupted = bool(self._operation)
         return self._is_interrupted
 
     def process(self) -> RunningOperation | None:
-        """There is none: what is pretended ends with its runner."""
+        """Return `None`: a simulation ends with its runner."""
         return None
 
     def changes(self) -> tuple[ChangeProgress, ...]:
-        """Nothing is kept of them."""
+        """Return no changes: none are kept."""
         return ()
 
     async def ended(self) -> Ended | None:
-        """Nothing is made, so nothing is left pending."""
+        """Return `None`: nothing is made, so nothing is left pending."""
         return None
 
     async def tracked(self) -> frozenset[str]:
-        """Addresses in the pretended state."""
+        """Return the addresses in the simulated state."""
         return frozenset(self._state().resources)
 
     def unsaved(self) -> tuple[str, ...] | None:
-        """The pretended state is saved where it belongs."""
+        """Return `None`: the simulated state is always saved."""
         return None
 
     async def save_state(self) -> str:
-        """Nothing to save."""
+        """Return an empty text: there is nothing to save."""
         return ""
 
     async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
-        """Refuse: nothing that is pretended exists.
+        """Refuse: simulated resources do not exist.
 
         Raises:
             RefusedError: Always.
@@ -190,14 +190,14 @@ class SimulatedTerraform:
         raise RefusedError(f"{address} cannot be imported: there is no terraform program.", hint="Install Terraform.")
 
     async def unlock_if_dead(self, lock: StateLock) -> bool:
-        """Nothing is locked."""
+        """Return false: nothing is locked."""
         del lock
         return False
 
     async def _work(self, operation: str, address: str, action: str, on_event: OnEvent | None) -> None:
         if self._is_interrupted:
             self._is_interrupted = False
-            raise RefusedError("Terraform was asked to stop, and stopped.", hint="Plan again to go on.")
+            raise RefusedError("Terraform was interrupted, and stopped.", hint="Plan again to continue.")
         self._operation = operation
         try:
             _tell(on_event, f"{address}: simulated {action}", EventKind.APPLY_START, address, action)

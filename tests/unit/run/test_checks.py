@@ -44,7 +44,7 @@ def test_nodes_that_lack_a_device_are_named_with_what_they_have() -> None:
         [a_node("a", efa="4"), a_node("b", efa="1"), a_node("c")], resource=EFA, at_least=3, amount="4"
     )
     assert seen.result is FAILED
-    assert seen.detail == (f"1 of 3 nodes are ready with 4 {EFA}, 3 wanted. b has 1 {EFA}; c has no {EFA}.")
+    assert seen.detail == (f"1 of 3 nodes are ready with 4 {EFA}, 3 required. b has 1 {EFA}; c has no {EFA}.")
     assert nodes_observation([a_node("a", efa="4")], resource=EFA, at_least=1, amount="4").result is PASSED
 
 
@@ -55,7 +55,7 @@ def test_hugepages_are_compared_as_quantities() -> None:
 
 
 def test_no_node_at_all_is_said_in_other_words() -> None:
-    assert nodes_observation([], resource="", at_least=2, amount="0").detail == "No node matches, 2 wanted."
+    assert nodes_observation([], resource="", at_least=2, amount="0").detail == "No node matches, 2 required."
 
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -80,7 +80,7 @@ def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult)
         (Reservation("cr-1", "active", "p5.48xlarge", "us-west-2b", 2, 2), "cr-1 has 2 × p5.48xlarge in us-west-2b"),
         (Reservation("cr-1", "expired", "p5.48xlarge", "us-west-2b", 2, 2), "cr-1 is expired"),
         (Reservation("cr-1", "active", "p4de.24xlarge", "us-west-2b", 2, 2), "is for p4de.24xlarge, not p5.48xlarge"),
-        (Reservation("cr-1", "active", "p5.48xlarge", "us-west-2b", 4, 1), "has 1 of 4 left, 2 wanted"),
+        (Reservation("cr-1", "active", "p5.48xlarge", "us-west-2b", 4, 1), "has 1 of 4 left, 2 required"),
     ],
 )
 def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:

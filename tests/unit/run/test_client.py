@@ -92,6 +92,6 @@ def test_a_runner_that_is_gone_turns_its_stage_unknown_without_any_write(tmp_pat
 @pytest.mark.parametrize("kind", [RequestKind.APPROVE, RequestKind.RETRY])
 def test_a_wish_that_the_run_cannot_follow_is_refused(tmp_path: Path, kind: RequestKind) -> None:
     folder = make_run(tmp_path, CLOCK)
-    with pytest.raises(RefusedError, match="cannot be asked to"):
+    with pytest.raises(RefusedError, match="does not accept the request"):
         send_request(folder, kind, plan_hash="x", start=False)
     assert load_run(folder).last_seq == 1

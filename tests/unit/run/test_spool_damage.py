@@ -258,7 +258,7 @@ def test_a_reader_that_follows_sees_a_mended_spool_from_its_beginning(tmp_path: 
     follow(writer, 0, LINES + 1)
     writer.close()
     lines, _ = reader.lines(offset)
-    assert "has been mended" in lines[0].text
+    assert "was repaired" in lines[0].text
     assert lines[1].text == line(0, 0).text
     assert line(0, LINES).text in [one.text for one in lines]
 

@@ -176,7 +176,7 @@ def test_what_a_program_prints_beyond_that_is_counted(
     log.close()
     assert texts(tmp_path)[:3] == ["first", "1234", "5678"]
     assert spooled_losses(tmp_path, STAGE) != ()
-    assert "1 lines had no room" in spooled_losses(tmp_path, STAGE)[0]
+    assert "1 lines did not fit on the disk" in spooled_losses(tmp_path, STAGE)[0]
 
 
 def test_a_program_that_tells_everything_anew_doubles_nothing(tmp_path: Path) -> None:

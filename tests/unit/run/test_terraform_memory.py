@@ -106,7 +106,7 @@ def test_an_import_is_written_for_the_runner(folder: Path) -> None:
     (item,) = load_run(folder).stage("provision").terraform.pending
     assert (item.how, item.resource_id) == (Resolution.IMPORT, "c:g")
     for wrong in ("", "-force", "a\nb", "a\x1b[31mb"):
-        with pytest.raises(RefusedError, match="no id"):
+        with pytest.raises(RefusedError, match="not a resource id"):
             request_import(folder, GROUP, wrong)
 
 
@@ -114,7 +114,7 @@ def test_a_waiver_needs_the_name(folder: Path) -> None:
     with pytest.raises(ConfigError, match="not looked for again"):
         waive(folder, GROUP, confirm="aws_eks_node_group.this")
     assert waive(folder, GROUP, confirm=GROUP).stage == "provision"
-    with pytest.raises(MissingError, match="left no"):
+    with pytest.raises(MissingError, match="is not open"):
         waive(folder, GROUP, confirm=GROUP)
 
 

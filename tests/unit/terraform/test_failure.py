@@ -63,7 +63,7 @@ def test_a_plain_text_gives_its_headline() -> None:
 
 def test_a_silent_end_is_said_to_be_silent() -> None:
     error = failure_of(["terraform", "apply"], [], exit_code=3, interrupted=False)
-    assert error.message == "terraform apply ended with 3: it ended without saying why"
+    assert error.message == "terraform apply ended with 3: it ended without a message"
 
 
 def begun(address: str) -> TerraformEvent:
