@@ -190,7 +190,7 @@ class TerraformDriver:
         )
 
     def interrupt(self) -> bool:
-        """Send the running operation one SIGINT, unless this driver did, or it tells that it has had one."""
+        """Send the running operation one SIGINT, unless it has got one already."""
         running = self.process()
         if running is None:
             return False

@@ -155,7 +155,7 @@ def _signalled(exit_code: int | None) -> str:
         name = signal.Signals(-exit_code).name
     except ValueError:
         name = f"signal {-exit_code}"
-    guess = ", perhaps for want of memory" if -exit_code == signal.SIGKILL else ""
+    guess = ", perhaps out of memory" if -exit_code == signal.SIGKILL else ""
     return f"it was killed ({name}){guess}"
 
 

@@ -124,7 +124,7 @@ async def test_a_killed_terraform_is_named_with_what_it_may_have_made_and_is_not
     view = await killed_at_work(folder, root)
     stage = view.stage("net")
     assert stage.state is StageState.FAILED
-    assert "it was killed (SIGKILL), perhaps for want of memory; under way: terraform_data.b" in stage.message
+    assert "it was killed (SIGKILL), perhaps out of memory; under way: terraform_data.b" in stage.message
     assert "Terraform was ended while it made terraform_data.b: it may exist outside the state." in stage.message
     assert "terraformrc" not in stage.message
     assert [(item.subject, item.result) for item in stage.findings] == [

@@ -81,7 +81,7 @@ async def test_results_are_counted_listed_and_exported(
     view = await carry_out(folder)
     assert view.state is RunState.SUCCEEDED, view.stage("look").message
     found = {finding.subject: (finding.result, finding.detail) for finding in view.stage("look").findings}
-    assert found["files"] == (CheckResult.PASSED, "2 files *.ckpt lie in /data/out, 2 wanted.")
+    assert found["files"] == (CheckResult.PASSED, "2 files *.ckpt are in /data/out, 2 required.")
     assert found["more"][0] is CheckResult.FAILED
     assert found["room"][0] is CheckResult.PASSED
 

@@ -84,8 +84,7 @@ def test_a_killed_terraform_is_said_to_be_killed_whatever_it_warned_of() -> None
     events = [*STRAY_WARNING, begun("aws_eks_node_group.x")]
     error = failure_of(["terraform", "apply"], events, exit_code=-9, interrupted=False)
     assert error.message == (
-        "terraform apply ended with -9: it was killed (SIGKILL), perhaps for want of memory; "
-        "under way: aws_eks_node_group.x"
+        "terraform apply ended with -9: it was killed (SIGKILL), perhaps out of memory; under way: aws_eks_node_group.x"
     )
 
 
