@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
+from actions.run.engine.process import main
 from actions.run.journal.folder import journal_path
 from actions.run.journal.snapshot import WalIndex
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, StageState
-from tests.support.crashing import CRASH_VARIABLE
-from tests.unit.run.world import World, make_run
+from tests.support.crashing import crash_around_records
+from tests.support.forked import forked
+from tests.unit.run.world import FakeWorkshop, World, make_run
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 33
@@ -30,21 +31,24 @@ HISTORY = [
 pytestmark = pytest.mark.kill
 
 
+def one_runner(folder: Path, crash_at: str) -> subprocess.CompletedProcess[str]:
+    """A runner, in a process of its own, until it ends or kills itself."""
+
+    def work() -> int:
+        crash_around_records(lambda seq, side: f"{seq}:{side}" == crash_at)
+        return main(folder, FakeWorkshop)
+
+    return forked(work, environment=os.environ.copy(), directory=ROOT, seconds=30)
+
+
 def run_to_its_end(folder: Path, crash_at: str = "") -> int:
     """Start runners until one ends by itself. Returns how many were killed."""
     killed = 0
     while True:
-        ended = subprocess.run(
-            [sys.executable, "-m", "tests.unit.run.world", str(folder)],
-            cwd=ROOT,
-            env={**os.environ, CRASH_VARIABLE: crash_at},
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
+        ended = one_runner(folder, crash_at)
         if ended.returncode == 0:
             return killed
-        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
         killed += 1
         if crash_at.endswith("before"):  # the record was not written: the next runner would die at the same number
             crash_at = ""
@@ -85,14 +89,7 @@ def test_a_killed_runner_is_resumed_to_the_same_world(tmp_path: Path, seq: int, 
 @pytest.mark.parametrize("seq", range(2, 20))
 def test_a_journal_torn_by_a_power_cut_loses_its_last_record_and_nothing_else(tmp_path: Path, seq: int) -> None:
     folder = make_run(tmp_path, SystemClock())
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.unit.run.world", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, CRASH_VARIABLE: f"{seq}:after"},
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
+    ended = one_runner(folder, f"{seq}:after")
     log = journal_path(folder).with_name("journal.db-wal")
     assert ended.returncode, "the run ended before this record"
     index = WalIndex()
