@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from actions.base.process import is_alive
+from actions.run.client import load_run
+from actions.run.state.view import RunState, StageState
 from tests.support.missing import needs
 from tests.support.polling import wait
 from tests.support.program import Program
@@ -70,7 +72,9 @@ def said(program: Program, *arguments: str) -> str:
 
 
 def is_waiting(program: Program, stage: str) -> bool:
-    return bool(stage_of(program, stage)["state"] == "awaiting_approval")
+    """By the journal: a command would cost a second of each look."""
+    (folder,) = program.run_folders()
+    return load_run(folder).stage(stage).state is StageState.AWAITING_APPROVAL
 
 
 def stage_of(program: Program, stage: str) -> dict[str, Any]:
@@ -156,7 +160,8 @@ def test_following_the_logs_ends_with_the_run(program: Program) -> None:
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=dict(program.environment),
         )  # fmt: skip
         try:
-            wait(lambda: stage_of(program, "train")["state"] == "running", "the training")
+            (folder,) = program.run_folders()
+            wait(lambda: load_run(folder).stage("train").state is StageState.RUNNING, "the training")
             table = said(program, "show", "latest")
             assert re.search(r"^train +running +\d+ s +20 s to 90 s ", table, re.MULTILINE), table
             follower.wait(120)
@@ -203,7 +208,8 @@ def test_a_wish_that_does_not_fit_is_refused_and_leaves_no_trace(program: Progra
 
 def test_a_teardown_without_the_console_leaves_nothing(program: Program) -> None:
     assert "Asked run" in said(program, "teardown", "latest", "--confirm", CLUSTER, "--delete-data")
-    wait(lambda: shown(program)["state"] in ("torn down", "failed"), "the teardown")
+    (folder,) = program.run_folders()
+    wait(lambda: load_run(folder).state in (RunState.TORN_DOWN, RunState.FAILED), "the teardown")
     view = shown(program)
     assert view["state"] == "torn down", said(program, "show", "latest")
     assert view["audit"]["leftovers"] == []
