@@ -214,15 +214,15 @@ async def test_d01_the_whole_program_keeps_the_namespace_and_says_why(
     space = own_name(tmp_path)
 
     def shown() -> dict[str, Any]:
-        return dict(json.loads(program.run("runs", "show", folder.name, "--output", "json").stdout))
+        return dict(json.loads(program.command("runs", "show", folder.name, "--output", "json").stdout))
 
-    assert program.run("runs", "resume", folder.name).returncode == 0
+    assert program.command("runs", "resume", folder.name).returncode == 0
     wait(lambda: shown()["state"] == "succeeded", "the run")
     await somebody.put(secret(space))
     with fault(sandbox, "kind=forbidden", "resources=secrets", "verbs=list"):
-        assert program.run("runs", "teardown", folder.name, "--confirm", "bionemo-on-eks").returncode == 0
+        assert program.command("runs", "teardown", folder.name, "--confirm", "bionemo-on-eks").returncode == 0
         wait(lambda: shown()["state"] == "failed", "the end of the teardown")
-    assert f"may not list secrets in {space}" in program.run("runs", "show", folder.name).stdout
+    assert f"may not list secrets in {space}" in program.command("runs", "show", folder.name).stdout
     assert await somebody.get(ObjectRef("v1", "Secret", space, "foreign-secret")) is not None
 
 

@@ -112,11 +112,11 @@ def test_a_full_disk_is_told_and_the_job_goes_on_to_its_end(
         try:
             folder = a_long_run(program, sandbox, monkeypatch, command="echo begun; sleep 1500; echo done")
             fill(folder)
-            shown = program.run("runs", "show", "latest")
+            shown = program.command("runs", "show", "latest")
             assert (shown.returncode, "running" in shown.stdout) == (0, True), shown
-            wait(lambda: "disk is full" in program.run("runs", "show", "latest").stdout, "the full disk to be told")
-            assert "disk is full" in program.run("runs", "list").stdout
-            assert '"disk full"' in program.run("runs", "show", "latest", "--output", "json").stdout
+            wait(lambda: "disk is full" in program.command("runs", "show", "latest").stdout, "the full disk to be told")
+            assert "disk is full" in program.command("runs", "list").stdout
+            assert '"disk full"' in program.command("runs", "show", "latest", "--output", "json").stdout
             view = until_view(folder, lambda view: view.state is not RunState.RUNNING, "the end")
             assert (view.state, view.stage("work").attempt) == (RunState.SUCCEEDED, 1)
         finally:
@@ -134,9 +134,9 @@ def test_on_a_full_disk_without_a_runner_a_run_is_listed_shown_and_torn_down(
             wait(lambda: runner is None or not is_alive(runner), "the end of the runner")
             fill(folder)
             for verb in ("list", "show", "logs"):
-                done = program.run("runs", verb, *([] if verb == "list" else [folder.name]))
+                done = program.command("runs", verb, *([] if verb == "list" else [folder.name]))
                 assert (done.returncode, done.stderr) == (0, ""), (verb, done)
-            done = program.run("runs", "teardown", folder.name, "--confirm", CLUSTER)
+            done = program.command("runs", "teardown", folder.name, "--confirm", CLUSTER)
             assert done.returncode == 0, done.stderr
             view = until_view(folder, lambda view: view.state in (RunState.TORN_DOWN, RunState.FAILED), "the teardown")
             assert view.state is RunState.TORN_DOWN
@@ -156,9 +156,9 @@ def test_on_a_full_disk_a_run_whose_runner_was_killed_is_taken_up_and_cancelled(
             os.kill(runner.pid, signal.SIGKILL)
             wait(lambda: not is_alive(runner), "the end of the runner")
             fill(folder)
-            assert "unknown" in program.run("runs", "show", folder.name).stdout
+            assert "unknown" in program.command("runs", "show", folder.name).stdout
             assert start_runner(folder) is not None
-            done = program.run("runs", "cancel", folder.name)
+            done = program.command("runs", "cancel", folder.name)
             assert done.returncode == 0, done.stderr
             until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
         finally:

@@ -172,9 +172,9 @@ def test_no_command_takes_another_run_for_the_latest(
     (newest / "journal.db").write_bytes(b"garbage" * 4000)
     before = {path: path.read_bytes() for path in older.iterdir() if path.is_file()}
     for words in (("show", "latest"), ("cancel", "latest"), ("teardown", "latest", "--confirm", CLUSTER)):
-        done = program.run("runs", *words)
+        done = program.command("runs", *words)
         assert done.returncode == 1, words
         assert f"newest run, {newest.name}, cannot be read" in done.stderr
         assert "Name a run." in done.stderr
     assert {path: path.read_bytes() for path in older.iterdir() if path.is_file()} == before
-    assert program.run("runs", "show", older.name).returncode == 0
+    assert program.command("runs", "show", older.name).returncode == 0

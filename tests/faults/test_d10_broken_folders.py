@@ -112,16 +112,16 @@ def test_every_command_goes_on_beside_them(program: Program) -> None:
     folder = make_run(program.state, CLOCK)
     for name, (make, _) in BROKEN.items():
         make(program.state / "runs" / name)
-    done = program.run("runs", "list")
+    done = program.command("runs", "list")
     assert (done.returncode, done.stderr) == (0, "")
     assert folder.name in done.stdout
     assert "\x1b" not in done.stdout
-    assert len(json.loads(program.run("runs", "list", "--output", "json").stdout)) == 1 + len(BROKEN)
+    assert len(json.loads(program.command("runs", "list", "--output", "json").stdout)) == 1 + len(BROKEN)
     for verb in ("show", "logs"):
-        assert program.run("runs", verb, folder.name).returncode == 0, verb
-        assert program.run("runs", verb, "latest").returncode == 0, verb
+        assert program.command("runs", verb, folder.name).returncode == 0, verb
+        assert program.command("runs", verb, "latest").returncode == 0, verb
     for name in ("pipe", "directory", "garbage"):
-        done = program.run("runs", "show", name, seconds=60)
+        done = program.command("runs", "show", name, seconds=60)
         assert done.returncode == 1
         assert len(done.stderr.splitlines()) == 1
     script = program.home / "look.yaml"

@@ -57,8 +57,8 @@ def test_listing_and_showing_change_nothing(
     before = tree_of(program.state)
     for words in (("list",), ("list", "-o", "json"), ("show", folder.name), ("show", "fake"), ("logs", folder.name)):
         # without --readonly the runner that has died is started again, see D13
-        assert program.run("--readonly", "runs", *words).returncode == 0, words
-    assert program.run("--readonly", "runs", "show", "empty").returncode == 1
+        assert program.command("--readonly", "runs", *words).returncode == 0, words
+    assert program.command("--readonly", "runs", "show", "empty").returncode == 1
     assert tree_of(program.state) == before
 
 
@@ -67,10 +67,10 @@ def test_a_run_on_a_read_only_file_system_is_shown_and_says_so(program: Program)
     send_request(folder, RequestKind.PAUSE, start=False)
     with read_only(program.state):
         for verb in ("list", "show", "logs"):
-            done = program.run("runs", verb, *([] if verb == "list" else ["latest"]))
+            done = program.command("runs", verb, *([] if verb == "list" else ["latest"]))
             assert (done.returncode, done.stderr) == (0, ""), verb
-        assert "mounted read-only" in program.run("runs", "show", "latest").stdout
-        done = program.run("runs", "cancel", "latest")
+        assert "mounted read-only" in program.command("runs", "show", "latest").stdout
+        done = program.command("runs", "cancel", "latest")
         assert done.returncode == 1
         assert "read-only; nothing was written." in done.stderr
         assert len(done.stderr.splitlines()) == 1

@@ -64,13 +64,13 @@ def test_a_runner_waits_for_a_locked_journal_as_long_as_it_takes(
     with locked(folder) as holder:
         os.kill(holder.pid, signal.SIGSTOP)  # it will not even end by itself
         wait(lambda: is_told_to_be_locked(folder), "the lock to be told")
-        shown = program.run("runs", "show", "latest").stdout
+        shown = program.command("runs", "show", "latest").stdout
         assert "locked by another process" in shown
         assert "(since " in shown
         assert "running" in shown
-        assert "locked by another process" in program.run("runs", "list").stdout
+        assert "locked by another process" in program.command("runs", "list").stdout
 
-        refused = program.run("runs", "cancel", "latest", seconds=60)  # longer than the ten seconds that killed it
+        refused = program.command("runs", "cancel", "latest", seconds=60)  # longer than the ten seconds that killed it
         assert refused.returncode == 1
         assert f"process {holder.pid} (python" in refused.stderr
         assert "nothing was written" in refused.stderr

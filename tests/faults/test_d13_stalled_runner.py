@@ -65,21 +65,21 @@ def test_a_stopped_runner_is_told_within_ten_seconds_and_taken_over_when_it_is_n
     until_view(folder, lambda view: view.state is RunState.STALLED, "the runner to be called stalled")
     assert time.monotonic() - began < 10.0
 
-    shown = program.run("runs", "show", "latest").stdout
+    shown = program.command("runs", "show", "latest").stdout
     assert "stalled" in shown
     assert f"process {stopped.pid}, does not respond. (since " in shown
-    listed = json.loads(program.run("runs", "list", "--output", "json").stdout)
+    listed = json.loads(program.command("runs", "list", "--output", "json").stdout)
     assert (listed[0]["state"], listed[0]["notices"][0]["kind"]) == ("stalled", "stalled")
 
-    asked = program.run("runs", "cancel", "latest")
+    asked = program.command("runs", "cancel", "latest")
     assert asked.returncode == 0
     assert f"--takeover {stopped.pid}" in asked.stderr
     for words in ((), ("--takeover", "1")):
-        refused = program.run("runs", "resume", "latest", *words)
+        refused = program.command("runs", "resume", "latest", *words)
         assert refused.returncode == 1
         assert str(stopped.pid) in refused.stderr
         assert is_alive(stopped)
-    taken = program.run("runs", "resume", "latest", "--takeover", str(stopped.pid))
+    taken = program.command("runs", "resume", "latest", "--takeover", str(stopped.pid))
     assert (taken.returncode, "continues as process" in taken.stdout) == (0, True), taken.stderr
     assert not is_alive(stopped)  # so that it cannot wake up in the middle of what the other one does
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
@@ -152,14 +152,14 @@ def test_the_next_command_starts_a_runner_again_that_has_died(
     first = runner_of(program, folder)
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: not is_alive(first), "the end of the runner")
-    assert program.run("--readonly", "runs", "list").stderr == ""
+    assert program.command("--readonly", "runs", "list").stderr == ""
     assert started_last(folder) is None
-    listed = program.run("runs", "list", "--output", "json")
+    listed = program.command("runs", "list", "--output", "json")
     assert listed.stderr == f"eksml-tui: Run {folder.name} was interrupted and has been resumed.\n"
     (entry,) = json.loads(listed.stdout)
     assert entry["notices"] == []
     assert started_last(folder) not in (None, first)
-    assert program.run("runs", "show", "latest").stderr == ""
+    assert program.command("runs", "show", "latest").stderr == ""
 
 
 def test_no_command_starts_a_runner_where_it_could_not_write(
@@ -170,7 +170,7 @@ def test_no_command_starts_a_runner_where_it_could_not_write(
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: not is_alive(first), "the end of the runner")
     with read_only(program.state):
-        listed = program.run("runs", "list")
+        listed = program.command("runs", "list")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "read-only" in listed.stdout
     assert started_last(folder) is None
@@ -183,9 +183,9 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     first = runner_of(program, folder)
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: not is_alive(first), "the end of the runner")
-    looked = program.run("--readonly", "runs", "show", "latest")
+    looked = program.command("--readonly", "runs", "show", "latest")
     assert "It has no runner. Resume it with" in looked.stdout
-    assert "It has no runner." in program.run("--readonly", "runs", "list").stdout
+    assert "It has no runner." in program.command("--readonly", "runs", "list").stdout
     crash_at = {CRASH_VARIABLE: f"{load_run(folder).last_seq + 1}:before"}
     started: set[ProcessIdentity] = set()
 
@@ -198,9 +198,9 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     wait(is_left, "the runner to be left")
     assert 1 <= len(started) <= MOST_STARTS - 1
     assert resume_interrupted(environment=crash_at, module=RUNNER_MODULE) == []
-    assert program.run("runs", "list").stderr == ""
-    assert "died five times in ten minutes" in program.run("runs", "show", "latest").stdout
-    assert "continues as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is
+    assert program.command("runs", "list").stderr == ""
+    assert "died five times in ten minutes" in program.command("runs", "show", "latest").stdout
+    assert "continues as process" in program.command("runs", "resume", "latest").stdout  # by hand it always is
     send_request(folder, RequestKind.CANCEL)
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     wait(lambda: not has_crashed_too_often(folder, CLOCK), "the deaths to be forgotten")
@@ -214,7 +214,7 @@ def test_reading_read_only_starts_no_runner(
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the end of the runner")
     for words in (("runs", "list"), ("runs", "show", "latest"), ("runs", "logs", "latest")):
-        assert program.run("--readonly", *words).returncode == 0
+        assert program.command("--readonly", *words).returncode == 0
     assert started_last(folder) is None
 
 

@@ -86,7 +86,7 @@ BAD = {
 @pytest.mark.parametrize(("changes", "place", "words"), BAD.values(), ids=BAD)
 def test_d21_a_bad_blueprint_is_a_sentence(program: Program, changes: dict[str, str], place: str, words: str) -> None:
     folder = _blueprint(program.home / "blueprints" / "odd", **changes)
-    _is_a_sentence(program.run("validate", str(folder), seconds=SECONDS), f"{folder}/blueprint.yaml{place}", words)
+    _is_a_sentence(program.command("validate", str(folder), seconds=SECONDS), f"{folder}/blueprint.yaml{place}", words)
 
 
 def test_d21_bad_blueprints_hide_no_other(program: Program) -> None:
@@ -131,7 +131,7 @@ STEPS = {
 def test_d21_a_bad_script_is_a_sentence(program: Program, step: str, words: str) -> None:
     script = program.home / "script.yaml"
     script.write_text(f"eksml-script: 1\nsteps:\n{step}\n")
-    done = program.run("--script", str(script), "--script-check", seconds=SECONDS)
+    done = program.command("--script", str(script), "--script-check", seconds=SECONDS)
     _is_a_sentence(done, f"{script}:3:", words)
 
 
@@ -151,7 +151,7 @@ def test_d21_a_bad_document_is_a_sentence(program: Program, text: str) -> None:
     file.write_text(text)
     verbs = [["why", "--from", str(file)], *(["read", kind, str(file)] for kind in ("log", "nccl", "neuron", "efa"))]
     for verb in verbs:
-        done = program.run(*verb, "-o", "json", seconds=SECONDS)
+        done = program.command(*verb, "-o", "json", seconds=SECONDS)
         assert done.returncode in (0, 2), (verb, done.stderr)
         assert "Traceback" not in done.stderr, verb
 
@@ -164,7 +164,7 @@ def test_d21_an_address_with_a_password_is_refused_and_not_repeated(
     script.write_text("eksml-script: 1\nsteps: [{open: nodes}]\n")
     file = write_kubeconfig(program.home / "kubeconfig", "https://admin:CANARY-password@127.0.0.1:1")
     words = [str(script) if word == "SCRIPT" else word for word in arguments]
-    done = program.run("--debug", "--kubeconfig", str(file), *words, seconds=SECONDS)
+    done = program.command("--debug", "--kubeconfig", str(file), *words, seconds=SECONDS)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"eksml-tui: {file}: the server address of the cluster there holds")
     assert "CANARY" not in done.stdout + done.stderr
@@ -224,7 +224,7 @@ def test_d21_names_and_ways_into_the_cluster_are_checked(
 ) -> None:
     folder = _blueprint(program.home / "odd", stages=stage)
     (folder / "work.yaml").write_text(manifest)
-    done = program.run("validate", str(folder), seconds=SECONDS)
+    done = program.command("validate", str(folder), seconds=SECONDS)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert any(place in line and words in line for line in done.stderr.splitlines()), done.stderr

@@ -54,7 +54,7 @@ def nothing_was_begun(program: Program) -> bool:
 def test_a_wrong_name_is_told_with_what_would_be_right(
     program: Program, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    refused(program.run(*arguments), *words)
+    refused(program.command(*arguments), *words)
     assert nothing_was_begun(program)
 
 
@@ -73,7 +73,7 @@ def test_a_wrong_name_is_told_with_what_would_be_right(
 def test_a_malformed_kubeconfig_is_named(program: Program, text: str, words: tuple[str, ...]) -> None:
     file = program.home / "kubeconfig"
     file.write_bytes(text.encode("latin-1"))
-    refused(program.run("--kubeconfig", str(file), "nodes"), str(file), *words)
+    refused(program.command("--kubeconfig", str(file), "nodes"), str(file), *words)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_server_that_refuses_is_quoted(program: Program, code: int, body: str,
 )
 def test_an_address_where_nobody_answers_is_told(program: Program, server: str, words: tuple[str, ...]) -> None:
     file = write_kubeconfig(program.home / "kubeconfig", server)
-    refused(program.run("--kubeconfig", str(file), "nodes"), *words)
+    refused(program.command("--kubeconfig", str(file), "nodes"), *words)
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_away(program: Program) -> None:
@@ -145,13 +145,13 @@ def test_an_unknown_context_is_refused_before_a_script_plays(program: Program) -
 def test_a_wrong_script_ends_with_2_before_anything_runs(program: Program, text: str, place: str, words: str) -> None:
     script = program.home / "life.yaml"
     script.write_bytes(f"eksml-script: 1\nsteps:\n{text}\n".encode("latin-1"))
-    refused(program.run("--demo", "--script", str(script)), f"{script}{place}", words, code=2)
+    refused(program.command("--demo", "--script", str(script)), f"{script}{place}", words, code=2)
     assert nothing_was_begun(program)
 
 
 @pytest.mark.parametrize("place", ["nowhere.yaml", "/", "/dev/zero"])
 def test_a_script_that_is_no_file_ends_with_2(program: Program, place: str) -> None:
-    refused(program.run("--demo", "--script", place), place, "cannot be read", code=2)
+    refused(program.command("--demo", "--script", place), place, "cannot be read", code=2)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_script_that_is_no_file_ends_with_2(program: Program, place: str) -> N
     ids=" ".join,
 )
 def test_wrong_usage_ends_with_2(program: Program, arguments: tuple[str, ...]) -> None:
-    done = program.run(*arguments)
+    done = program.command(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "error: " in done.stderr.splitlines()[-1]
@@ -212,7 +212,7 @@ def test_a_debug_traceback_shows_no_line_of_a_kubeconfig(program: Program) -> No
 def test_a_blueprint_that_is_not_there_ends_with_2(
     program: Program, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    refused(program.run(*arguments), *words, code=2)
+    refused(program.command(*arguments), *words, code=2)
 
 
 def edited(program: Program, *changes: tuple[str, str]) -> Path:
@@ -243,7 +243,7 @@ def edited(program: Program, *changes: tuple[str, str]) -> Path:
 )
 def test_a_wrong_blueprint_is_named_with_line_and_column(program: Program, old: str, new: str, words: str) -> None:
     folder = edited(program, (old, new))
-    done = program.run("validate", str(folder))
+    done = program.command("validate", str(folder))
     assert done.returncode == 2
     first = done.stderr.splitlines()[0]
     assert first.startswith(f"eksml-tui: {folder}/blueprint.yaml:")
@@ -267,7 +267,7 @@ def test_a_manifest_that_cannot_be_read_is_told_once(program: Program, broken: s
     manifest.write_text(broken)
     if not broken:
         manifest.unlink()
-    refused(program.run("validate", str(folder)), str(manifest), code=2)
+    refused(program.command("validate", str(folder)), str(manifest), code=2)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])

@@ -11,9 +11,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from actions.base.process import ProcessIdentity, is_alive
+from tests.support.forked import forked
+from tui.cli.main import main
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Program:
             "LC_ALL": "C.UTF-8",
             "TERM": "screen-256color",
             "TEXTUAL_ANIMATIONS": "none",
+            "SSL_CERT_FILE": os.devnull,  # nobody asks a system's authorities, and to read them costs each start 0.1 s
+            "SSL_CERT_DIR": os.devnull,
         }
 
     def argv(self, *arguments: str) -> list[str]:
@@ -53,6 +58,11 @@ class Program:
             env=dict(self.environment),
             cwd=self.home,
         )
+
+    def command(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run it to its end in a copy of this process: for commands of which many are tried; most of one is its start."""
+        work = partial(main, arguments)
+        return forked(work, environment=self.environment, directory=self.home, seconds=seconds)
 
     def run_folders(self) -> list[Path]:
         return sorted(path for path in (self.state / "runs").glob("*") if path.is_dir())
