@@ -20,9 +20,9 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/eksml-tui --demo; \
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
-# Three at a time, as most of a test is waiting.
+# Four at a time, as most of a test is waiting.
 test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff
 	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots

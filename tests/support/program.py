@@ -60,7 +60,7 @@ class Program:
         )
 
     def command(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run it to its end in a copy of this process: for commands of which many are tried; most of one is its start."""
+        """Run it to its end in a copy of this process: of commands of which many are tried, most is the start."""
         work = partial(main, arguments)
         return forked(work, environment=self.environment, directory=self.home, seconds=seconds)
 

@@ -1,4 +1,4 @@
-"""The scripts of systems on Trainium, on the sandbox: whole lives, and some that fail on purpose."""
+"""The scripts of NeMo on the sandbox: the whole life, and one that fails on purpose."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from tests.flow.scripts import play
 from tests.support.program import Program
 
 
-@pytest.mark.parametrize(
-    "name", ["llama2-trn1-mpi", "llama2-trn1-mpi-fails", "llama2-trn1-ray", "llama2-trn1-ray-fails"]
-)
+@pytest.mark.parametrize("name", ["nemo-gpt3-5b", "nemo-gpt3-5b-fails"])
 def test_a_script_ends_as_it_says_with_nothing_left(name: str, program: Program) -> None:
     play(name, program)
