@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.text import Text
-from textual._compositor import Compositor, CompositorUpdate
+from textual._compositor import Compositor, CompositorUpdate, ReflowResult
 from textual._styles_cache import StylesCache
 from textual.app import App
 from textual.color import Color
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.style import Style
@@ -132,6 +132,21 @@ class PiecesUpdate(CompositorUpdate):
 
 class ChangesCompositor(Compositor):
     """A compositor that paints as Textual's, but renders only the changed parts of the screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._placed: set[Widget] = set()
+        """By the last layout."""
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """Lay out, and report every widget as shown that the last layout had not placed.
+
+        Textual compares with a map that is also made anew when a widget's size is asked for before the layout: what had
+        come into the map by then would never get its `Show`.
+        """
+        result = super().reflow(parent, size)
+        before, self._placed = self._placed, set(self._full_map)
+        return result._replace(shown=self._placed - before)
 
     def render_partial_update(self) -> PiecesUpdate | None:  # type: ignore[override]
         """Return the update that shows all changes; `None` if there are none."""

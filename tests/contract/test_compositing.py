@@ -9,7 +9,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import settle, wait_for
 from tui.textual_private import ChangesCompositor, paint_only_changes, screen_text
 
 
@@ -95,3 +95,28 @@ def written_of(app: App[None], *changed: Region) -> list[tuple[int, int, str]]:
     compositor._dirty_regions = set(changed)
     update = compositor.render_partial_update()
     return [] if update is None else sorted((x, y, strip.text) for x, y, strip in update.pieces)
+
+
+class Shown(Letters):
+    """Counts how often it came into sight."""
+
+    shown = 0
+
+    def on_show(self) -> None:
+        self.shown += 1
+
+
+async def test_a_widget_gets_its_show_if_a_size_was_asked_for_before_it_was_laid_out() -> None:
+    app = LayeredApp()
+    async with app.run_test(size=(20, 4)) as pilot:
+        await settle(pilot)
+        added = Shown("c", id="added")
+        compositor = app.screen._compositor
+        with app.batch_update():
+            await app.screen.mount(added)
+            compositor._full_map_invalidated = True  # as after a scrolling, or for a new widget's repaint
+            assert added in compositor.full_map
+        await wait_for(pilot, lambda: added.shown, "the widget gets its `Show`")
+        await settle(pilot)
+
+        assert added.shown == 1
