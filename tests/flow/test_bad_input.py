@@ -83,7 +83,7 @@ def test_a_malformed_kubeconfig_is_named(program: Program, text: str, words: tup
         (403, status(403, "Forbidden", 'User "bob" cannot list resource "nodes"'), ("Not allowed", "bob")),
         (502, "<html>\x1b[2J<title>Bad Gateway</title></html>", ("502", ": Bad Gateway.")),
         (200, "<html>please log in</html>", ("/version",)),
-        (302, "", ("redirection", "server address")),
+        (302, "", ("redirects", "server address")),
     ],
 )
 def test_a_server_that_refuses_is_quoted(program: Program, code: int, body: str, words: tuple[str, ...]) -> None:
