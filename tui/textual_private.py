@@ -141,7 +141,7 @@ class ChangesCompositor(Compositor):
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out, and report every widget as shown that the last layout had not placed.
 
-        Textual compares with a map that is also made anew when a widget's size is asked for before the layout: what had
+        Textual compares with a map that is also made anew when a widget's size is needed before the layout: what had
         come into the map by then would never get its `Show`.
         """
         result = super().reflow(parent, size)
