@@ -87,7 +87,7 @@ def test_the_latest_is_refused_if_it_cannot_be_read(tmp_path: Path, spoil: str) 
 def test_a_beginning_that_a_broken_run_shares_is_ambiguous(tmp_path: Path) -> None:
     created(tmp_path, "demo-1121-aaaa")
     (created(tmp_path, "demo-1121-abbb") / "journal.db").write_bytes(b"garbage" * 4000)
-    with pytest.raises(MissingError, match="beginning of 2 runs"):
+    with pytest.raises(MissingError, match="a prefix of 2 run ids"):
         find_run("demo-1121-a", home=tmp_path / "runs")
     assert find_run("demo-1121-aa", home=tmp_path / "runs").name == "demo-1121-aaaa"
 

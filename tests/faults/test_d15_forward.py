@@ -154,7 +154,7 @@ steps:
   - screenshot: said.svg
   - forward: {}
   - wait: {text: 'http://127\.0\.0\.1:\d+/\?token='}
-  - wait: {text: 'Only programs of your own user get through'}
+  - wait: {text: 'Only programs of your own user can connect'}
 """
 
 
