@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,8 @@ _VERSIONED = frozenset({"CUDA", "HTTP", "JSON", "NCCL", "YAML"})
 """Programs and standards, whose numbers are versions."""
 _URL = re.compile(r"https?://\S+")
 _MODULE = re.compile(r"`((?:actions|tui)(?:\.[a-z_0-9]+)+)`")
+_CLASS = re.compile(r"`([A-Z]\w*[a-z]\w*)`")
+"""A name in the form of a class."""
 _PATH = re.compile(r"`((?:actions|tui|tests|assets|blueprints)/[\w./-]+)`")
 
 
@@ -100,6 +104,28 @@ def test_modules_and_files_that_documents_name_exist() -> None:
         ]
     ]
     assert wrong == []
+
+
+def glossary() -> str:
+    """Return the page of words."""
+    return (ROOT / "docs" / "glossary.md").read_text("utf-8")
+
+
+def test_classes_that_the_glossary_names_exist() -> None:
+    defined = set()
+    for module in (path for package in ("actions", "tui") for path in (ROOT / package).rglob("*.py")):
+        for node in ast.parse(module.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Assign):
+                defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    assert set(_CLASS.findall(glossary())) - defined == set()
+
+
+def test_no_term_of_the_glossary_has_two_rows() -> None:
+    rows = re.findall(r"^\| (?!term \|)([^|-][^|]*?) \|", glossary(), re.MULTILINE)
+    terms = Counter(term.strip() for row in rows for term in re.sub(r"\([^)]*\)", "", row).split(","))
+    assert {term for term, count in terms.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize(
