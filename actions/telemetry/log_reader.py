@@ -1,6 +1,6 @@
 """The reader of one container's log: lines or batches of lines in, points and progress out.
 
-Source: `docs/FORMATS` of the project's facts; every dialect names its own.
+Source: `docs/facts/training-logs.md`; every dialect names its own part.
 """
 
 from __future__ import annotations
