@@ -137,7 +137,7 @@ def test_an_open_console_tells_of_a_stopped_runner_and_starts_a_dead_one_again(
         console.wait_gone("does not respond")
         console.wait("▶ Work")
         os.kill(runner.pid, signal.SIGKILL)
-        console.wait("was interrupted and has been resumed")
+        console.wait(r"Run small-\S+ was\s+interrupted")
         wait(lambda: started_last(folder) not in (None, runner), "another runner")
         console.wait("▶ Work")
     finally:

@@ -37,13 +37,13 @@ class Shot:
     Args:
         name: Of its file.
         step: Brings the console there from the shot before.
-        shows: A text that is on screen then, best not one of wording; or the class of the screen in front.
+        shows: A text or several that are on screen then, best not of wording; or the class of the screen in front.
         leave: Keys that lead back to the panes.
     """
 
     name: str
     step: Step
-    shows: str | type[Screen[Any]]
+    shows: str | tuple[str, ...] | type[Screen[Any]]
     leave: tuple[str, ...] = ()
 
 
@@ -108,7 +108,7 @@ PANES = (
     Shot("runs", line("open runs"), "parked"),
 )
 LAYOUTS = (
-    Shot("layout-watch", line("open run; layout watch"), "20.3/22Gi"),
+    Shot("layout-watch", line("open run; layout watch"), ("20.3/22Gi", "val_loss 1.253")),
     Shot("layout-quad", line("open nodes; layout quad"), "notebook-grace-0"),
     Shot("layout-job", line("open run; layout job; open pods of=train"), "20.3/22Gi"),
 )
@@ -133,7 +133,7 @@ STATES = (
     Shot("run-checks", line("open run; open run of=preflight"), "EFA device plugin"),
     Shot("run-failed", with_run(fixed_runs.a_failed_run(), "train", is_busy=False), "failed"),
     Shot("run-awaiting-approval", with_run(fixed_runs.a_run_with_a_plan(), "provision"), "aws_eks_cluster"),
-    Shot("run-stalled", with_run(fixed_runs.a_stalled_run(), "data"), "no sign of life"),
+    Shot("run-stalled", with_run(fixed_runs.a_stalled_run(), "data"), "does not respond"),
     Shot("run-torn-down", with_run(fixed_runs.a_torn_down_run(), "teardown:audit", is_busy=False), "torn down"),
 )
 TRAINIUM_STATE = (Shot("accelerators-neuron", line("open accelerators"), "ND0"),)

@@ -308,8 +308,8 @@ class FixedConsole:
         if tuple(self.app.size) != size:
             await self.pilot.resize_terminal(*size)
 
-    async def calm(self, shows: str | type[Screen[Any]] = "") -> None:
-        """Wait until a text is on screen, or a screen of a class in front, and nothing changes any more.
+    async def calm(self, shows: str | tuple[str, ...] | type[Screen[Any]] = "") -> None:
+        """Wait until texts are on screen, or a screen of a class in front, and nothing changes any more.
 
         Raises:
             AssertionError: It does not come to rest.
@@ -317,12 +317,15 @@ class FixedConsole:
         before: list[Strip] = []
         text = ""
         same = 0
+        texts: tuple[str, ...] = () if isinstance(shows, type) else (shows,) if isinstance(shows, str) else shows
         for _ in range(_MOST_LOOKS):
             self.refresh()
             await settle(self.pilot)
             drawn = strips(self.app)
             text = "\n".join(strip.text for strip in drawn)
-            is_there = shows in text if isinstance(shows, str) else isinstance(self.app.screen, shows)
+            is_there = all(part in text for part in texts)
+            if isinstance(shows, type):
+                is_there = isinstance(self.app.screen, shows)
             same = same + 1 if drawn == before and is_there else 0
             if same == _CALM:
                 return

@@ -196,11 +196,11 @@ def a_run_with_a_plan() -> RunView:
 
 
 def a_stalled_run() -> RunView:
-    """The runner exists, and gives no sign of life."""
+    """The runner exists and does not respond."""
     journal = _Journal()
     journal.done_before("data")
     journal.begin("data")
-    notice = Notice(NoticeKind.STALLED, "Its runner, process 4242, gives no sign of life.", _NOW - 95)
+    notice = Notice(NoticeKind.STALLED, "Its runner, process 4242, does not respond.", _NOW - 95)
     view = replace(journal.view(ago=71_000), state=RunState.STALLED, notices=(notice,))
     return _with_message(view, "data", "1 of 1 pods run.")
 
