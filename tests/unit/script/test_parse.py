@@ -88,7 +88,7 @@ def test_is_is_a_condition_of_its_stage() -> None:
         ("  - expect: {why: {of: train, says: '('}}", "life.yaml:3:14", "not a usable regular expression"),
         ("  - [wait]", "life.yaml:3:5", "a step must be one verb"),
         ("  - wait: {text: &a x}", "life.yaml:3", "anchors"),
-        ("  - wait: {text: x, text: y}", "life.yaml:3:21", "twice"),
+        ("  - wait: {text: x, text: y}", "life.yaml:3:21", "repeated"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_the_remedy(text: str, place: str, words: str) -> None:
