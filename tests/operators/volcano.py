@@ -44,6 +44,8 @@ from tests.operators.world import World, node
 
 _VERSION = "kuberay-1.1.1+volcano-1.8.2"
 _WITH_WEBHOOKS = "webhook-"
+_PERIOD_SECONDS = 3.0
+"""Longer than the recorded second: on a busy machine KubeRay's next pod must still come before the next cycle."""
 _TRAIN_QUEUE = {"weight": 1, "capability": {"cpu": "500", "memory": "1500Gi"}}
 _NODE = re.compile(r"\b(?:core|gpu|trn)-[01x]\b")
 _SHORT = re.compile(r"\d+(/\d+ tasks in gang unschedulable: [^;]*); Pending: .*")
@@ -125,7 +127,7 @@ def _controllers(client: ApiClient, caches: Caches) -> list[Controller]:
     return [
         RayClusterController(client, caches, needs_operator=False),
         VolcanoQueueController(client, caches, needs_operator=False),
-        VolcanoScheduler(client, caches, needs_operator=False),
+        VolcanoScheduler(client, caches, needs_operator=False, period_seconds=_PERIOD_SECONDS),
     ]
 
 

@@ -52,10 +52,19 @@ class VolcanoScheduler(Controller):
         client: The API.
         caches: Those of PodGroups, Queues, pods, nodes, claims and Deployments.
         needs_operator: Wait for the Deployment; off where Volcano itself is under test.
+        period_seconds: The pause between cycles.
     """
 
-    def __init__(self, client: ApiClient, caches: Caches, *, needs_operator: bool = True) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        caches: Caches,
+        *,
+        needs_operator: bool = True,
+        period_seconds: float = _PERIOD_SECONDS,
+    ) -> None:
         super().__init__()
+        self._period_seconds = period_seconds
         self._client = client
         self._caches = caches
         self._operator = Operator(caches, SCHEDULER, is_needed=needs_operator)
@@ -87,7 +96,7 @@ class VolcanoScheduler(Controller):
     def _wake_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._wake_in(_ALL, _PERIOD_SECONDS)
+            self._wake_in(_ALL, self._period_seconds)
 
     async def reconcile(self, key: str) -> float | None:
         """Run one cycle: admit, place, report."""
@@ -112,7 +121,7 @@ class VolcanoScheduler(Controller):
         self._grown = {uid: grown for uid, grown in self._grown.items() if uid in groups}
         self._attempts = {uid: count for uid, count in self._attempts.items() if uid in groups}
         self._reported = {uid: reported for uid, reported in self._reported.items() if uid in known}
-        return _PERIOD_SECONDS if is_unsettled else None
+        return self._period_seconds if is_unsettled else None
 
     def _gangs(self) -> list[Gang]:
         """All PodGroups whose Queue exists, oldest first."""
@@ -141,7 +150,7 @@ class VolcanoScheduler(Controller):
         if count != len(gang.pods):
             since = now
             self._grown[uid] = (len(gang.pods), since)
-        return len(gang.pods) < gang.least and now - since < _PERIOD_SECONDS / 2
+        return len(gang.pods) < gang.least and now - since < self._period_seconds / 2
 
     async def _advance(self, gang: Gang, gangs: list[Gang], spaces: list[NodeSpace]) -> None:
         phase = phase_of_group(gang.group)
