@@ -20,7 +20,7 @@ def test_a_whole_life_by_keys(shared_program: Program) -> None:
     with a_console(shared_program) as terminal:
         see_the_nodes_and_their_cost(terminal)
         launch_the_rehearsal(terminal)
-        lose_the_runner_and_resume(terminal, shared_program)
+        lose_the_runner_and_get_another(terminal, shared_program)
         approve_each_plan(terminal)
         watch_the_data_being_made(terminal)
         watch_the_training(terminal)
@@ -37,15 +37,16 @@ def see_the_nodes_and_their_cost(terminal: Terminal) -> None:
     terminal.wait(r"2 nodes")
 
 
-def lose_the_runner_and_resume(terminal: Terminal, program: Program) -> None:
+def lose_the_runner_and_get_another(terminal: Terminal, program: Program) -> None:
+    """The console starts a runner again that has died; `R` is for one that is stalled."""
     terminal.wait(r"press a to approve")
-    runner = program.runner(program.state / "runs" / terminal.wait(RUN)[0])
-    assert runner is not None
-    os.kill(runner.pid, signal.SIGKILL)
-    terminal.wait(r"its runner has died; press R to resume")
-    terminal.press("R")
-    terminal.wait(rf"Run {RUN} continues")
+    folder = program.state / "runs" / terminal.wait(RUN)[0]
+    killed = program.runner(folder)
+    assert killed is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    terminal.until(lambda: program.runner(folder) not in {None, killed}, "another runner")
     terminal.wait_gone(r"its runner has died")
+    terminal.wait(r"press a to approve")
 
 
 def list_and_export_the_results(terminal: Terminal) -> None:
