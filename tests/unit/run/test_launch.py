@@ -69,7 +69,9 @@ def test_a_stage_without_a_way_into_its_cluster_is_refused_as_validate_refuses_i
     (source / "objects.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
     (source / "blueprint.yaml").write_text(WITHOUT_ACCESS)
     blueprint = load_blueprint(source)
-    with pytest.raises(BlueprintError, match="objects works in the cluster, but needs no stage of kind kubeconfig") as error:
+    with pytest.raises(
+        BlueprintError, match="objects works in the cluster, but needs no stage of kind kubeconfig"
+    ) as error:
         create_run(
             blueprint,
             bind(blueprint, {}, existing_cluster=True),

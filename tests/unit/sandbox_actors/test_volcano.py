@@ -103,10 +103,7 @@ def _volcano() -> list[Document]:
     return [one for one in yaml.safe_load_all(text) if one["kind"] in (DEFINITIONS.kind, DEPLOYMENTS.kind, "Namespace")]
 
 
-async def test_a_group_that_asks_for_less_by_now_is_not_called_short_of_pods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(volcano, "_PERIOD_SECONDS", 0.0)
+async def test_a_group_that_asks_for_less_by_now_is_not_called_short_of_pods(tmp_path: Path) -> None:
     async with bare_api(tmp_path) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "default"}})
         await client.create(DEFINITIONS, pod_group_definition())
@@ -118,7 +115,7 @@ async def test_a_group_that_asks_for_less_by_now_is_not_called_short_of_pods(
             caches[PODS].upsert(a_pod(name, node="n", phase="Running"))
         caches[QUEUES].is_synced.set()
         await client.patch(POD_GROUPS, "default/pg", {"spec": {"minMember": 2}})  # the cache does not know it yet
-        scheduler = volcano.VolcanoScheduler(client, caches, needs_operator=False)
+        scheduler = volcano.VolcanoScheduler(client, caches, needs_operator=False, period_seconds=0.0)
 
         await scheduler.reconcile("all")
         assert "status" not in (await client.read(POD_GROUPS, "default/pg") or {})
