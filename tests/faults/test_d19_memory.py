@@ -105,10 +105,11 @@ async def test_d19_what_was_shown_and_closed_is_freed(keys: Sequence[str]) -> No
         await go_round(2)
         screens, orphans = living()
         await go_round(ROUNDS)
-        screens_after, orphans_after = living()
+        _, orphans_after = living()
+        # Timers that were cancelled keep a few of the last ones for seconds, on a busy machine for longer.
+        await wait_for(pilot, lambda: living()[0] - screens < ROUNDS / 2, "closed screens are freed")
 
     assert orphans_after - orphans <= 0
-    assert screens_after - screens < ROUNDS / 2  # timers that were cancelled keep a few of the last ones for seconds
 
 
 @pytest.mark.usefixtures("_own_collector")

@@ -245,7 +245,7 @@ class FileFollower:
         self._source: SpooledSource | None = None
         self._cutter: LineCutter | None = None
         self._end = 0
-        """Where in the log the last line ends that was cut."""
+        """The offset after the last line that was cut."""
         self._is_last = False
         self._error: Exception | None = None
         self.is_read = False
