@@ -28,7 +28,7 @@ from tests.support.answering import write_kubeconfig
 from tests.support.polling import wait
 from tests.support.program import Program
 
-MOST_MIB = 450
+MOST_MIB = 300
 """Before, it was 1.9 GB with packed lists and 6 GB with an event without an end."""
 KEPT_MIB = 130
 """A console on a small cluster has 60 to 70."""

@@ -20,6 +20,7 @@ class Relay:
     def __init__(self, port: int) -> None:
         self._target = port
         self._open: set[asyncio.StreamWriter] = set()
+        self._relays: set[asyncio.Task[Any]] = set()
         self._resets = False
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
@@ -44,8 +45,8 @@ class Relay:
         self._run(self._abort())
 
     def end(self) -> None:
-        """End the thread."""
-        self._run(self._close())
+        """End the thread, when every connection is closed."""
+        self._run(self._ended())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -63,6 +64,16 @@ class Relay:
             self._server = None
         await self._abort()
 
+    async def _ended(self) -> None:
+        self._resets = True
+        await self._close()
+        await asyncio.sleep(0)  # connections that were just accepted begin, and are reset
+        for relay in list(self._relays):
+            relay.cancel()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+        await self._abort()
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn
+
     async def _abort(self) -> None:
         for writer in list(self._open):
             writer.transport.abort()
@@ -72,6 +83,10 @@ class Relay:
             writer.transport.abort()
             return
         self._open.add(writer)
+        relay = asyncio.current_task()
+        if relay is not None:
+            self._relays.add(relay)
+            relay.add_done_callback(self._relays.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 20)
         except OSError:

@@ -7,13 +7,7 @@ import pytest
 from tests.schedules.playing import impossible_here, play
 from tests.schedules.schedule import FOREIGN, PARTITIONS, WISHES, FaultKind, schedule_of
 
-pytestmark = [
-    pytest.mark.kill,
-    # A life ends its servers in the middle of answers, and their sockets are collected when it is over.
-    pytest.mark.filterwarnings(
-        "ignore:Exception ignored in. <function _SelectorTransport:pytest.PytestUnraisableExceptionWarning"
-    ),
-]
+pytestmark = pytest.mark.kill
 
 SEEDS = [2, 13, 22, 42, 55, 61]
 """Together: kills of runners and Terraform, partitions, full disks, a second operator, a foreign object."""
