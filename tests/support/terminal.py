@@ -106,6 +106,15 @@ class Terminal:
                 pytest.fail(f"no {what} within {seconds:.0f} s; the screen was:\n{self.text()}")
             time.sleep(0.1)
 
+    def wait_end(self, *, seconds: float = 60) -> int:
+        """Wait until the program has ended; its exit status, which tmux learns a moment after the end."""
+        deadline = time.monotonic() + seconds
+        while not (status := self.flags("pane_dead_status")):
+            if time.monotonic() > deadline:
+                pytest.fail(f"no end of the program within {seconds:.0f} s; the screen was:\n{self.text()}")
+            time.sleep(0.1)
+        return int(status[0])
+
     def close(self) -> None:
         """End the program and its tmux."""
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)

@@ -28,7 +28,7 @@ def test_a_whole_life_by_keys(shared_program: Program) -> None:
         list_and_export_the_results(terminal)
         tear_down_by_typing_the_name(terminal)
         terminal.press("q")
-        terminal.until(terminal.is_dead, "end of the program")
+        assert terminal.wait_end() == 0
 
 
 def see_the_nodes_and_their_cost(terminal: Terminal) -> None:
