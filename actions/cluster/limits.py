@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from actions.base.errors import UnreachableError
+from actions.base.linux import release_free_memory
 
 MIB: Final = 1 << 20
 
@@ -55,6 +56,18 @@ LONGEST_WAIT_SECONDS: Final = 60.0
 
 class OversizeError(UnreachableError):
     """Something is larger than its limit; the same request is not repeated."""
+
+
+def drop_chunks(chunks: list[bytes]) -> None:
+    """Free the chunks of an answer that is not going to be complete.
+
+    The frames of the error that ended it would keep them; and the C library would keep what they took, in pieces
+    between what is still used, if it was much.
+    """
+    size = sum(map(len, chunks))
+    chunks.clear()
+    if size > SHARED_BODY_BYTES:
+        release_free_memory()
 
 
 def size_text(count: int) -> str:

@@ -13,7 +13,6 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
-from actions.base.linux import release_free_memory
 from actions.cluster.http.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
@@ -34,6 +33,7 @@ from actions.cluster.limits import (
     REFUSAL_BYTES,
     SHARED_BODY_BYTES,
     OversizeError,
+    drop_chunks,
     size_text,
 )
 
@@ -78,9 +78,8 @@ class BodyReader:
         parts: list[bytes] = []
         try:
             await self._gather(parts, answer, asked, limit)
-        except OversizeError:
-            parts.clear()  # before the error's frames keep them
-            release_free_memory()
+        except BaseException:
+            drop_chunks(parts)
             raise
         return b"".join(parts)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from actions.base.errors import FormatError
 from actions.cluster.http.errors import ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, size_text
+from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks, size_text
 
 _INITIAL_END = "k8s.io/initial-events-end"
 _HEADS = tuple((f'{{"type":"{kind}","object":'.encode(), kind) for kind in ("MODIFIED", "ADDED", "DELETED"))
@@ -141,17 +141,19 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """
     parts: list[bytes] = []
     have = 0
-    async for chunk in chunks:
-        end = chunk.rfind(b"\n")
-        have += len(chunk)
-        if end < 0:
-            if have > EVENT_BYTES:
-                parts.clear()  # before the error and its traceback keep them
-                raise OversizeError(f"The stream holds an event of more than {size_text(EVENT_BYTES)}.")
-            parts.append(chunk)
-            continue
-        have = len(chunk) - end - 1
-        parts.append(chunk[:end])
-        lines = b"".join(parts).split(b"\n")
-        parts = [chunk[end + 1 :]]
-        yield [line for line in lines if line.strip()]
+    try:
+        async for chunk in chunks:
+            end = chunk.rfind(b"\n")
+            have += len(chunk)
+            if end < 0:
+                if have > EVENT_BYTES:
+                    raise OversizeError(f"The stream holds an event of more than {size_text(EVENT_BYTES)}.")
+                parts.append(chunk)
+                continue
+            have = len(chunk) - end - 1
+            parts.append(chunk[:end])
+            lines = b"".join(parts).split(b"\n")
+            parts[:] = [chunk[end + 1 :]]
+            yield [line for line in lines if line.strip()]
+    finally:
+        drop_chunks(parts)

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from actions.base.errors import FormatError
 from actions.cluster.http.errors import ENVELOPE, ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, size_text
+from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks, size_text
 from actions.cluster.protobuf_schema import reader
 from actions.cluster.watch.json_format import Meta, Page, Raw
 
@@ -134,24 +134,27 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """
     parts: list[bytes] = []
     have, needed = 0, _LENGTH
-    async for chunk in chunks:
-        parts.append(chunk)
-        have += len(chunk)
-        if have < needed:
-            continue
-        data = b"".join(parts) if len(parts) > 1 else chunk
-        frames: list[bytes] = []
-        at, needed = 0, _LENGTH
-        while have - at >= _LENGTH:
-            end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
-            if end - at > EVENT_BYTES:
-                raise OversizeError(f"The stream holds an event of more than {size_text(EVENT_BYTES)}.")
-            if end > have:
-                needed = end - at
-                break
-            frames.append(data[at + _LENGTH : end])
-            at = end
-        parts = [data[at:]]
-        have -= at
-        if frames:
-            yield frames
+    try:
+        async for chunk in chunks:
+            parts.append(chunk)
+            have += len(chunk)
+            if have < needed:
+                continue
+            data = b"".join(parts) if len(parts) > 1 else chunk
+            frames: list[bytes] = []
+            at, needed = 0, _LENGTH
+            while have - at >= _LENGTH:
+                end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
+                if end - at > EVENT_BYTES:
+                    raise OversizeError(f"The stream holds an event of more than {size_text(EVENT_BYTES)}.")
+                if end > have:
+                    needed = end - at
+                    break
+                frames.append(data[at + _LENGTH : end])
+                at = end
+            parts[:] = [data[at:]]
+            have -= at
+            if frames:
+                yield frames
+    finally:
+        drop_chunks(parts)

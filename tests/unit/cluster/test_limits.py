@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from traceback import walk_tb
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from aiohttp import web
 from actions.base.errors import FormatError, UnreachableError
 from actions.cluster.http.errors import ApiUnavailableError, status_of
 from actions.cluster.http.paging import PageCount
-from actions.cluster.http.pool import Unpacker
+from actions.cluster.http.pool import BodyReader, Unpacker
 from actions.cluster.http.retry import read_retry_after
 from actions.cluster.http.stream import HttpResponse
 from actions.cluster.limits import (
@@ -33,6 +34,7 @@ from actions.cluster.remote.exec import open_exec
 from actions.cluster.watch import json_format as wire
 from actions.cluster.watch import protobuf_format as protowire
 from actions.cluster.watch.health import Health
+from actions.cluster.watch.json_format import WireFormat
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import page, refusal, stream, thing
 from tests.unit.cluster.reflecting import reflecting
@@ -299,3 +301,44 @@ async def test_a_refused_watch_is_still_a_refusal(tmp_path: Path) -> None:
         with pytest.raises(ApiUnavailableError):
             async with session.stream("/x"):
                 pass
+
+
+async def _lost_after(chunk: bytes, count: int) -> AsyncIterator[bytes]:
+    for number in range(count):
+        yield chunk + b"%02d" % number  # a new object each, as from a socket
+    raise UnreachableError("The connection broke.")
+
+
+class _LostBody:
+    headers: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.content = self
+
+    def iter_any(self) -> AsyncIterator[bytes]:
+        return _lost_after(b"x" * (1 << 18), 40)
+
+
+def _bytes_held(error: BaseException) -> int:
+    """Bytes that the frames of an error keep alive."""
+    held = 0
+    for frame, _ in walk_tb(error.__traceback__):
+        for value in frame.f_locals.values():
+            held += len(value) if isinstance(value, bytes) else 0
+            held += sum(len(part) for part in value if isinstance(part, bytes)) if isinstance(value, list) else 0
+    return held
+
+
+@pytest.mark.parametrize("of", [wire, protowire])
+async def test_d18_the_error_of_a_broken_stream_keeps_nothing_of_it(of: WireFormat) -> None:
+    frame = (8 << 20).to_bytes(4, "big") + b"x" * (1 << 17)
+    with pytest.raises(UnreachableError) as caught:
+        async for _ in of.frames_of(_lost_after(frame, 40)):
+            pass
+    assert _bytes_held(caught.value) < 1 << 20
+
+
+async def test_d18_the_error_of_a_broken_answer_keeps_nothing_of_it() -> None:
+    with pytest.raises(UnreachableError) as caught:
+        await BodyReader().whole(_LostBody(), asked="GET /api/v1/pods")
+    assert _bytes_held(caught.value) < 1 << 20
