@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from io import BytesIO
 from typing import NoReturn, Protocol, TypedDict
 
 import aiohttp
@@ -13,6 +14,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.linux import release_free_memory
 from actions.cluster.http.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
@@ -33,7 +35,6 @@ from actions.cluster.limits import (
     REFUSAL_BYTES,
     SHARED_BODY_BYTES,
     OversizeError,
-    drop_chunks,
     size_text,
 )
 
@@ -42,6 +43,8 @@ ACCEPT_ENCODING = "gzip"
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 _METHOD, _DEFLATE = 0x0F, 8
 _PIECE_BYTES = 1 << 18
+_RELEASE_SECONDS = 1.0
+"""From the last long body to the release of its memory: by then it is decoded."""
 
 
 class _Content(Protocol):
@@ -62,6 +65,7 @@ class BodyReader:
 
     def __init__(self) -> None:
         self._long = asyncio.Lock()
+        self._release: asyncio.TimerHandle | None = None
 
     async def whole(self, answer: RawResponse, *, asked: str, limit: int = BODY_BYTES) -> bytes:
         """Read a body, unpacked.
@@ -75,23 +79,27 @@ class BodyReader:
             OversizeError: It is longer, or unpacks to far more than such a body can.
             UnreachableError: It is packed in a way that was not asked for, or damaged.
         """
-        parts: list[bytes] = []
-        try:
-            await self._gather(parts, answer, asked, limit)
-        except BaseException:
-            drop_chunks(parts)
-            raise
-        return b"".join(parts)
+        with BytesIO() as body:  # its value is no copy; and the frames of an error keep it closed, which is empty
+            try:
+                await self._gather(body, answer, asked, limit)
+            finally:
+                if body.tell() > SHARED_BODY_BYTES:
+                    self._release_soon()
+            return body.getvalue()
 
-    async def _gather(self, parts: list[bytes], answer: RawResponse, asked: str, limit: int) -> None:
-        size = 0
+    def _release_soon(self) -> None:
+        """Return the memory of long bodies to the system, once no other has come for a while."""
+        if self._release is not None:
+            self._release.cancel()
+        self._release = asyncio.get_running_loop().call_later(_RELEASE_SECONDS, release_free_memory)
+
+    async def _gather(self, body: BytesIO, answer: RawResponse, asked: str, limit: int) -> None:
         async with AsyncExitStack() as stack:
             async for part in _unpacked(answer, asked):
-                parts.append(part)
-                size += len(part)
+                before, size = body.tell(), body.tell() + body.write(part)
                 if size > limit:
                     raise OversizeError(f"The answer to {asked} has more than {size_text(limit)}, which is the limit.")
-                if size > SHARED_BODY_BYTES >= size - len(part):
+                if size > SHARED_BODY_BYTES >= before:
                     await stack.enter_async_context(self._long)
 
     async def refusal(self, answer: RawResponse, *, asked: str) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from traceback import walk_tb
@@ -14,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import FormatError, UnreachableError
+from actions.cluster.http import pool
 from actions.cluster.http.errors import ApiUnavailableError, status_of
 from actions.cluster.http.paging import PageCount
 from actions.cluster.http.pool import BodyReader, Unpacker
@@ -309,14 +312,19 @@ async def _lost_after(chunk: bytes, count: int) -> AsyncIterator[bytes]:
     raise UnreachableError("The connection broke.")
 
 
-class _LostBody:
+class _Body:
+    """An answer of 10 MiB."""
+
     headers: Mapping[str, str] = {}
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_lost: bool) -> None:
         self.content = self
+        self._is_lost = is_lost
 
-    def iter_any(self) -> AsyncIterator[bytes]:
-        return _lost_after(b"x" * (1 << 18), 40)
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        with nullcontext() if self._is_lost else suppress(UnreachableError):
+            async for chunk in _lost_after(b"x" * (1 << 18), 40):
+                yield chunk
 
 
 def _bytes_held(error: BaseException) -> int:
@@ -335,10 +343,22 @@ async def test_d18_the_error_of_a_broken_stream_keeps_nothing_of_it(of: WireForm
     with pytest.raises(UnreachableError) as caught:
         async for _ in of.frames_of(_lost_after(frame, 40)):
             pass
-    assert _bytes_held(caught.value) < 1 << 20
+    assert _bytes_held(caught.value) < 2 << 20
 
 
-async def test_d18_the_error_of_a_broken_answer_keeps_nothing_of_it() -> None:
-    with pytest.raises(UnreachableError) as caught:
-        await BodyReader().whole(_LostBody(), asked="GET /api/v1/pods")
-    assert _bytes_held(caught.value) < 1 << 20
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_d18_the_memory_of_a_long_answer_goes_back_to_the_system(
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = asyncio.Event()
+    monkeypatch.setattr(pool, "_RELEASE_SECONDS", 0)
+    monkeypatch.setattr(pool, "release_free_memory", released.set)
+    reading = BodyReader().whole(_Body(is_lost=is_lost), asked="GET /api/v1/pods")
+    if is_lost:
+        with pytest.raises(UnreachableError) as caught:
+            await reading
+        assert _bytes_held(caught.value) < 2 << 20
+    else:
+        assert len(await reading) > 10 << 20
+    async with asyncio.timeout(10):
+        await released.wait()
