@@ -154,6 +154,8 @@ class LogObserver:
 class LogFollower:
     """The follower of one container's log. `cursor` is its position, also after an error, for another to continue.
 
+    `is_read` is true if the last stream ended by itself: of a pod that is then gone, nothing is known to be missing.
+
     Args:
         session: The session.
         source: The container.
@@ -178,6 +180,7 @@ class LogFollower:
         observer: LogObserver | None = None,
     ) -> None:
         self.cursor = since or START
+        self.is_read = False
         self._observer = observer or LogObserver()
         self._refusals = 0
         self._session = session
@@ -212,7 +215,9 @@ class LogFollower:
                     await self._read_to_end()
                     return lifecycle.end
                 if lifecycle.has_started:
+                    self.is_read = False
                     await self._read(follow=True)
+                    self.is_read = True
                 else:
                     self._observer.reading()
             except (MissingError, ApiRefusedError) as error:

@@ -11,7 +11,7 @@ from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import FileProgress, LoadTool, LogWatch, StageWatch
-from actions.cluster.logs.follow import ContainerLog
+from actions.cluster.logs.follow import ContainerLog, container_lifecycle
 from actions.cluster.remote.exec import run_in_pod
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, PollInterval
@@ -168,9 +168,10 @@ class Sampler:
 LOOK_SECONDS = 0.7
 """First pause between two searches for pods."""
 LAST_LINES_SECONDS = 8.0
-"""Silence of the logs after the end of the stage, after which the rest is given up."""
+"""Silence of a running container's log after the end of the stage, after which the rest is given up."""
 LONGEST_LAST_LINES_SECONDS = 60.0
-"""Limit for logs that continue after the end of the stage, as some containers never end; also for a missing right."""
+"""Limit for logs that continue after the end of the stage, as some containers never end; for those of containers that
+have ended, whatever their silence; also for a missing right."""
 UNREACHABLE_LOGS_SECONDS = 600.0
 """Time that a succeeded stage waits for logs that cannot be reached, or that the disk refuses."""
 
@@ -218,6 +219,9 @@ class StageCollector:
         self._warnings = FollowerWarnings(context.journal.warn)
         self._sampler = Sampler(context, watch, self._writer, self._warnings)
         self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}
+        self._ended: set[tuple[str, str]] = set()
+        """The containers that had ended when their pods were listed last: their logs have an end to be read."""
+        self._is_settled = False
         self._searches: list[asyncio.Task[None]] = []
         self._sampling: asyncio.Task[None] | None = None
         has_file = bool(self._logs.file or self._logs.exec)
@@ -241,6 +245,7 @@ class StageCollector:
             longest_seconds: Limit while they cannot be reached.
         """
         await self._warned(self._settle(longest_seconds), "end")
+        self._is_settled = True
 
     async def stop(self) -> None:
         """End all followers."""
@@ -250,9 +255,9 @@ class StageCollector:
         await asyncio.gather(*self._searches, *followers, return_exceptions=True)
         if self._sampling is not None:
             await asyncio.gather(self._sampling, return_exceptions=True)
-        for follower, task in self._followers.values():
+        for place, (follower, task) in self._followers.items():
             if task.cancelled():
-                follower.give_up()
+                follower.give_up(has_more=not self._is_settled or place in self._ended)
         self.losses = self._writer.losses()
         with suppress(OSError):
             self._writer.close()
@@ -293,11 +298,16 @@ class StageCollector:
         metadata = pod["metadata"]
         name = self._logs.container or pod["spec"]["containers"][0]["name"]
         place = ContainerLog(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        lifecycle = container_lifecycle(pod, name)
+        if lifecycle.end is not None:
+            self._ended.add((place.uid, name))
         if (place.uid, name) in self._followers:
             return
         source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
         if not source.is_ended:
-            follower = PodFollower(self._context, self._writer, self._warnings, place, source)
+            follower = PodFollower(
+                self._context, self._writer, self._warnings, place, source, has_started=lifecycle.has_started
+            )
             self._followers[(place.uid, name)] = follower, asyncio.create_task(self._followed(follower))
 
     async def _followed(self, follower: PodFollower) -> None:
@@ -348,9 +358,11 @@ class StageCollector:
     async def _end_followers(self, longest_seconds: float) -> None:
         known, began = -1, self._context.clock.monotonic()
         while open_tasks := [task for _, task in self._followers.values() if not task.done()]:
+            has_end = any(place in self._ended for place, (_, task) in self._followers.items() if not task.done())
             count = sum(source.passed_count for source in self._writer.sources())
             passed = self._context.clock.monotonic() - began
-            left = max(self._left(longest_seconds), LONGEST_LAST_LINES_SECONDS if count > known else 0.0) - passed
+            last = LONGEST_LAST_LINES_SECONDS if count > known or has_end else 0.0
+            left = max(self._left(longest_seconds), last) - passed
             if left <= 0:
                 return
             known = count

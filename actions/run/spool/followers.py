@@ -87,6 +87,8 @@ LONGEST_PAUSE_SECONDS = 30.0
 _SILENT_SECONDS = {True: 3.0, False: 15.0}
 """Time before a failure becomes a warning; shorter for missing rights, as connections break all the time."""
 _GONE = "gone"
+_VANISHED = "its pod was gone before the log was read to its end"
+_STOPPED = "the stage was stopped before the log was read to its end"
 _FORBIDDEN = 403
 
 
@@ -99,6 +101,7 @@ class PodFollower(LogObserver):
         warnings: Gets failures that last.
         place: The container.
         source: The container in the spool.
+        has_started: True if it had begun to run when it was found.
     """
 
     def __init__(
@@ -108,6 +111,8 @@ class PodFollower(LogObserver):
         warnings: FollowerWarnings,
         place: ContainerLog,
         source: SpooledSource,
+        *,
+        has_started: bool,
     ) -> None:
         self._context = context
         self._writer = writer
@@ -120,6 +125,7 @@ class PodFollower(LogObserver):
         self._error: Exception | None = None
         self._failing_since = 0.0
         self._losses = 0
+        self._has_started = has_started
 
     @property
     def is_failing(self) -> bool:
@@ -144,7 +150,9 @@ class PodFollower(LogObserver):
                     clock=self._context.clock,
                     observer=self,
                 )
-                self._end(await follower.run())
+                end = await follower.run()
+                has_lines = self._has_started or follower.cursor.at_ns > 0
+                self._end(end, is_complete=end.reason != _GONE or follower.is_read or not has_lines)
             except ConsoleError as error:
                 self.failing(error)
                 await self._interval.pause_after(error)
@@ -152,11 +160,17 @@ class PodFollower(LogObserver):
                 self.fail(error)
                 await self._interval.pause_after()
 
-    def give_up(self) -> None:
-        """Record the gap at the end of the stage, if the log cannot be read or kept."""
+    def give_up(self, *, has_more: bool) -> None:
+        """Record the gap at the end of the stage.
+
+        Args:
+            has_more: True if lines may be missing although the log can be read and kept.
+        """
         if self._error is not None:
             self._say(self._error)
             self._lose(self._error)
+        elif has_more:
+            self._writer.open_gap(self._source, self._key, _STOPPED)
 
     def reading(self) -> None:
         """See `LogObserver`. A failure of the disk is not over yet."""
@@ -176,9 +190,11 @@ class PodFollower(LogObserver):
         self._writer.write(self._source, batch)
         self._heal()
 
-    def _end(self, end: ContainerEnd) -> None:
+    def _end(self, end: ContainerEnd, *, is_complete: bool) -> None:
         if self._error is not None and end.reason == _GONE:
             self._lose(self._error)
+        elif not is_complete:
+            self._writer.open_gap(self._source, self._key, _VANISHED)
         else:
             self._heal()
         self._writer.write_end(self._source, end.exit_code, end.reason)

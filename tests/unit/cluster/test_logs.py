@@ -163,6 +163,23 @@ async def test_a_pod_that_is_gone_ends_the_log(tmp_path: Path) -> None:
     assert end == ContainerEnd(None, "gone")
 
 
+async def test_a_log_that_was_cut_before_its_pod_vanished_is_not_known_to_be_read(tmp_path: Path) -> None:
+    server = LogServer(_lines(20), exit_code=None, cuts=iter([100]))
+
+    async def vanish() -> None:
+        await server.began.wait()
+        server.is_gone = True
+
+    got: list[LogLine] = []
+    async with session_to(server, tmp_path) as session, asyncio.timeout(60):
+        follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock())
+        vanishing = asyncio.create_task(vanish())
+        assert (await follower.run()).reason == "gone"
+        await vanishing
+    assert len(got) < 20
+    assert not follower.is_read
+
+
 async def test_another_pod_of_the_same_name_is_not_followed(tmp_path: Path) -> None:
     got, end = await _follow(tmp_path, LogServer(_lines(5), uid="another"))
     assert got == []
