@@ -131,6 +131,7 @@ class ConsoleApp(BaseApp[Any]):
 
                 self.run_worker(begin_when_allowed(self, self.services, error, self._start), exit_on_error=True)
                 return
+        self.services.ticker.is_seen = self._play is None or not self.is_headless
         self.services.start()
         if self.services.settings.open_run:
             self.workspace.open("run", "")

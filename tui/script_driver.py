@@ -103,7 +103,14 @@ class ScriptDriver:
         await self._app.type_ahead.wait_until_quiet()
         await self._drain()  # a message that a widget handles may post one to another widget
         self._services.ticker.request_paint()
+        self._services.ticker.hasten()
         await asyncio.sleep(0)
+
+    async def show(self) -> None:
+        """Put the newest data on screen: it is going to be read."""
+        self._services.ticker.paint_now()
+        await asyncio.sleep(0)  # the paint is due in the turn after this one, and is queued before the drain's end
+        await self.settle()
 
     async def frame(self) -> None:
         """Return after the next frame, or after `FRAME_SECONDS`."""
@@ -142,7 +149,8 @@ class ScriptDriver:
         return {"cluster": facts.cluster, "region": facts.region, "account": facts.account}
 
     def screen_text(self) -> str:
-        """Return the screen as lines of text."""
+        """Return the screen as lines of text, and have it painted soon if there is something new."""
+        self._services.ticker.hasten()
         return screen_text(self._app)
 
     def save_screen(self, file: Path) -> None:

@@ -72,9 +72,9 @@ def evaluate(conditions: Conditions, driver: ConsoleDriver, run: RunObserver) ->
 
 def _of_the_run(given: Conditions, run: RunObserver) -> Iterator[Evaluation]:
     if given.stage:
-        yield _stage(given.stage, given.is_, run.view())
+        yield _stage(given.stage, given.is_, run.newest)
     if given.run:
-        yield _run(given.run, run.view())
+        yield _run(given.run, run.newest)
     if given.log is not None:
         yield _log(given.log if isinstance(given.log, LogCondition) else LogCondition(match=given.log), run)
     if given.metric:
@@ -82,12 +82,12 @@ def _of_the_run(given: Conditions, run: RunObserver) -> Iterator[Evaluation]:
     if given.why is not None:
         yield _why(given.why, run.findings(given.why.of))
     if given.audit:
-        yield _audit(run.view())
+        yield _audit(run.newest)
 
 
 def _of_the_cluster(given: Conditions, driver: ConsoleDriver, run: RunObserver) -> Iterator[Evaluation]:
     if given.pods is not None:
-        yield _pods(given.pods, driver.snapshot(), run.view())
+        yield _pods(given.pods, driver.snapshot(), run.newest)
     if given.nodes is not None:
         nodes = _nodes_of(driver.snapshot(), given.nodes.type)
         yield from _nodes(given.nodes, nodes, driver.identity().get("region", ""))

@@ -30,6 +30,10 @@ class ConsoleDriver(Protocol):
         """Return when all keys and all messages of widgets have been handled, and request a frame."""
         ...
 
+    async def show(self) -> None:
+        """Put the newest data on screen, which may be older while nothing reads it."""
+        ...
+
     async def frame(self) -> None:
         """Return after the next frame, or after 100 ms."""
         ...

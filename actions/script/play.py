@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,8 @@ from actions.script.run_observer import RunObserver
 Section = Literal["steps", "always"]
 PrintLine = Callable[[str], None]
 
+SHOW_SECONDS = 1.0
+"""For the newest data to come on screen before a failure is saved."""
 EXPECT_SECONDS = 2.0
 """An expectation is evaluated for so long: an event may not have reached the console yet."""
 
@@ -129,7 +132,7 @@ class Player:
         except (StepFailed, ConsoleError, TimeoutError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error) or "it took too long"
             self._note(step, section, StepResult.FAILED, self._clock.monotonic() - began, reason)
-            self._save_failure(step)
+            await self._save_failure(step)
             return False
         self._note(step, section, StepResult.PASSED, self._clock.monotonic() - began, seen)
         return True
@@ -142,7 +145,7 @@ class Player:
             case Conditions() as conditions:
                 return await self._conditions(conditions, step, until)
             case Call(arguments=ScreenshotArguments(file=file)):
-                await self._driver.settle()
+                await self._driver.show()
                 return self._save(Path(file))
             case Call() as call:
                 return await self._command(call, until)
@@ -153,6 +156,8 @@ class Player:
                 await self._run.diagnose(conditions.why.of)
             return evaluate(conditions, self._driver, self._run)
 
+        if conditions.text:
+            await self._driver.show()
         if step.verb == "wait":
             return await self._wait(evaluated, until)
         return await self._wait(evaluated, min(until, self._clock.monotonic() + EXPECT_SECONDS), give_up="")
@@ -181,17 +186,17 @@ class Player:
         return may_launch and self._run.view() is None and not getattr(call.arguments, "run", "")
 
     def _launched(self) -> Evaluation:
-        run = self._run.view()
+        run = self._run.newest
         return Evaluation(run is not None, f"run {run.id}" if run else "the run has not been created")
 
     def _ended(self, states: tuple[RunState, ...]) -> Evaluation:
-        run = self._run.view()
+        run = self._run.newest
         state = run.state if run else None
         left = run is not None and run.audit is not None and not run.audit.is_clean
         return Evaluation(state in states, f"the run is {state.value if state else 'unknown'}", cannot_pass=left)
 
     def _awaiting(self, stage_id: str) -> Evaluation:
-        run = self._run.view()
+        run = self._run.newest
         waiting = [stage for stage in run.stages if stage.state is StageState.AWAITING_APPROVAL] if run else []
         found = any(not stage_id or stage.id == stage_id for stage in waiting)
         ended = run is not None and run.state in (RunState.FAILED, RunState.CANCELLED)
@@ -209,7 +214,7 @@ class Player:
     async def _wait(
         self, evaluated: Callable[[], Awaitable[list[Evaluation]]], until: float, *, give_up: str = "time is up: "
     ) -> str:
-        """Evaluate after every frame until all conditions hold.
+        """Evaluate after every frame until all conditions hold. Each time the journal is read once, and first.
 
         Raises:
             StepFailed: Time is up, or waiting cannot help.
@@ -254,7 +259,10 @@ class Player:
         self._files.append(str(path))
         return str(path)
 
-    def _save_failure(self, step: ScriptStep) -> None:
+    async def _save_failure(self, step: ScriptStep) -> None:
+        with suppress(TimeoutError):  # a console that hangs shows what it showed last
+            async with asyncio.timeout(SHOW_SECONDS):
+                await self._driver.show()
         try:
             for suffix in (".txt", ".svg"):
                 self._save(Path(f"failed-line-{step.line}{suffix}"))

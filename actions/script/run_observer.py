@@ -37,8 +37,13 @@ class RunObserver:
         self._view: RunView | None = None
         self._spools: dict[str, _StageSpool] = {}
 
+    @property
+    def newest(self) -> RunView | None:
+        """The result of the last `view`."""
+        return self._view
+
     def view(self) -> RunView | None:
-        """Return the run as its journal has it now; `None` if no run is on screen."""
+        """Read the journal; return the run as it is now, `None` if no run is on screen."""
         folder = self._driver.run_folder()
         if folder != self._folder:
             self.close()
@@ -84,7 +89,7 @@ class RunObserver:
             self._reader = None
 
     def _stage_spools(self, stage: str) -> Iterator[_StageSpool]:
-        view = self.view()
+        view = self.newest
         if view is None or self._folder is None:
             return
         for known in view.stages:

@@ -10,6 +10,8 @@ from actions.base.clock import processor_seconds
 PAINT_INTERVAL_SECONDS = 0.25
 """Four times a second looks live; ten times would double the traffic on a slow line."""
 LONGEST_INTERVAL_SECONDS = 0.5
+UNSEEN_INTERVAL_SECONDS = 2.0
+"""While a script plays without a terminal, nobody sees what it does not request."""
 _SHARE = 0.03
 """Share of a core for painting: expensive frames (slow machine, whole screen changed) are painted less often."""
 
@@ -40,14 +42,19 @@ class Ticker:
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._painted_at = float("-inf")
+        self.is_seen = True
+        """False if the screen is on no terminal: then changes are painted every `UNSEEN_INTERVAL_SECONDS`."""
 
     def request_paint(self) -> None:
         """Request a paint after a change."""
-        if self._timer is not None:
-            return
-        loop = asyncio.get_running_loop()
-        wait = max(0.0, self._painted_at + self._interval - loop.time())
-        self._timer = loop.call_later(wait, self._fire)
+        if self._timer is None:
+            self._arm(self._interval if self.is_seen else UNSEEN_INTERVAL_SECONDS)
+
+    def hasten(self) -> None:
+        """Let the paint that is due come as on a screen that is seen: a script reads it, or uses keys."""
+        if self._timer is not None and not self.is_seen:
+            self._timer.cancel()
+            self._arm(self._interval)
 
     def paint_now(self) -> None:
         """Paint at once, after a change that the operator waits for."""
@@ -81,6 +88,10 @@ class Ticker:
     def is_armed(self) -> bool:
         """True if a paint is due."""
         return self._timer is not None
+
+    def _arm(self, interval: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.0, self._painted_at + interval - loop.time()), self._fire)
 
     def _aged(self) -> None:
         self._later = None

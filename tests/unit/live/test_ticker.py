@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.support.virtual import run_virtually
-from tui.feeds.ticker import LONGEST_INTERVAL_SECONDS, Ticker
+from tui.feeds.ticker import LONGEST_INTERVAL_SECONDS, UNSEEN_INTERVAL_SECONDS, Ticker
 
 
 def test_many_changes_are_one_paint() -> None:
@@ -94,3 +94,19 @@ async def test_at_rest_nothing_is_armed() -> None:
     ticker.stop()
 
     assert not ticker.is_armed
+
+
+def test_a_screen_that_is_on_no_terminal_is_painted_rarely_until_it_is_read() -> None:
+    async def request_paint() -> list[float]:
+        painted: list[float] = []
+        ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
+        ticker.is_seen = False
+        for tick in range(96):
+            ticker.request_paint()
+            if tick == 80:  # a quarter of the way to the next paint
+                ticker.hasten()
+            await asyncio.sleep(1 / 16)
+        return painted
+
+    assert UNSEEN_INTERVAL_SECONDS == 2.0
+    assert run_virtually(request_paint()) == pytest.approx([0.0, 2.0, 4.0, 5.0])

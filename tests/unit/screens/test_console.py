@@ -10,6 +10,7 @@ from actions.base.errors import ConfigError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
+from tui.script_driver import ScriptDriver
 from tui.settings.appearance import tokens
 from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import screen_text
@@ -38,6 +39,23 @@ async def test_the_header_carries_the_badges_from_the_first_frame() -> None:
 
     assert "demo ×20" in first
     assert "read-only" in first
+
+
+async def test_only_a_script_without_a_terminal_plays_on_an_unseen_screen() -> None:
+    seen = []
+
+    async def play(driver: ScriptDriver) -> None:
+        await driver.show()
+        seen.append(app.services.ticker.is_seen)
+        assert driver.screen_text()
+
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget()), play=play)
+    await app.run_async(headless=True, size=SIZE)
+    assert seen == [False]
+    operated = an_app()
+    async with operated.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert operated.services.ticker.is_seen
 
 
 async def test_where_the_locale_has_nothing_else_all_is_drawn_in_ascii() -> None:

@@ -82,6 +82,9 @@ class FakeWorld:
     curve: list[Point] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     screen: str = ""
+    data: str = ""
+    """Comes on screen when it is going to be read."""
+    hangs: bool = False
     executed: list[str] = field(default_factory=list)
     refuse: str = ""
     wrong: list[Finding] = field(default_factory=list)
@@ -115,6 +118,11 @@ class FakeWorld:
     async def settle(self) -> None:
         return
 
+    async def show(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        self.screen = self.data or self.screen
+
     async def frame(self) -> None:
         await self.clock.sleep(0.1)
         if self.frames:
@@ -134,6 +142,10 @@ class FakeRun(RunObserver):
     def __init__(self, world: FakeWorld) -> None:
         super().__init__(world, world.clock)
         self._world = world
+
+    @property
+    def newest(self) -> RunView | None:
+        return self._world.view
 
     def view(self) -> RunView | None:
         return self._world.view
@@ -198,6 +210,27 @@ async def test_time_is_up_with_what_was_seen_last_and_a_picture(world: FakeWorld
     assert 5 <= world.clock.seconds < 6
     assert (tmp_path / "failed-line-3.txt").read_text() == "nothing here"
     assert world.executed == []
+
+
+@pytest.mark.parametrize("verb", ["wait", "expect"])
+async def test_what_is_read_from_the_screen_is_the_newest(verb: str, world: FakeWorld, tmp_path: Path) -> None:
+    world.screen, world.data = "old", "new"
+    report, _ = await played(f"steps:\n- {verb}: {{text: old}}", world, tmp_path)
+    assert report.steps[0].result is StepResult.FAILED
+    assert (tmp_path / "failed-line-3.txt").read_text() == "new"
+    world.screen, world.data = "old", "newer"
+    await played("steps:\n- screenshot: it.txt", world, tmp_path)
+    assert (tmp_path / "it.txt").read_text() == "newer"
+
+
+async def test_a_failure_on_a_console_that_hangs_is_saved_as_it_stands(
+    world: FakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actions.script.play.SHOW_SECONDS", 0.01)
+    world.hangs = True
+    world.screen = "old"
+    await played("steps:\n- expect: {cluster: another}", world, tmp_path)
+    assert (tmp_path / "failed-line-3.txt").read_text() == "old"
 
 
 async def test_always_is_played_after_a_failure_and_leftovers_are_exit_code_3(world: FakeWorld, tmp_path: Path) -> None:
