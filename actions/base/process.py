@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -44,11 +45,12 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 def identity_of(pid: int) -> ProcessIdentity | None:
     """Return the process that has `pid` now, or `None` if there is none; a zombie counts as none."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read()
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()
-    if not fields or fields[0] in {"Z", "X"}:
+    fields = stat.rpartition(b")")[2].split()
+    if not fields or fields[0] in {b"Z", b"X"}:
         return None
     return ProcessIdentity(pid=pid, start_ticks=int(fields[19]), boot_id=boot_id())
 
@@ -164,6 +166,7 @@ def run_briefly(argv: Sequence[str], *, seconds: float) -> str | None:
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
+@cache
 def boot_id() -> str:
     """The kernel's id of this boot; empty where there is none."""
     try:
