@@ -31,6 +31,22 @@ def test_help_loads_no_library(argv: list[str]) -> None:
     assert done.stdout.endswith("loaded: []\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "unneeded"),
+    [
+        ("runs", ("aiohttp", "yaml", "actions.blueprint", "actions.run.engine.backend", "actions.run.results")),
+        ("nodes", ("aiohttp", "actions.cluster.diagnose", "actions.telemetry", "actions.run")),
+    ],
+)
+def test_a_command_loads_only_what_its_quick_verbs_need(command: str, unneeded: tuple[str, ...]) -> None:
+    program = (
+        f"import sys; from tui.cli.main import function_of; function_of({command!r});"
+        f"print([name for name in {unneeded!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"
+
+
 def test_the_version_is_the_packages() -> None:
     from tui.cli.arguments import VERSION
 

@@ -7,21 +7,19 @@ import os
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actions.base.errors import FormatError, InputError
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.diagnose.codes import Finding, findings_json, findings_text
-from actions.cluster.diagnose.collect import explain
-from actions.cluster.diagnose.engine import diagnose, diagnose_each
-from actions.cluster.diagnose.parse_input import parse_evidence
-from actions.cluster.diagnose.select import ObjectSelector, select_evidence
 from actions.cluster.state.inventory import NodeInventory, fetch_inventory
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
-from actions.telemetry.captured.source import pieces_of
 from tui.cli.target import ChosenTarget, chosen_target, require_target
-from tui.present.subject import parse_subject
+
+if TYPE_CHECKING:
+    from actions.cluster.diagnose.codes import Finding
+    from actions.cluster.diagnose.select import ObjectSelector
 
 
 def print_nodes(options: Namespace) -> int:
@@ -52,12 +50,18 @@ _STDIN = Path("-")
 
 def print_findings(options: Namespace) -> int:
     """Print the findings on an object, a captured file, or the whole cluster."""
+    from actions.cluster.diagnose.codes import findings_json, findings_text
+
     found = _read(options) if options.source is not None else _ask(options)
     sys.stdout.write(findings_json(found) if options.output == "json" else findings_text(found))
     return 0
 
 
 def _read(options: Namespace) -> list[Finding]:
+    from actions.cluster.diagnose.engine import diagnose, diagnose_each
+    from actions.cluster.diagnose.parse_input import parse_evidence
+    from actions.cluster.diagnose.select import select_evidence
+
     evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
     if options.object:
         return diagnose(select_evidence(evidence, _question(options.object, options.namespace)))
@@ -66,6 +70,8 @@ def _read(options: Namespace) -> list[Finding]:
 
 def _bytes_of(path: Path) -> bytes:
     """Read a file, unpacked and in UTF-8: PowerShell redirects into UTF-16."""
+    from actions.telemetry.captured.source import pieces_of
+
     try:
         if path == _STDIN:
             return b"".join(pieces_of(sys.stdin.buffer))
@@ -78,6 +84,9 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _question(text: str, namespace: str) -> ObjectSelector:
+    from actions.cluster.diagnose.select import ObjectSelector
+    from tui.present.subject import parse_subject
+
     subject = parse_subject(text, default_namespace=namespace)
     return ObjectSelector(subject.kind, subject.name, subject.namespace)
 
@@ -89,6 +98,8 @@ def _ask(options: Namespace) -> list[Finding]:
 
 
 async def _explained(chosen: ChosenTarget, text: str) -> list[Finding]:
+    from actions.cluster.diagnose.collect import explain
+
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:

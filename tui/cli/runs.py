@@ -1,4 +1,6 @@
-"""`eksml-tui runs`: list, inspect and control the runs launched from this machine."""
+"""`eksml-tui runs`: list, inspect and control the runs launched from this machine.
+
+A verb that needs more than the journal imports it: most others are used many times while a run goes on."""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock, time_of_day
 from actions.base.errors import ConfigError, ConsoleError, RefusedError
@@ -23,17 +26,16 @@ from actions.run.client import (
     start_runner,
     take_over,
 )
-from actions.run.engine.backend import runbook
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
-from actions.run.repair import repair_json, repair_run, repair_text
 from actions.run.report import run_json, run_table, runs_json, runs_table
-from actions.run.results import Copy, export_results, list_results, results_json, results_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
-from actions.run.terraform_changes import request_import, terraform_json, terraform_report, terraform_table, waive
 from actions.sandbox.locate import running_sandboxes
+
+if TYPE_CHECKING:
+    from actions.run.results import Copy
 
 _FOLLOW_SECONDS = 0.25
 _LOOKING = ("list", "show", "logs", "terraform")
@@ -102,17 +104,23 @@ def _show(options: Namespace) -> int:
 
 
 def _runbook(options: Namespace) -> int:
+    from actions.run.engine.backend import runbook
+
     sys.stdout.write(runbook(find_run(options.run)))
     return 0
 
 
 def _repair(options: Namespace) -> int:
+    from actions.run.repair import repair_json, repair_run, repair_text
+
     done = repair_run(find_run(options.run))
     sys.stdout.write(repair_json(done) if options.output == "json" else repair_text(done))
     return 0 if done.is_whole else 1
 
 
 def _results(options: Namespace) -> int:
+    from actions.run.results import list_results, results_json, results_table
+
     folder = _entered(options)
     listing = asyncio.run(list_results(folder, SystemClock()))
     sys.stdout.write(results_json(listing) if options.output == "json" else results_table(listing))
@@ -120,6 +128,8 @@ def _results(options: Namespace) -> int:
 
 
 def _export(options: Namespace) -> int:
+    from actions.run.results import export_results
+
     folder = _entered(options)
     begun: list[Copy] = []
 
@@ -218,6 +228,8 @@ def _teardown(options: Namespace) -> int:
 
 
 def _terraform(options: Namespace) -> int:
+    from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table
+
     folder = find_run(options.run)
     report = terraform_report(folder, load_run(folder))
     sys.stdout.write(terraform_json(report) if options.output == "json" else terraform_table(report, folder.name))
@@ -225,6 +237,8 @@ def _terraform(options: Namespace) -> int:
 
 
 def _import(options: Namespace) -> int:
+    from actions.run.terraform_changes import request_import
+
     folder = find_run(options.run)
     stage = request_import(folder, options.address, options.id, stage=options.stage).stage
     _say(
@@ -235,6 +249,8 @@ def _import(options: Namespace) -> int:
 
 
 def _waive(options: Namespace) -> int:
+    from actions.run.terraform_changes import waive
+
     folder = find_run(options.run)
     stage = waive(folder, options.address, confirm=options.confirm, stage=options.stage).stage
     _say(f"Waived {options.address} of {stage}; continue with: eksml-tui runs retry {folder.name}")

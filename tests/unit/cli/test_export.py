@@ -24,7 +24,7 @@ def test_ctrl_c_says_that_a_copy_that_was_begun_goes_on(
             named["on_begin"](COPY, COPY.sentence("/data", "s3://bucket"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "export_results", interrupted)
+    monkeypatch.setattr("actions.run.results.export_results", interrupted)
     monkeypatch.setattr(runs, "_entered", lambda _options: tmp_path)
 
     with pytest.raises(KeyboardInterrupt):
