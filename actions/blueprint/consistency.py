@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from functools import cache, partial
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.patterns import PatternError, compile_pattern
@@ -218,8 +219,9 @@ def _targets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             if file not in files:
                 files[file], errors = _manifests(blueprint, file)
                 yield from (BlueprintProblem(("stages", stage_index, "manifests"), error=error) for error in errors)
+    variables = cache(partial(_variables, blueprint))  # a blueprint has a hundred targets and a few roots
     for where, target in _all_targets(blueprint):
-        yield from _target(blueprint, target, where, files)
+        yield from _target(blueprint, target, where, files, variables)
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
     for index, stage in enumerate(blueprint.stages):
         for position, wire in enumerate(stage.sets):
@@ -239,14 +241,18 @@ def _manifests(blueprint: Blueprint, file: str) -> tuple[list[Manifest] | None, 
 
 
 def _target(
-    blueprint: Blueprint, target: FieldTarget, where: Where, files: Mapping[str, list[Manifest] | None]
+    blueprint: Blueprint,
+    target: FieldTarget,
+    where: Where,
+    files: Mapping[str, list[Manifest] | None],
+    variables: Callable[[str], Container[str] | None],
 ) -> Iterator[BlueprintProblem]:
     """Return the problems of one target. `None` stands for a file that cannot be read, which has been reported."""
     wrong = form_error(target)
     if wrong:
         yield BlueprintProblem(where, wrong)
     elif target.tfvar:
-        if not any(_declares(blueprint, stage, target) for stage in blueprint.stages):
+        if not any(_declares(stage, target, variables) for stage in blueprint.stages):
             yield BlueprintProblem(where, f"no Terraform root declares the variable {target.tfvar!r}.")
     elif target.file not in files:
         yield BlueprintProblem(
@@ -259,13 +265,19 @@ def _target(
             yield BlueprintProblem(where, error.message, error.hint)
 
 
-def _declares(blueprint: Blueprint, stage: AnyStage, target: FieldTarget) -> bool:
+def _declares(stage: AnyStage, target: FieldTarget, variables: Callable[[str], Container[str] | None]) -> bool:
     if not isinstance(stage, TerraformStage) or not _is_for(target, stage):
         return False
+    declared = variables(stage.root)
+    return declared is None or target.tfvar in declared
+
+
+def _variables(blueprint: Blueprint, root: str) -> Container[str] | None:
+    """The variables that a root declares; `None` if it cannot be read, which `_roots` reports."""
     try:
-        return target.tfvar in variables_of(blueprint.folder, stage.root)
-    except BlueprintError:  # the root itself is reported by `_roots`
-        return True
+        return variables_of(blueprint.folder, root)
+    except BlueprintError:
+        return None
 
 
 def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, FieldTarget]]:
