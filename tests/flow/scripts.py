@@ -11,6 +11,8 @@ from tests.support.program import Program
 
 SCRIPTS = Path(__file__).parents[2] / "assets" / "scripts"
 _PATIENCE_SECONDS = 600
+_SPEED = "20"
+"""The rehearsal of `test_rehearsal` is at the usual speed."""
 
 
 def play(name: str, program: Program) -> None:
@@ -18,11 +20,12 @@ def play(name: str, program: Program) -> None:
 
     Args:
         name: Of the file, without its ending. What ends in `-fails` is a run with a stage that fails.
-        program: With a state folder of its own.
+        program: Those of a module share one, so that a script finds the sandbox as the one before has left it.
     """
     report = program.home / "report.json"
     done = program.run(
-        "--demo", "--script", str(SCRIPTS / f"{name}.yaml"), "--report", str(report), "--artifacts", str(program.home),
+        "--demo", "--speed", _SPEED, "--script", str(SCRIPTS / f"{name}.yaml"),
+        "--report", str(report), "--artifacts", str(program.home),
         seconds=_PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

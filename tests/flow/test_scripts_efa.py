@@ -9,5 +9,5 @@ from tests.support.program import Program
 
 
 @pytest.mark.parametrize("name", ["bionemo-esm1nv-fails", "efa-nccl-tests", "efa-nccl-tests-fails"])
-def test_a_script_ends_as_it_says_with_nothing_left(name: str, program: Program) -> None:
-    play(name, program)
+def test_a_script_ends_as_it_says_with_nothing_left(name: str, shared_program: Program) -> None:
+    play(name, shared_program)
