@@ -89,7 +89,7 @@ def test_a_malformed_kubeconfig_is_named(program: Program, text: str, words: tup
 def test_a_server_that_refuses_is_quoted(program: Program, code: int, body: str, words: tuple[str, ...]) -> None:
     with answering(code, body) as server:
         file = write_kubeconfig(program.home / "kubeconfig", server, token="CANARY-of-the-kubeconfig")
-        done = program.run("--debug", "--kubeconfig", str(file), "nodes")
+        done = program.command("--debug", "--kubeconfig", str(file), "nodes")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert all(word in last for word in words), last
@@ -113,7 +113,7 @@ def test_an_address_where_nobody_answers_is_told(program: Program, server: str, 
 def test_a_server_without_tls_is_told_from_one_that_is_away(program: Program) -> None:
     with answering(200, "{}") as server:
         file = write_kubeconfig(program.home / "kubeconfig", server.replace("http:", "https:"))
-        refused(program.run("--kubeconfig", str(file), "nodes"), "TLS", "certificate-authority")
+        refused(program.command("--kubeconfig", str(file), "nodes"), "TLS", "certificate-authority")
 
 
 def test_an_unknown_context_is_refused_before_a_script_plays(program: Program) -> None:
@@ -183,20 +183,20 @@ def test_a_place_for_results_that_cannot_be_written_is_refused_before_the_script
     script = program.home / "life.yaml"
     script.write_text("eksml-script: 1\nsteps: [{open: nodes}]\n")
     place = script / "results" if option == "--artifacts" else script / "report.json"
-    done = program.run("--demo", "--script", str(script), option, str(place))
+    done = program.command("--demo", "--script", str(script), option, str(place))
     refused(done, str(place), "Choose another")
     assert nothing_was_begun(program)
 
 
 def test_a_state_folder_that_cannot_be_made_is_named(program: Program) -> None:
     (program.home / "state").write_text("a file")
-    refused(program.run("--demo", "nodes"), str(program.home / "state"), "Not a directory", "XDG_STATE_HOME")
+    refused(program.command("--demo", "nodes"), str(program.home / "state"), "Not a directory", "XDG_STATE_HOME")
 
 
 def test_a_debug_traceback_shows_no_line_of_a_kubeconfig(program: Program) -> None:
     file = program.home / "kubeconfig"
     file.write_text("users:\n- name: me\n  user: {token: CANARY-token]\n")
-    done = program.run("--debug", "--kubeconfig", str(file), "nodes")
+    done = program.command("--debug", "--kubeconfig", str(file), "nodes")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "CANARY" not in done.stderr
@@ -257,7 +257,7 @@ def test_a_manifest_that_leads_out_of_the_blueprint_is_refused(program: Program)
     outside = program.home / "outside.yaml"
     manifest.rename(outside)
     manifest.symlink_to(outside)
-    refused(program.run("validate", str(folder)), "manifests/pretrain.yaml", "not a path inside", code=2)
+    refused(program.command("validate", str(folder)), "manifests/pretrain.yaml", "not a path inside", code=2)
 
 
 @pytest.mark.parametrize("broken", ["", "kind: [", "kind: &a x"], ids=["missing", "broken", "bomb"])
@@ -276,4 +276,4 @@ def test_a_blueprint_that_is_no_file_does_not_hold_the_program_up(program: Progr
     (folder / "blueprint.yaml").unlink()
     assert callable(make)
     make(folder / "blueprint.yaml")
-    refused(program.run("validate", str(folder), seconds=20), "blueprint.yaml", code=2)
+    refused(program.command("validate", str(folder), seconds=20), "blueprint.yaml", code=2)

@@ -66,7 +66,7 @@ def shown(program: Program) -> dict[str, Any]:
 
 
 def said(program: Program, *arguments: str) -> str:
-    done = program.run("runs", *arguments)
+    done = program.command("runs", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -102,7 +102,7 @@ def test_a_stage_is_approved_from_the_command_line_once(program: Program) -> Non
 def test_a_run_whose_runner_was_killed_says_so_and_goes_on(program: Program) -> None:
     said(program, "approve", "latest")
     kill_runner(program)
-    if "It has no runner" in program.run("--readonly", "runs", "show", "latest").stdout:
+    if "It has no runner" in program.command("--readonly", "runs", "show", "latest").stdout:
         assert "continues as process" in said(program, "resume", "latest")
     else:  # it had come to the next plan, and an approval starts a runner
         said(program, "approve", "latest")
@@ -197,7 +197,7 @@ def kubectl(program: Program, *arguments: str) -> str:
 def test_a_wish_that_does_not_fit_is_refused_and_leaves_no_trace(program: Program) -> None:
     before = shown(program)
     for arguments in (("cancel", "latest"), ("retry", "latest"), ("approve", "latest"), ("teardown", "latest")):
-        done = program.run("runs", *arguments)
+        done = program.command("runs", *arguments)
         assert done.returncode == 1, arguments
         assert len(done.stderr.splitlines()) == 1
     done = program.run("--readonly", "runs", "teardown", "latest", "--confirm", CLUSTER)
@@ -234,7 +234,7 @@ def test_a_damaged_journal_is_named_and_hides_no_other_run(program: Program) -> 
         assert folder.name in table
         assert "unreadable" in table
         for verb in ("show", "logs", "resume", "cancel", "teardown"):
-            done = program.run("runs", verb, "damaged")
+            done = program.command("runs", verb, "damaged")
             assert done.returncode == 1, verb
             assert "damaged/journal.db" in done.stderr
             assert len(done.stderr.splitlines()) == 1

@@ -11,12 +11,20 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 
 from actions.base.process import ProcessIdentity, is_alive
 from tests.support.forked import forked
 from tui.cli.main import main
+
+
+@cache
+def _import_commands() -> None:
+    """Import, once for all copies of this process, what most commands import when they are run."""
+    for module in ("tui.cli.catalogue", "tui.cli.cluster", "tui.cli.runs", "actions.cluster.http.pool"):
+        import_module(module)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class Program:
 
     def command(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run it to its end in a copy of this process: of commands of which many are tried, most is the start."""
+        _import_commands()
         work = partial(main, arguments)
         return forked(work, environment=self.environment, directory=self.home, seconds=seconds)
 
