@@ -10,9 +10,11 @@ from hypothesis import settings
 
 from actions.base.readonly import withdraw_readonly
 from actions.base.untrusted import KNOWN
+from tests.support import zygote
 from tests.support.leftover import end_processes_of
 from tests.support.program import Program
 
+zygote.install()
 settings.register_profile("loaded", deadline=None)  # a busy machine must not make a property false
 settings.load_profile("loaded")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -10,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.support.forked import forked
 from tests.support.missing import skip_without
 from tests.support.program import Program
+from tui.cli.main import main
 
 _CHUNKS = (1 << 20, 1 << 16, 1 << 12, 1 << 9, 1)
 
@@ -62,24 +65,45 @@ def takes_nothing(folder: Path) -> bool:
     return False
 
 
-def as_an_ordinary_user(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The program, with no more right to files than their modes give it: root has more."""
-    argv = program.argv(*arguments)
-    if os.geteuid() == 0:
-        setpriv = shutil.which("setpriv")
-        if setpriv is None:
-            skip_without("setpriv")
-        argv = [setpriv, "--bounding-set", "-dac_override,-dac_read_search", *argv]
-    return subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=dict(program.environment),
-        cwd=program.home,
-    )
+def as_an_ordinary_user(
+    program: Program, *arguments: str, is_executed: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """The program, with no more right to files than their modes give it: root has more.
+
+    Args:
+        program: Where.
+        arguments: Of its command line.
+        is_executed: Start it for real, as must be where this process holds a journal of its own open.
+    """
+    if is_executed:
+        setpriv = shutil.which("setpriv") or skip_without("setpriv")
+        argv = [setpriv, "--bounding-set", "-dac_override,-dac_read_search", *program.argv(*arguments)]
+        return subprocess.run(
+            program.argv(*arguments) if os.geteuid() else argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=dict(program.environment),
+            cwd=program.home,
+        )
+
+    def work() -> int:
+        _give_up_override()
+        return main(arguments)
+
+    return forked(work, environment=program.environment, directory=program.home, seconds=120)
+
+
+def _give_up_override() -> None:
+    """Take CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH (1 and 2) from this process: capget(2), version 3."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    for index in range(3):  # effective, permitted, inheritable
+        sets[index] &= ~0b110
+    assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
 
 
 def _mount(*arguments: str, program: str = "mount") -> None:

@@ -26,7 +26,7 @@ NAMELESS = f"eksml-script: 1\nsteps:\n{END}"
 def played(program: Program, sandbox: RunningSandbox, text: str, *arguments: str) -> tuple[int, list[tuple[str, str]]]:
     script, report = program.home / "script.yaml", program.home / "report.json"
     script.write_text(text)
-    done = program.run(
+    done = program.command(
         "--kubeconfig", str(sandbox.kubeconfig), "--script", str(script), "--report", str(report), *arguments
     )
     steps = json.loads(report.read_text())["steps"]

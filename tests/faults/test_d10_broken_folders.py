@@ -126,7 +126,7 @@ def test_every_command_goes_on_beside_them(program: Program) -> None:
         assert len(done.stderr.splitlines()) == 1
     script = program.home / "look.yaml"
     script.write_text("eksml-script: 1\nsteps: [{open: runs}, {wait: {text: unreadable, within: 60s}}]\n")
-    done = program.run("--demo", "--script", str(script))
+    done = program.command("--demo", "--script", str(script))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -21,6 +21,7 @@ from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import NoticeKind, RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, until_view
+from tests.support import zygote
 from tests.support.polling import wait
 from tests.support.program import Program
 from tests.unit.run.world import make_run
@@ -92,6 +93,7 @@ def test_a_runner_that_starts_while_the_journal_is_locked_waits_too(
     first = runner_of(program, folder)
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: not is_alive(first), "the end of the runner")
+    monkeypatch.setattr(zygote, "IS_USED", False)  # else it could be there before the lock
     started = start_runner(folder)
     assert started is not None
     with locked(folder):

@@ -76,7 +76,7 @@ def test_d16_pictures_do_not_show_it(tmp_path: Path) -> None:
   - screenshot: typed.svg
   - screenshot: "named-${env:CANARYENV}.svg"
 """
-    done = play(program, steps)
+    done = play(program, steps, is_executed=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "${env:CANARYENV}" in (tmp_path / "artifacts" / "shown.txt").read_text()  # it was on the screen
     assert "•" * len(VALUES[0]) in (tmp_path / "artifacts" / "shown.svg").read_text()

@@ -55,7 +55,7 @@ def test_d17_what_a_script_has_made_is_replaced_by_the_next(program: Program) ->
 
 def test_d17_a_picture_of_an_earlier_version_is_replaced(program: Program) -> None:
     steps = "  - open: nodes\n  - screenshot: nodes.svg\n"
-    assert play(program, steps).returncode == 0
+    assert play(program, steps, is_executed=True).returncode == 0
     (program.home / "artifacts" / ".eksml-artifacts").unlink()
     done = play(program, steps)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -92,7 +92,7 @@ def test_d17_leave_to_write_elsewhere_is_given_by_folder(program: Program) -> No
 
 
 def test_d17_the_flag_is_told_and_needs_a_script(program: Program) -> None:
-    assert "--allow-write DIR" in program.run("--help").stdout
-    done = program.run("--allow-write", str(program.home))
+    assert "--allow-write DIR" in program.command("--help").stdout
+    done = program.command("--allow-write", str(program.home))
     assert done.returncode == 2
     assert "needs --script" in done.stderr

@@ -117,7 +117,7 @@ def test_s12_no_step_of_a_script_changes_anything(sandbox: RunningSandbox, progr
     script, report = program.home / "script.yaml", program.home / "report.json"
     played = "".join(f"  - {step}\n" for step in STEPS)
     script.write_text(f"eksml-script: 1\ndeadline: 60s\nsteps:\n  - open: nodes\nalways:\n{played}")
-    program.run(
+    program.command(
         "--readonly", "--kubeconfig", str(sandbox.kubeconfig), "--script", str(script), "--report", str(report),
         "--artifacts", str(program.home),
     )  # fmt: skip

@@ -32,7 +32,7 @@ CORPUS = {
 def test_s15_a_bad_script_is_refused_whole(program: Program, text: str) -> None:
     script = program.home / "script.yaml"
     script.write_text(text)
-    done = program.run("--demo", "--script", str(script))
+    done = program.command("--demo", "--script", str(script))
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith(f"eksml-tui: {script}")
@@ -53,4 +53,4 @@ def test_s15_a_teardown_of_another_name_does_nothing(program: Program) -> None:
     assert "undone" not in done.stdout
     folders: list[Path] = program.run_folders()
     assert len(folders) == 1
-    assert "tearing down" not in program.run("runs", "show", folders[0].name).stdout
+    assert "tearing down" not in program.command("runs", "show", folders[0].name).stdout

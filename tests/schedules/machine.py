@@ -18,8 +18,11 @@ from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.schedules.blueprint import make_run
 from tests.schedules.history import History
 from tests.schedules.partition import Relay
+from tests.support import zygote
+from tests.support.forked import forked
 from tests.support.polling import wait
 from tests.support.program import Program
+from tui.cli.main import main
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 """None of the machine's: the sandbox's own are in a file."""
@@ -101,16 +104,13 @@ class Machine:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """An operator's command, to its end."""
-        return subprocess.run(
-            self.program.argv(*arguments),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=self.environment,
-            cwd=self.program.home,
-        )
+
+        def work() -> int:
+            zygote.take_hooks(self.environment)
+            return main(arguments)
+
+        zygote.before_a_copy()
+        return forked(work, environment=self.environment, directory=self.program.home, seconds=120)
 
     def open_console(self, run: str) -> Console:
         """The console in a terminal of its own, at the run."""

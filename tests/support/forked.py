@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -22,7 +23,8 @@ def forked(
     """Let a process of its own do a piece of work that would else be a program's.
 
     It is killed, signalled and looked at like any other; its memory is a copy, so that nothing comes back but what it
-    writes. Each kind of program is still started for real by at least one test of a folder.
+    writes. It must not open a SQLite file that this process has open: it would take our locks for its own. Each kind of
+    program is still started for real by at least one test of a folder.
 
     Args:
         work: Done in the child; returns its exit code, or raises SystemExit.
@@ -68,6 +70,7 @@ def _be_the_child(
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(directory)
+        gc.freeze()  # what is copied is not the child's to collect: to look at it would copy it for real
         code = work()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)

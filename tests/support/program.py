@@ -15,7 +15,10 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
+import actions
+import tui
 from actions.base.process import ProcessIdentity, is_alive
+from tests.support import zygote
 from tests.support.forked import forked
 from tui.cli.main import main
 
@@ -71,7 +74,14 @@ class Program:
         """Run it to its end in a copy of this process: of commands of which many are tried, most is the start."""
         _import_commands()
         work = partial(main, arguments)
-        return forked(work, environment=self.environment, directory=self.home, seconds=seconds)
+        if "--script" in arguments:
+            zygote.import_all(actions)
+            zygote.import_all(tui)
+        zygote.before_a_copy()
+        done = forked(work, environment=self.environment, directory=self.home, seconds=seconds)
+        if "--demo" in arguments:
+            zygote.note_started()
+        return done
 
     def run_folders(self) -> list[Path]:
         return sorted(path for path in (self.state / "runs").glob("*") if path.is_dir())

@@ -22,12 +22,19 @@ class Playing(Program):
         return {**super().environment, **self.more}
 
 
-def play(program: Program, steps: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Play steps in the folder `home/artifacts`; the report is `home/report.json`, JUnit's `home/junit.xml`."""
+def play(program: Program, steps: str, *arguments: str, is_executed: bool = False) -> subprocess.CompletedProcess[str]:
+    """Play steps in the folder `home/artifacts`; the report is `home/report.json`, JUnit's `home/junit.xml`.
+
+    Args:
+        program: Where.
+        steps: As in a script.
+        arguments: More of them.
+        is_executed: Start the program for real, not as a copy of this process.
+    """
     script = program.home / "script.yaml"
     script.write_text(f"eksml-script: 1\ndeadline: 60s\nsteps:\n{steps}")
     kubeconfig = write_kubeconfig(program.home / "kubeconfig", "http://127.0.0.1:1")
-    return program.run(
+    return (program.run if is_executed else program.command)(
         *arguments, "--kubeconfig", str(kubeconfig), "--script", str(script),
         "--report", str(program.home / "report.json"), "--junit", str(program.home / "junit.xml"),
         "--artifacts", str(program.home / "artifacts"),
