@@ -41,6 +41,7 @@ def _nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
 def _nothing_left_running_at_the_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     end_processes_of(tmp_path_factory.getbasetemp())
+    zygote.end()
 
 
 @pytest.fixture

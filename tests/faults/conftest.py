@@ -1,4 +1,7 @@
-"""A sandbox for each module that asks for one; the module says by `SANDBOX_SPEED` how fast its world turns."""
+"""A sandbox for each module that asks for one; the module says by `SANDBOX_SPEED` how fast its world turns.
+
+`SANDBOX_IS_EXECUTED` says that it is looked at as a process, and must not be a copy of one.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from actions.cluster.auth.session import ClusterTarget, KubeSession
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
 from tests.faults.somebody import Somebody
+from tests.support import zygote
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +22,8 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     name = request.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        if getattr(request.module, "SANDBOX_IS_EXECUTED", False):
+            patch.setattr(zygote, "IS_USED", False)
         with a_sandbox(name, speed=request.module.SANDBOX_SPEED) as running:
             yield running
 

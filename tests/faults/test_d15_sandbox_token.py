@@ -21,6 +21,7 @@ from tests.support.program import Program
 from tests.support.sandboxes import account_of, http_of
 
 SANDBOX_SPEED = 60.0
+SANDBOX_IS_EXECUTED = True
 SECRETS = "/api/v1/namespaces/default/secrets"
 UPGRADE = ("-H", "Connection: Upgrade", "-H", "Upgrade: websocket", "-H", "Sec-WebSocket-Version: 13",
            "-H", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip

@@ -110,6 +110,14 @@ def start() -> socket.socket:
     return _zygote
 
 
+def end() -> None:
+    """End the zygote; what it has become goes on."""
+    global _zygote  # noqa: PLW0603 - one a process
+    if _zygote is not None:
+        _zygote.close()
+        _zygote = None
+
+
 def _serve(requests: socket.socket) -> None:
     """Become what is asked for, in a copy each time, until nobody is left who could ask."""
     import_all(actions)
