@@ -35,8 +35,10 @@ from actions.script.model import (
 S = TypeVar("S", bound=msgspec.Struct)
 
 VERSION = 1
-_TOP = ("eksml-script", "vars", "deadline", "size", "steps", "always")
-_WORDS = ("wait", "expect", "press")
+TOP_KEYS = ("eksml-script", "vars", "deadline", "size", "steps", "always")
+"""The keys of a script."""
+WORDS = ("wait", "expect", "press")
+"""Steps that are no commands of the console."""
 _VARIABLE = re.compile(r"\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 CheckPlace = Callable[[Path], None]
 """Raises a `ConfigError` for a file that the script may not write."""
@@ -78,8 +80,8 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place:
     if not isinstance(top, dict):
         raise document.error(ScriptError, "a script must be a mapping.", hint="Start with 'eksml-script: 1'.")
     for key in top:
-        if key not in _TOP:
-            raise document.error(ScriptError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
+        if key not in TOP_KEYS:
+            raise document.error(ScriptError, f"unknown key {key!r}.", key, hint=nearest_hint(key, TOP_KEYS))
     if top.get("eksml-script") != VERSION:
         raise document.error(
             ScriptError, f"'eksml-script: {VERSION}' expected.", "eksml-script", hint="It names the language's version."
@@ -154,7 +156,7 @@ class _Parser:
             )
         ((verb, raw),) = item.items()
         where = (*path, verb)
-        known = (*_WORDS, *(command.id for command in COMMANDS))
+        known = (*WORDS, *(command.id for command in COMMANDS))
         if verb not in known:
             raise self._document.error(ScriptError, f"unknown verb {verb!r}.", *where, hint=nearest_hint(verb, known))
         value = self._substitute(raw, where)
@@ -179,7 +181,7 @@ class _Parser:
                         ScriptError, f"{key!r} is not a key.", *where, hint="Write keys as enter, ctrl+w, f1 or j."
                     )
             return press
-        if verb in _WORDS:
+        if verb in WORDS:
             conditions = self._convert(value, Conditions, where)
             self._check(conditions, where)
             return conditions

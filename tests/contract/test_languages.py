@@ -1,0 +1,102 @@
+"""Pages on the script language and on blueprints name exactly what these have: no word less, none that is gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import pytest
+import yaml
+
+from actions.blueprint.model import Blueprint
+from actions.blueprint.stages import AnyStage
+from actions.command.verbs import COMMANDS
+from actions.run.state.view import RunState, StageState
+from actions.script.model import Conditions
+from actions.script.parse import TOP_KEYS, WORDS
+
+DOCS = Path(__file__).parents[2] / "docs"
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+def part_of(page: str, heading: str) -> str:
+    """Return the text below a heading of a page, up to the next heading."""
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert found is not None, heading
+    return found[1]
+
+
+def rows_of(text: str) -> list[tuple[str, str]]:
+    """Return the first two cells of each row of the tables in a text, without headings."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return [(row[0], row[1]) for row in rows if row[0].startswith("`")]
+
+
+def fields_of(struct: Any) -> frozenset[str]:
+    """Return the keys of a structure, as they stand in a file."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(struct))
+
+
+SCRIPT = (DOCS / "script.md").read_text("utf-8")
+BLUEPRINTS = (DOCS / "blueprints.md").read_text("utf-8")
+_ONLY_SCRIPTS = "Words that only scripts have"
+CONDITIONS = [
+    (yaml.safe_load(_QUOTED.findall(shown)[0]), text) for shown, text in rows_of(part_of(SCRIPT, _ONLY_SCRIPTS))
+]
+"""The conditions as the page shows them, with the text beside each."""
+
+
+def nested() -> Iterator[Any]:
+    """List the conditions that are structures of their own: field, structure."""
+    for field, hint in get_type_hints(Conditions).items():
+        for kind in get_args(hint):
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+                yield pytest.param(field, kind, id=field)
+
+
+def test_the_keys_of_a_script() -> None:
+    head = SCRIPT.partition("## ")[0]
+    assert {_QUOTED.findall(row)[0].partition(":")[0] for row, _ in rows_of(head)} == set(TOP_KEYS)
+
+
+def test_the_verbs() -> None:
+    listed, _, _ = part_of(SCRIPT, "Verbs").partition("Its arguments are")
+    assert sorted(_QUOTED.findall(listed)) == sorted(command.id for command in COMMANDS)
+
+
+def test_the_words_that_only_scripts_have() -> None:
+    before, _, _ = part_of(SCRIPT, _ONLY_SCRIPTS).partition("| condition")
+    assert sorted(re.findall(r"(?:^|[.] )`(\w+)` \w+", " ".join(before.split()))) == sorted(WORDS)
+
+
+def test_the_conditions() -> None:
+    assert {key for condition, _ in CONDITIONS for key in condition} == fields_of(Conditions)
+
+
+@pytest.mark.parametrize(("field", "struct"), [*nested()])
+def test_the_fields_of_a_condition(field: str, struct: type[msgspec.Struct]) -> None:
+    ((condition, text),) = [(shown, text) for shown, text in CONDITIONS if field in shown]
+    named = {*condition[field], *(word for word in _QUOTED.findall(text) if word in fields_of(struct))}
+    assert named == fields_of(struct)
+
+
+@pytest.mark.parametrize(("field", "states"), [("stage", StageState), ("run", RunState)])
+def test_the_states_that_a_condition_can_name(field: str, states: type[StageState | RunState]) -> None:
+    (text,) = [text for shown, text in CONDITIONS if next(iter(shown)) == field]
+    listed = text.partition(": ")[2]
+    words = [word for quoted in _QUOTED.findall(listed) for word in ([quoted] if field == "run" else quoted.split())]
+    assert sorted(words) == sorted(states)
+
+
+def test_the_keys_of_a_blueprint() -> None:
+    keys = [key for row, _ in rows_of(part_of(BLUEPRINTS, "Parts")) for key in _QUOTED.findall(row)]
+    assert sorted(keys) == sorted(fields_of(Blueprint) - {"folder"})
+
+
+def test_the_kinds_of_stages() -> None:
+    listed = re.search(r"^Kinds of stages: ([^.]*)\.", BLUEPRINTS, re.MULTILINE)
+    assert listed is not None
+    assert _QUOTED.findall(listed[1]) == [kind.__struct_config__.tag for kind in get_args(AnyStage)]
