@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test snapshots check lint types layers lock keys clean bench realcluster schedules
+.PHONY: help demo test snapshots check lint types layers lock keys schema clean bench realcluster schedules
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -43,6 +43,10 @@ lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-header \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --output-file requirements.lock pyproject.toml
+
+schema: $(STAMP)  ## the JSON Schema of blueprints anew from the model
+	$(BIN)/python -P -c "from actions.blueprint.schema import schema_text; print(schema_text(), end='')" \
+		> assets/schema/blueprint.schema.json
 
 keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md

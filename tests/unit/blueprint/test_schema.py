@@ -7,7 +7,7 @@ from actions.blueprint.schema import SCHEMA_ASSET, blueprint_schema, schema_text
 
 
 def test_the_shipped_schema_is_current() -> None:
-    assert asset(SCHEMA_ASSET).read_text(encoding="utf-8") == schema_text(), "write schema_text() there"
+    assert asset(SCHEMA_ASSET).read_text(encoding="utf-8") == schema_text(), "run make schema"
 
 
 def test_the_schema_is_strict_and_knows_every_stage_kind() -> None:
