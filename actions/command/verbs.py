@@ -83,7 +83,8 @@ class Call(msgspec.Struct, frozen=True):
         return given
 
 
-PaneName = Literal["nodes", "pods", "blueprints", "runs", "run", "logs", "accelerators", "charts", "events", "cost"]
+PaneName = Literal["nodes", "pods", "blueprints", "run", "logs", "accelerators", "charts", "events", "cost", "runs"]
+"""The panes, in the order of their keys and of their tabs."""
 LayoutName = Literal["single", "watch", "job", "quad"]
 ParameterValue = bool | int | float | str
 

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import get_args
 
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import one_line, redact
-from actions.command.verbs import LayoutName, nearest_hint
+from actions.command.verbs import LayoutName, PaneName, nearest_hint
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane
 from tui.widgets.split import Direction, Leaf, Split, Tree, leaves, quad, side_by_side, stacked
 
-_CLASSES: Mapping[str, str] = {
-    "nodes": "NodesPane",
-    "pods": "PodsPane",
-    "blueprints": "BlueprintsPane",
-    "run": "RunPane",
-    "logs": "LogsPane",
-    "accelerators": "AcceleratorsPane",
-    "charts": "ChartsPane",
-    "events": "EventsPane",
-    "cost": "CostPane",
-    "runs": "RunsPane",
-}
-PANES = tuple(_CLASSES)
-"""The panes' names, in the order of the digits that open them, 1 to 9 and 0."""
+PANES: tuple[PaneName, ...] = get_args(PaneName)
 
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
@@ -47,8 +33,11 @@ def layout_of(name: LayoutName, current: str) -> Tree:
 
 
 def _pane_class(name: str) -> type[Pane]:
-    """Import the class of a pane. Called when it is first shown: only the first pane may delay the first frame."""
-    found: object = getattr(importlib.import_module(f"tui.panes.{name}"), _CLASSES[name])
+    """Import the class of a pane: of `nodes`, `NodesPane` in `tui.panes.nodes`.
+
+    Called when it is first shown: only the first pane may delay the first frame.
+    """
+    found: object = getattr(importlib.import_module(f"tui.panes.{name}"), f"{name.capitalize()}Pane")
     if not isinstance(found, type) or not issubclass(found, Pane):
         raise TypeError(f"tui.panes.{name} has no pane")
     return found
@@ -74,7 +63,7 @@ class PaneWorkspace:
         Raises:
             MissingError: There is no such pane.
         """
-        if name not in _CLASSES:
+        if name not in PANES:
             raise MissingError(f"There is no pane {name!r}.", hint=nearest_hint(name, PANES))
         if name not in self._made:
             self._made[name] = pane = _pane_class(name)(self._services)

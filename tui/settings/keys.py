@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 
 from actions.command.parse import parse_line
-from actions.command.verbs import COMMANDS
+from actions.command.verbs import COMMANDS, PaneName
 from tui.settings.keymap import NO_CHANGES, Keymap
 
 
@@ -67,24 +68,17 @@ ASIDES = {
 """Actions that are not commands, with explanations."""
 
 
-def _open(position: str, pane: str) -> Key:
-    return Key(KeyContext.EVERYWHERE, (position,), f"open {pane}", pane)
-
+_PANE_KEYS = "1234567890"
+"""The keys that open the panes, in the panes' order."""
 
 _OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS)
 _WHY_CONTEXTS = (*_OBJECT_CONTEXTS, KeyContext.EVENTS, KeyContext.RUN)
 
 KEYS: tuple[Key, ...] = (
-    _open("1", "nodes"),
-    _open("2", "pods"),
-    _open("3", "blueprints"),
-    _open("4", "run"),
-    _open("5", "logs"),
-    _open("6", "accelerators"),
-    _open("7", "charts"),
-    _open("8", "events"),
-    _open("9", "cost"),
-    _open("0", "runs"),
+    *(
+        Key(KeyContext.EVERYWHERE, (key,), f"open {pane}", pane)
+        for key, pane in zip(_PANE_KEYS, get_args(PaneName), strict=True)
+    ),
     Key(KeyContext.EVERYWHERE, ("enter",), "enter", "open"),
     Key(KeyContext.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
