@@ -209,7 +209,7 @@ def _stage_plan(
     return StagePlan(
         id=stage.id,
         title=stage.title,
-        kind=stage.kind.value,
+        kind=stage.kind,
         low_seconds=0.0 if skip_reason else stage.expect.low_seconds,
         high_seconds=0.0 if skip_reason else stage.expect.high_seconds,
         nodes=tuple(sorted(nodes.items())),

@@ -42,7 +42,6 @@ from actions.blueprint.stages import (
     PodStage,
     StageWatch,
     StorageStage,
-    TerraformStage,
 )
 
 
@@ -184,8 +183,6 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _RBAC = "rbac.authorization.k8s.io/"
 """Objects of this group may be called almost anything: `system:node`."""
 _RULE = "Use lower case, digits, - and dots."
-_WITHOUT_CLUSTER = (TerraformStage, KubeconfigStage, ImageStage, NetworkStage)
-"""Stages that never talk to the API server."""
 
 Named = tuple[Where, str, bool]
 """The place of a name, the name, and whether it is that of a namespace."""
@@ -213,7 +210,7 @@ def access_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Every stage that talks to the cluster without a way into it: launched, it would fail."""
     kinds = {stage.id: stage for stage in blueprint.stages}
     for index, stage in enumerate(blueprint.stages):
-        if isinstance(stage, _WITHOUT_CLUSTER):
+        if not stage.WORKS_IN_CLUSTER:
             continue
         if not any(isinstance(kinds.get(name), KubeconfigStage) for name in ancestors_of(blueprint, stage)):
             message = f"{stage.id} works in the cluster, but needs no stage of kind kubeconfig."

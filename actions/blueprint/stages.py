@@ -6,26 +6,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
 from actions.blueprint.checks import AnyCheck, AnyLogCheck
 from actions.blueprint.parts import Expectation, ObjectName, OutputTarget, ParameterCondition, Part, Scalar, StageId
-
-
-class StageKind(StrEnum):
-    """The kind of a stage; the tag of its class."""
-
-    TERRAFORM = "terraform"
-    KUBECONFIG = "kubeconfig"
-    MANIFESTS = "manifests"
-    HELM = "helm"
-    CHECK = "check"
-    STORAGE = "storage"
-    NETWORK = "network"
-    IMAGE = "image"
-    POD = "pod"
-    JOB = "job"
 
 
 class LoadTool(StrEnum):
@@ -78,7 +64,12 @@ class StageWatch(Part, frozen=True, kw_only=True):
 
 
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
-    """The keys that every stage has."""
+    """The keys that every stage has, and what is true of every stage of a kind."""
+
+    WORKS_IN_CLUSTER: ClassVar[bool] = True
+    """It talks to the API server, so a kubeconfig stage has to come before it."""
+    WORKS_IN_ACCOUNT: ClassVar[bool] = False
+    """It makes something in the AWS account, where the audit looks for what is left."""
 
     id: StageId
     title: str
@@ -107,9 +98,9 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """After this long it has failed. 0: no limit."""
 
     @property
-    def kind(self) -> StageKind:
-        """The stage's kind."""
-        return StageKind(str(type(self).__struct_config__.tag))
+    def kind(self) -> str:
+        """The tag of its class."""
+        return str(self.__struct_config__.tag)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -119,6 +110,9 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
 
 class TerraformStage(Stage, frozen=True, kw_only=True, tag="terraform"):
     """Plans a root, waits for approval, applies it. Undone by destroy."""
+
+    WORKS_IN_CLUSTER = False
+    WORKS_IN_ACCOUNT = True
 
     root: str
     """Folder of the Terraform root, relative to the blueprint's folder; `common/…` for one of the program's own."""
@@ -130,6 +124,8 @@ class TerraformStage(Stage, frozen=True, kw_only=True, tag="terraform"):
 
 class KubeconfigStage(Stage, frozen=True, kw_only=True, tag="kubeconfig"):
     """Writes the run's own kubeconfig and checks who answers."""
+
+    WORKS_IN_CLUSTER = False
 
     cluster: str = "${cluster_name}"
     region: str = "${region}"
@@ -211,6 +207,9 @@ class StorageStage(Stage, frozen=True, kw_only=True, tag="storage"):
 class NetworkStage(Stage, frozen=True, kw_only=True, tag="network"):
     """Opens a security group to itself for all protocols, both ways: EFA needs it. Rules that are there are left."""
 
+    WORKS_IN_CLUSTER = False
+    WORKS_IN_ACCOUNT = True
+
     security_group: str
     """`${name}` or `${stage.output}`. Empty: the cluster's own security group."""
 
@@ -220,6 +219,9 @@ class ImageStage(Stage, frozen=True, kw_only=True, tag="image"):
 
     Reports `image` (repository@digest) and `digest`.
     """
+
+    WORKS_IN_CLUSTER = False
+    WORKS_IN_ACCOUNT = True
 
     repository: str
     """`${name}` or `${stage.output}`; with its registry, or a name in the account's own."""

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import BlueprintError, ConfigError
+from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
 from actions.blueprint.catalogue import require_access
@@ -41,7 +41,7 @@ from actions.run.journal.folder import (
 from actions.run.journal.reader import list_runs
 from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
-from actions.run.state.planner import KNOWN_KINDS, order_of
+from actions.run.state.planner import order_of
 from actions.run.state.records import ClusterName, Created, StageOutline
 from actions.terraform.driver import find_terraform
 
@@ -202,7 +202,7 @@ def create_run(
         The run's folder.
 
     Raises:
-        BlueprintError: It has a stage that this program cannot carry out, or one that no kubeconfig stage precedes.
+        BlueprintError: It has a stage that works in the cluster and that no kubeconfig stage precedes.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
         JournalError: The folder lies on a network file system.
     """
@@ -252,13 +252,9 @@ def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
 def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[StageOutline]:
     order = order_of({stage.id: stage.needs for stage in blueprint.stages})
     for stage in (blueprint.stage(stage_id) for stage_id in order):
-        if stage.kind.value not in KNOWN_KINDS:
-            raise BlueprintError(
-                f"{blueprint.id}: this program cannot carry out a stage of kind {stage.kind.value} ({stage.id})."
-            )
         yield StageOutline(
             id=stage.id,
-            kind=stage.kind.value,
+            kind=stage.kind,
             title=stage.title,
             needs=stage.needs,
             expect_low_seconds=stage.expect.low_seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,11 +14,14 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.render import manifests_of, secrets_of
+from actions.blueprint.stages import AnyStage, Stage
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import StageJournal
 from actions.run.context.retry import STAGE, RetryPolicy
 from actions.run.context.secrets import fetch_secrets
 from actions.run.state.view import RunView, StageView
+
+StageT = TypeVar("StageT", bound=Stage)
 
 CLUSTER_UID = "cluster_uid"
 """The output of a kubeconfig stage that identifies the cluster."""
@@ -42,6 +45,29 @@ class StageContext(msgspec.Struct, frozen=True):
     def namespace(self) -> str:
         """The namespace of objects that name none."""
         return self.view.cluster.namespace
+
+    @property
+    def declaration(self) -> AnyStage:
+        """The stage as the blueprint declares it.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint declares another kind of stage than its journal has.
+        """
+        stage = self.blueprint.stage(self.stage.id)
+        if stage.kind != self.stage.kind:
+            raise BlueprintError(
+                f"Stage {stage.id} is of kind {stage.kind} in the run's copy of its blueprint, "
+                f"and of kind {self.stage.kind} in its journal.",
+                hint="Restore that copy from the blueprint that the run was launched with.",
+            )
+        return stage
+
+    def declared(self, kind: type[StageT]) -> StageT:
+        """Return the stage's declaration, which is of the class that the caller handles."""
+        stage = self.declaration
+        if not isinstance(stage, kind):
+            raise TypeError(f"{stage.id} is not a {kind.__name__}")
+        return stage
 
     async def connect(self, policy: RetryPolicy = STAGE) -> ClusterConnection:
         """Connect to the run's cluster, which has to be the one it began with.

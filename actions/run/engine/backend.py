@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import assert_never
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import BlueprintError, ConsoleError
+from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
+from actions.blueprint.stages import (
+    AnyStage,
+    CheckStage,
+    HelmStage,
+    ImageStage,
+    JobStage,
+    KubeconfigStage,
+    ManifestsStage,
+    NetworkStage,
+    PodStage,
+    StorageStage,
+    TerraformStage,
+)
 from actions.cloud.eks import token_factory
 from actions.run.context.access import ClusterAccess
 from actions.run.context.protocols import AuditReport, Performed, StageHandler, StageJournal
@@ -38,21 +52,28 @@ from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_pur
 from actions.run.teardown.drain import drain_nodes
 from actions.run.volume.helper_job import delete_helper_jobs
 
-HANDLERS: Mapping[str, Callable[[StageContext], StageHandler]] = {
-    "terraform": TerraformHandler,
-    "kubeconfig": KubeconfigHandler,
-    "manifests": ManifestsHandler,
-    "storage": ManifestsHandler,
-    "pod": ManifestsHandler,
-    "check": CheckHandler,
-    "helm": HelmHandler,
-    "network": NetworkHandler,
-    "image": ImageHandler,
-    "job": JobHandler,
-}
 
-_ACCOUNT_KINDS = frozenset({"terraform", "network", "image"})
-"""Stages that make something in the AWS account."""
+def handler_class(stage: AnyStage) -> Callable[[StageContext], StageHandler]:
+    """Return the class that carries out a stage: mypy refuses a kind of stage that has none."""
+    match stage:
+        case TerraformStage():
+            return TerraformHandler
+        case KubeconfigStage():
+            return KubeconfigHandler
+        case ManifestsStage() | StorageStage() | PodStage():
+            return ManifestsHandler
+        case HelmStage():
+            return HelmHandler
+        case CheckStage():
+            return CheckHandler
+        case NetworkStage():
+            return NetworkHandler
+        case ImageStage():
+            return ImageHandler
+        case JobStage():
+            return JobHandler
+        case _:
+            assert_never(stage)
 
 
 class LiveBackend:
@@ -70,10 +91,8 @@ class LiveBackend:
         self._losses: tuple[str, ...] = ()
 
     def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
-        make = HANDLERS.get(stage.kind)
-        if make is None:
-            raise BlueprintError(f"this program cannot carry out a stage of kind {stage.kind} ({stage.id}).")
-        return make(self.context(view, stage, journal))
+        context = self.context(view, stage, journal)
+        return handler_class(context.declaration)(context)
 
     def describe(self, view: RunView, stage: StageView) -> list[str]:
         """Return the equivalent commands of a stage.
@@ -121,7 +140,7 @@ class LiveBackend:
                 reports.append(await helm.leftovers(policy, may_be_gone=is_gone))
         is_gone = is_gone and not any(report.leftovers for report in reports)
         reports.append(await audit_cluster(context, may_be_gone=is_gone, policy=policy, kept=kept))
-        if any(stage.kind in _ACCOUNT_KINDS and stage.attempt for stage in view.stages):
+        if any(stage.attempt and self._blueprint.stage(stage.id).WORKS_IN_ACCOUNT for stage in view.stages):
             reports.append(await audit_account(context, is_data_kept=bool(kept)))
         leftovers = tuple(line for report in reports for line in report.leftovers)
         retained = (line for report in reports for line in report.retained)

@@ -202,8 +202,7 @@ class CheckHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        checks = stage.checks if isinstance(stage, CheckStage) else ()
+        checks = context.declared(CheckStage).checks
         self._checks: tuple[AnyCheck, ...] = tuple(check for check in checks if holds(check.when, context.binding))
 
     def describe(self) -> list[str]:

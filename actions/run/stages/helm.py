@@ -57,10 +57,7 @@ class HelmHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        if not isinstance(stage, HelmStage):
-            raise TypeError(f"{context.stage.id} is not a helm stage")
-        self._stage = stage
+        self._stage = context.declared(HelmStage)
 
     def describe(self) -> list[str]:
         refs = [ref_of_name(name, self._context.namespace) for name in self._stage.ready]

@@ -90,10 +90,7 @@ class ImageHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        if not isinstance(stage, ImageStage):
-            raise TypeError(f"{context.stage.id} is not an image stage")
-        self._stage = stage
+        self._stage = context.declared(ImageStage)
 
     def describe(self) -> list[str]:
         name = f"{self._stage.repository}:{self._stage.tag}"

@@ -32,11 +32,8 @@ class JobHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        if not isinstance(stage, JobStage):
-            raise TypeError(f"{context.stage.id} is not a job stage")
-        self._stage = stage
-        self._target = ref_of_name(stage.target, context.namespace)
+        self._stage = context.declared(JobStage)
+        self._target = ref_of_name(self._stage.target, context.namespace)
         self._last: ObjectStatus | None = None
 
     def describe(self) -> list[str]:

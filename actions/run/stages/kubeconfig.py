@@ -27,8 +27,7 @@ class KubeconfigHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        self._stage = stage if isinstance(stage, KubeconfigStage) else None
+        self._stage = context.declared(KubeconfigStage)
 
     def describe(self) -> list[str]:
         path = kubeconfig_path(self._context.folder)
@@ -72,8 +71,6 @@ class KubeconfigHandler:
             return REFERENCE.sub(lambda match: str(values.get(match[1], "")), text)
 
         cluster = self._context.view.cluster
-        if self._stage is None:
-            return cluster.name, cluster.region
         return filled(self._stage.cluster) or cluster.name, filled(self._stage.region) or cluster.region
 
     def _reported(self) -> dict[str, str]:

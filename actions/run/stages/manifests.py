@@ -25,7 +25,7 @@ class ManifestsHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        self._stage = context.blueprint.stage(context.stage.id)
+        self._stage = context.declaration
 
     def describe(self) -> list[str]:
         lines = [f"kubectl apply --server-side -f {file}" for file in self._stage.files]

@@ -26,10 +26,7 @@ class NetworkHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        if not isinstance(stage, NetworkStage):
-            raise TypeError(f"{context.stage.id} is not a network stage")
-        self._stage = stage
+        self._stage = context.declared(NetworkStage)
 
     def describe(self) -> list[str]:
         group = self._stage.security_group or "GROUP"

@@ -38,8 +38,7 @@ class TerraformHandler:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        stage = context.blueprint.stage(context.stage.id)
-        self._root = stage.root if isinstance(stage, TerraformStage) else ""
+        self._root = context.declared(TerraformStage).root
         preset = context.blueprint.presets.get(context.view.preset)
         self._may_simulate = bool(preset and preset.simulate_terraform)
 

@@ -16,9 +16,6 @@ JOB_KINDS = frozenset({"job", "pod"})
 
 _HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
 
-KNOWN_KINDS = JOB_KINDS | {"terraform", "kubeconfig", "manifests", "storage", "check", "helm", "network", "image"}
-"""Kinds that `actions.run.stages` can carry out."""
-
 
 def order_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the stage ids ordered so that each comes after all it needs, otherwise as given.

@@ -10,7 +10,7 @@ from actions.base.errors import BlueprintError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.parts import Expectation
-from actions.blueprint.stages import JobStage, StageKind, TerraformStage
+from actions.blueprint.stages import JobStage, TerraformStage
 from tests.unit.blueprint.builders import JOB, TEXT, a_blueprint
 
 
@@ -19,7 +19,7 @@ def test_a_good_blueprint_loads(tmp_path: Path) -> None:
 
     assert [stage.id for stage in blueprint.stages] == ["provision", "work"]
     assert isinstance(blueprint.stage("work"), JobStage)
-    assert blueprint.stage("work").kind is StageKind.JOB
+    assert blueprint.stage("work").kind == "job"
     assert blueprint.stage("work").expect == Expectation(3600, 7200)
 
 

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from actions.base.errors import ConfigError
+from actions.base.clock import SystemClock
+from actions.base.errors import BlueprintError, ConfigError
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.objects.client import ObjectRef
 from actions.run.checks.cluster import allows_instance_type
 from actions.run.context.secrets import referenced_environment, resolve_secret
+from actions.run.engine.backend import LiveBackend
+from actions.run.journal.folder import blueprint_path
+from actions.run.journal.reader import load_run
 from actions.run.objects.inventory import wait_command
 from actions.run.stages.kubeconfig import copy_of
+from tests.support.answering import write_kubeconfig
+from tests.support.smallrun import a_small_run
+
+ONE_STAGE = """
+schema: eksml/v1
+id: small
+title: A small run
+summary: For tests.
+cluster: {name: small, region: us-west-2}
+stages:
+  - {id: rules, kind: network, title: Rules, expect: 1s..5s, security_group: sg-1}
+"""
+
+
+def test_a_stage_whose_kind_was_changed_in_the_runs_copy_is_refused(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    folder = a_small_run(tmp_path, {"blueprint.yaml": ONE_STAGE}, kubeconfig=kubeconfig)
+    changed = ONE_STAGE.replace("kind: network", "kind: check").replace("security_group: sg-1", "checks: []")
+    (blueprint_path(folder) / "blueprint.yaml").write_text(changed)
+    view = load_run(folder)
+    message = "Stage rules is of kind check in the run's copy of its blueprint, and of kind network in its journal."
+    with pytest.raises(BlueprintError, match=f"^{re.escape(message)}$"):
+        LiveBackend(folder, SystemClock()).describe(view, view.stage("rules"))
 
 
 def a_pool(*requirements: dict[str, Any]) -> dict[str, Any]:
