@@ -166,7 +166,7 @@ class ConsoleScreen(LiveScreen[None]):
     @on(PromptLine.Cancelled)
     def _cancelled(self, event: PromptLine.Cancelled) -> None:
         event.stop()
-        if event.prompt is self._filter:
+        if event.widget is self._filter:
             self._submit("filter")
         self._workspace.current.take_focus()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -52,6 +54,18 @@ class ResolvedStyles(msgspec.Struct, frozen=True):
     background: Color
     is_plain: bool
     """No border, padding or tint: lines go to the terminal as they are drawn."""
+
+
+@dataclass
+class WidgetMessage(Message):
+    """A message of one widget, which handlers can be bound to by the widget's id."""
+
+    widget: Widget
+
+    @property
+    def control(self) -> Widget:
+        """The widget, as Textual names it for the selector of a handler."""
+        return self.widget
 
 
 class LineWidget(Widget):

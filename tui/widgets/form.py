@@ -11,12 +11,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.strip import Strip
 
 from tui.present.cells import Cells, Span, Tone, fit
 from tui.present.form import EDITS, Check, Entries, Field, LineEdit, Value, options_of, text_of_value
-from tui.widgets.base import NavigableWidget
+from tui.widgets.base import NavigableWidget, WidgetMessage
 
 _TITLE_WIDTH = 26
 _EDITOR_WIDTHS = (24, 48)
@@ -162,29 +161,17 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
     ]
 
     @dataclass
-    class Changed(Message):
+    class Changed(WidgetMessage):
         """A value changed; `values` holds those that can be parsed, `errors` the problems by key."""
 
-        form: ParameterForm
         values: Mapping[str, Value]
         errors: Mapping[str, str]
 
-        @property
-        def control(self) -> ParameterForm:
-            """The form, for handlers bound by its id."""
-            return self.form
-
     @dataclass
-    class Submitted(Message):
+    class Submitted(WidgetMessage):
         """The operator pressed enter, and there is no problem."""
 
-        form: ParameterForm
         values: Mapping[str, Value]
-
-        @property
-        def control(self) -> ParameterForm:
-            """The form, for handlers bound by its id."""
-            return self.form
 
     def __init__(
         self,

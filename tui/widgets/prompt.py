@@ -10,9 +10,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
+
+from tui.widgets.base import WidgetMessage
 
 Completer = Callable[[str], Sequence[str]]
 """A function that completes the typed text to whole lines, best first."""
@@ -53,39 +54,20 @@ class PromptLine(Horizontal):
     ]
 
     @dataclass
-    class Changed(Message):
+    class Changed(WidgetMessage):
         """The text changed."""
 
-        prompt: PromptLine
         text: str
 
-        @property
-        def control(self) -> PromptLine:
-            """The prompt, for handlers bound by its id."""
-            return self.prompt
-
     @dataclass
-    class Submitted(Message):
+    class Submitted(WidgetMessage):
         """The operator pressed enter; the prompt is closed."""
 
-        prompt: PromptLine
         text: str
 
-        @property
-        def control(self) -> PromptLine:
-            """The prompt, for handlers bound by its id."""
-            return self.prompt
-
     @dataclass
-    class Cancelled(Message):
+    class Cancelled(WidgetMessage):
         """The operator pressed escape; the prompt is closed."""
-
-        prompt: PromptLine
-
-        @property
-        def control(self) -> PromptLine:
-            """The prompt, for handlers bound by its id."""
-            return self.prompt
 
     def __init__(
         self,

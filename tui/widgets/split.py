@@ -12,10 +12,10 @@ from textual import events
 from textual.app import ComposeResult
 from textual.geometry import NULL_OFFSET, Region, Size, Spacing
 from textual.layout import Layout, WidgetPlacement
-from textual.message import Message
 from textual.widget import Widget
 
 from tui.textual_private import forget_arrangement
+from tui.widgets.base import WidgetMessage
 
 Direction: TypeAlias = Literal["left", "right", "up", "down"]
 
@@ -153,17 +153,11 @@ class Split(Widget):
     """
 
     @dataclass
-    class Changed(Message):
+    class Changed(WidgetMessage):
         """The visible panes or the focused one changed."""
 
-        split: Split
         current: str
         visible: tuple[str, ...]
-
-        @property
-        def control(self) -> Split:
-            """The split, for handlers bound by its id."""
-            return self.split
 
     def __init__(self, tree: Tree, *panes: Widget, id: str | None = None) -> None:
         super().__init__(id=id)

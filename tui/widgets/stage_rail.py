@@ -9,13 +9,12 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.message import Message
 from textual.strip import Strip
 
 from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
 from tui.present.run import GLYPHS, StageLine, StageLook
 from tui.present.text import duration, duration_range
-from tui.widgets.base import NavigableWidget
+from tui.widgets.base import NavigableWidget, WidgetMessage
 from tui.widgets.table_model import RowCursor
 
 TITLE_WIDTH = 30
@@ -51,28 +50,16 @@ class StageRail(NavigableWidget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", id="rail.choose", show=False)]
 
     @dataclass
-    class Selected(Message):
+    class Selected(WidgetMessage):
         """The operator opened a stage: enter, or a double click."""
 
-        rail: StageRail
         key: str
-
-        @property
-        def control(self) -> StageRail:
-            """The rail, for handlers bound by its id."""
-            return self.rail
 
     @dataclass
-    class Highlighted(Message):
+    class Highlighted(WidgetMessage):
         """The cursor moved to another stage."""
 
-        rail: StageRail
         key: str
-
-        @property
-        def control(self) -> StageRail:
-            """The rail, for handlers bound by its id."""
-            return self.rail
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
-from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
 
 from tui.present.cells import text_of
-from tui.widgets.base import NavigableWidget
+from tui.widgets.base import NavigableWidget, WidgetMessage
 from tui.widgets.table_model import Column, RowChanges, RowCursor, RowOrder
 from tui.widgets.table_renderer import TableRenderer, nothing_line
 
@@ -72,28 +71,16 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
     """Words that a row must contain; `!word` must not. Case does not matter."""
 
     @dataclass
-    class Selected(Message):
+    class Selected(WidgetMessage):
         """The operator opened a row: enter, or a double click."""
 
-        table: KeyedTable[Any]
         key: str
-
-        @property
-        def control(self) -> KeyedTable[Any]:
-            """The table, for handlers bound by its id."""
-            return self.table
 
     @dataclass
-    class Highlighted(Message):
+    class Highlighted(WidgetMessage):
         """The cursor moved to another row; `key` is empty when no row is left."""
 
-        table: KeyedTable[Any]
         key: str
-
-        @property
-        def control(self) -> KeyedTable[Any]:
-            """The table, for handlers bound by its id."""
-            return self.table
 
     def __init__(
         self,
