@@ -13,7 +13,7 @@ from actions.run.journal.folder import RESERVE_BYTES, extend_log, has_room, keep
 from actions.run.journal.lease import Heartbeat, Lease, forget_starts, release_lease
 from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError
 from actions.run.state.fold import fold
-from actions.run.state.records import Body, Deleted, JournalRecord, Owned, TerraformBody
+from actions.run.state.records import Body, JournalRecord, TerraformBody
 from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
 
 T = TypeVar("T")
@@ -207,21 +207,10 @@ class StageRecorder:
         return self._journal.view_if_readable().owned_by(self._stage)
 
     async def own(self, item: OwnedObject) -> None:
-        body = Owned(
-            api_version=item.api_version,
-            object_kind=item.kind,
-            namespace=item.namespace,
-            name=item.name,
-            uid=item.uid,
-            existed=item.existed,
-            was_absent=item.was_absent,
-            is_adopted=item.is_adopted,
-        )
-        await self._journal.write(body, stage=self._stage, attempt=self._attempt)
+        await self._journal.write(item.announcement(), stage=self._stage, attempt=self._attempt)
 
     async def deleted(self, item: OwnedObject) -> None:
-        body = Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
-        await self._journal.write(body, stage=self._stage, attempt=self._attempt)
+        await self._journal.write(item.deletion(), stage=self._stage, attempt=self._attempt)
 
     async def terraform(self) -> TerraformMemory:
         return (await self._journal.view()).stage(self._stage).terraform

@@ -9,7 +9,17 @@ import msgspec
 
 from actions.base.clock import time_of_day
 from actions.base.process import ProcessIdentity
-from actions.run.state.records import Action, ClusterName, PlanOffer, RequestKind, Resolution, Scalar, StageFinding
+from actions.run.state.records import (
+    Action,
+    ClusterName,
+    Deleted,
+    Owned,
+    PlanOffer,
+    RequestKind,
+    Resolution,
+    Scalar,
+    StageFinding,
+)
 
 
 class Goal(StrEnum):
@@ -152,6 +162,23 @@ class OwnedObject(msgspec.Struct, frozen=True):
     """It was looked up when it was announced, and did not exist."""
     is_adopted: bool = False
     """Its uid was found later, by evidence, as the runner that applied it did not record it."""
+
+    def announcement(self) -> Owned:
+        """Return the record of its being made: without uid before, with uid after."""
+        return Owned(
+            api_version=self.api_version,
+            object_kind=self.kind,
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.uid,
+            existed=self.existed,
+            was_absent=self.was_absent,
+            is_adopted=self.is_adopted,
+        )
+
+    def deletion(self) -> Deleted:
+        """Return the record of its end."""
+        return Deleted(api_version=self.api_version, object_kind=self.kind, namespace=self.namespace, name=self.name)
 
 
 class Audit(msgspec.Struct, frozen=True):

@@ -111,21 +111,10 @@ class JournalJobRecorder:
         self._clock = clock
 
     async def own(self, item: OwnedObject) -> None:
-        await self._append(
-            Owned(
-                api_version=item.api_version,
-                object_kind=item.kind,
-                namespace=item.namespace,
-                name=item.name,
-                uid=item.uid,
-                was_absent=item.was_absent,
-            )
-        )
+        await self._append(item.announcement())
 
     async def deleted(self, item: OwnedObject) -> None:
-        await self._append(
-            Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
-        )
+        await self._append(item.deletion())
 
     async def _append(self, body: Owned | Deleted) -> None:
         deed = f"a Job on the volume of {self._folder.name}"
