@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
@@ -51,6 +52,30 @@ class ExecStreams(Protocol):
     async def write(self, channel: Channel, data: bytes) -> None:
         """Write to `Channel.STDOUT` or `Channel.STDERR` (with a terminal, all is STDOUT)."""
         ...
+
+
+class ClientInput:
+    """The bytes that a client sends on one stream, until it closes its end."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        self._is_ended = False
+
+    def feed(self, data: bytes) -> None:
+        """Take what the client has sent; nothing is its end."""
+        self._pieces.put_nowait(data)
+
+    def end(self) -> None:
+        """Take the client's end."""
+        self._pieces.put_nowait(b"")
+
+    async def read(self) -> bytes:
+        """Return the next bytes; `b""` from the client's end on."""
+        if self._is_ended:
+            return b""
+        data = await self._pieces.get()
+        self._is_ended = not data
+        return data
 
 
 class PortStream(Protocol):

@@ -69,18 +69,19 @@ def resource_list(registry: Registry, group_name: str, version: str) -> Object |
 
 
 def _legacy(resource: ServedResource) -> Object:
-    listed: Object = {
+    return {
         "name": resource.plural,
         "singularName": resource.singular_name,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(resource.verbs),
+        **_common(resource),
     }
-    if resource.short_names:
-        listed["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        listed["categories"] = list(resource.categories)
-    return listed
+
+
+def _common(resource: ServedResource) -> Object:
+    """Return what both forms of discovery call the same; empty lists are left out."""
+    optional = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {"verbs": list(resource.verbs), **{key: names for key, names in optional.items() if names}}
 
 
 def _legacy_subresource(resource: ServedResource, name: str) -> Object:
@@ -124,12 +125,8 @@ def _aggregated(resource: ServedResource) -> Object:
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular_name,
-        "verbs": list(resource.verbs),
+        **_common(resource),
     }
-    if resource.short_names:
-        described["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        described["categories"] = list(resource.categories)
     if resource.subresources:
         described["subresources"] = [_aggregated_subresource(resource, name) for name in resource.subresources]
     return described

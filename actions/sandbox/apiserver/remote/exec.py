@@ -16,7 +16,7 @@ from actions.sandbox.apiserver.requests.context import ServerContext
 from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import Object, dig, encode
 from actions.sandbox.apiserver.storage.errors import StatusError, bad_request
-from actions.sandbox.model.kubelet_api import ContainerNotRunning
+from actions.sandbox.model.kubelet_api import ClientInput, ContainerNotRunning
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0
@@ -33,17 +33,12 @@ class SocketStreams:
 
     def __init__(self, socket: web.WebSocketResponse, *, has_stdin: bool) -> None:
         self._socket = socket
-        self._input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._is_ended = False
+        self._input = ClientInput()
         if not has_stdin:
-            self._input.put_nowait(b"")
+            self._input.end()
 
     async def read(self) -> bytes:
-        if self._is_ended:
-            return b""
-        data = await self._input.get()
-        self._is_ended = not data
-        return data
+        return await self._input.read()
 
     async def write(self, channel: Channel, data: bytes) -> None:
         await self._socket.send_bytes(bytes([channel]) + data)
@@ -62,9 +57,9 @@ class SocketStreams:
             return
         channel, data = frame[0], frame[1:]
         if channel == Channel.STDIN and data:
-            self._input.put_nowait(data)
+            self._input.feed(data)
         elif channel == Channel.CLOSE and data[:1] == bytes([Channel.STDIN]):
-            self._input.put_nowait(b"")
+            self._input.end()
 
 
 async def serve_exec(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:

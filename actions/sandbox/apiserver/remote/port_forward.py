@@ -21,7 +21,7 @@ from actions.sandbox.apiserver.requests.context import ServerContext
 from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import dig
 from actions.sandbox.apiserver.storage.errors import bad_request
-from actions.sandbox.model.kubelet_api import ContainerNotRunning, PortStream
+from actions.sandbox.model.kubelet_api import ClientInput, ContainerNotRunning, PortStream
 
 _SYN_REPLY, _PING = 2, 6
 _CONTROL = 0x8003
@@ -70,16 +70,11 @@ class SpdyStream:
         self.number = number
         self.headers = headers
         self._connection = connection
-        self._input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._is_ended = False
+        self._input = ClientInput()
 
     async def read(self) -> bytes:
         """Return the next bytes; `b""` once the client has closed its end."""
-        if self._is_ended:
-            return b""
-        data = await self._input.get()
-        self._is_ended = not data
-        return data
+        return await self._input.read()
 
     async def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -93,9 +88,9 @@ class SpdyStream:
     def feed(self, data: bytes, *, is_end: bool) -> None:
         """Take what the client has sent."""
         if data:
-            self._input.put_nowait(data)
+            self._input.feed(data)
         if is_end:
-            self._input.put_nowait(b"")
+            self._input.end()
 
 
 class SpdyConnection:
@@ -198,8 +193,7 @@ class _Channel:
     def __init__(self, socket: web.WebSocketResponse, index: int) -> None:
         self._socket = socket
         self._index = index
-        self.input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._is_ended = False
+        self.input = ClientInput()
 
     async def begin(self, port: int) -> None:
         """Begin both channels with the port's number."""
@@ -207,11 +201,7 @@ class _Channel:
             await self._socket.send_bytes(bytes([channel]) + struct.pack("<H", port))
 
     async def read(self) -> bytes:
-        if self._is_ended:
-            return b""
-        data = await self.input.get()
-        self._is_ended = not data
-        return data
+        return await self.input.read()
 
     async def write(self, data: bytes) -> None:
         await self._socket.send_bytes(bytes([2 * self._index]) + data)
@@ -295,7 +285,7 @@ async def _serve_channels(socket: web.WebSocketResponse, forwarding: _Forwarding
         forwarding.start(asyncio.create_task(run(channel, port)))
     async for message in socket:
         if message.type is WSMsgType.BINARY and message.data and message.data[0] // 2 < len(channels):
-            channels[message.data[0] // 2].input.put_nowait(message.data[1:])
+            channels[message.data[0] // 2].input.feed(message.data[1:])
 
 
 async def _serve_tunnel(socket: web.WebSocketResponse, forwarding: _Forwarding) -> None:

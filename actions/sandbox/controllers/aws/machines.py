@@ -12,6 +12,7 @@ import msgspec
 from actions.fleet.instance_types import InstanceType
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.conditions import condition
 from actions.sandbox.clientkit.kinds import (
     EFA,
     GPU,
@@ -185,14 +186,7 @@ def node_status(machine: Machine, *, is_ready: bool, now: str) -> Document:
 
 
 def _condition(name: str, is_true: bool, reason: str, message: str, now: str) -> Document:
-    return {
-        "type": name,
-        "status": "True" if is_true else "False",
-        "reason": reason,
-        "message": message,
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
+    return {**condition(name, is_true, reason, message, now), "lastHeartbeatTime": now}
 
 
 def _memory_mib(kind: InstanceType) -> int:

@@ -48,8 +48,7 @@ class ClaimController(Controller):
         caches[PODS].listen(self._on_pod)
 
     def _on_supply(self, _volume_or_class: Document) -> None:
-        for key in self._caches[CLAIMS].objects:
-            self.wake(key)
+        self.wake_each(self._caches[CLAIMS])
 
     def _on_pod(self, pod: Document) -> None:
         for volume in pod["spec"].get("volumes") or ():
