@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,6 @@ from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import (
-    DEFINITIONS,
     DEPLOYMENTS,
     JOBS,
     POD_GROUPS,
@@ -33,7 +33,7 @@ from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
 from actions.sandbox.controllers.ray.submission import DashboardAddress, JobInfo, UnknownJob
 from tests.operators.acting import create
-from tests.operators.operator import FIXTURES, Operator
+from tests.operators.operator import FIXTURES, Operator, definitions_in
 from tests.operators.story import Document
 from tests.operators.world import World, running
 
@@ -105,7 +105,7 @@ async def _edit(world: World, found: re.Match[str]) -> None:
 async def _create_selected(world: World, found: re.Match[str]) -> None:
     """The cluster of all recordings with one."""
     text = (FIXTURES / _VERSION / "cluster-ready-delete.yaml").read_text(encoding="utf-8")
-    manifest = yaml.safe_load(text)
+    manifest = yaml.load(text, yaml.CSafeLoader)
     assert manifest["metadata"]["name"] == found[1]
     await create(world, [manifest])
 
@@ -123,15 +123,12 @@ async def _break_pod(world: World, found: re.Match[str]) -> None:
 
 def definitions() -> list[Document]:
     """The CRDs of the demo's KubeRay, and as much of Volcano's as KubeRay looks for."""
-    path = asset("mirror/kuberay/1.1.1/manifest.yaml")
-    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
-    return [one for one in documents if one["kind"] == DEFINITIONS.kind] + [pod_group_definition()]
+    return [*definitions_in(asset("mirror/kuberay/1.1.1/manifest.yaml")), pod_group_definition()]
 
 
 def pod_group_definition() -> Document:
     """The CRD of PodGroups, which like the real one has no status subresource."""
-    path = asset("mirror/volcano/1.8.2/manifest.yaml")
-    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    documents = definitions_in(asset("mirror/volcano/1.8.2/manifest.yaml"))
     return next(one for one in documents if one["metadata"]["name"].startswith("podgroups."))
 
 
@@ -153,11 +150,16 @@ def _essence(kind: str, status: Document) -> object:
 def _settled(account: Any) -> Any:
     """With the flags of Ray's start command in order: the operator keeps them in a map."""
     if isinstance(account, str):
-        found = _FLAGS.match(account)
-        return f"{found[1] or ''}{found[2]}{' '.join(sorted(found[3].split()))}" if found else account
+        return _in_text(account)
     if isinstance(account, dict):
         return {name: _settled(value) for name, value in account.items()}
     return [_settled(value) for value in account] if isinstance(account, list) else account
+
+
+@cache
+def _in_text(text: str) -> str:
+    found = _FLAGS.match(text)
+    return f"{found[1] or ''}{found[2]}{' '.join(sorted(found[3].split()))}" if found else text
 
 
 KUBERAY = Operator(

@@ -43,7 +43,7 @@ class Recording:
 def load(folder: Path, scenario: str, story: Story) -> Recording:
     """Read a recorded scenario into an empty story."""
     text = (folder / f"{scenario}.yaml").read_text(encoding="utf-8")
-    manifests = [document for document in yaml.safe_load_all(text) if document]
+    manifests = [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
     acts: list[Act] = []
     begun = last = 0.0
     for change in _changes(folder / f"{scenario}.jsonl"):

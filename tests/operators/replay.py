@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.operators import acting
 from tests.operators.comparing import differences
 from tests.operators.operator import FIXTURES, Operator
 from tests.operators.recording import Recording, load
-from tests.operators.story import Document, Story
+from tests.operators.story import Document, Story, copied
 from tests.operators.world import World, world
 
 _PATIENCE_SECONDS = 90.0
@@ -41,13 +40,13 @@ async def _play(stage: World, recording: Recording) -> list[str]:
     begun = loop.time()
     await acting.create(stage, recording.manifests)
     for act in recording.acts:
-        found = await _reached(stage, partial(_compare, stage, act.standing, stage.story.standing))
+        found = await _reached(stage, _comparison(stage, act.standing, stage.story.standing))
         if found:
             return [f"before '{act.text}':", *found]
         if recording.keeps_time:
             await asyncio.sleep(begun + act.at_seconds - loop.time())
         await acting.perform(stage, act.text)
-    whole = partial(_compare, stage, recording.story.summary(), partial(_told, stage, recording.story))
+    whole = _comparison(stage, recording.story.summary(), partial(_told, stage, recording.story))
     found = await _reached(stage, whole)
     if found:
         return ["in the end:", *found]
@@ -68,16 +67,16 @@ async def _reached(stage: World, compare: Callable[[], list[str]]) -> list[str]:
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while compare():
-                stage.changed.clear()
-                await stage.changed.wait()
+                await stage.moved()
     except TimeoutError:
         return compare()
     return []
 
 
-def _compare(stage: World, recorded: Document, ours: Callable[[], Document]) -> list[str]:
+def _comparison(stage: World, recorded: Document, ours: Callable[[], Document]) -> Callable[[], list[str]]:
     settled = stage.operator.settled
-    return differences(_untimed(settled(copy.deepcopy(recorded))), _untimed(settled(ours())))
+    wanted = _untimed(settled(copied(recorded)))
+    return lambda: differences(wanted, _untimed(settled(ours())))
 
 
 def _untimed(value: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Document = dict[str, Any]
 Thing = tuple[str, str]
 """Kind and `namespace/name`; generated suffixes are written `<r1>`, `<r2>`."""
@@ -20,6 +21,12 @@ _LOQUACITY = 25
 """How many events of one source about one object a recorder passes on; it drops what comes soon after."""
 _PARTS = ("labels", "annotations", "owners", "finalizers", "generateName", "spec")
 """Of an object, in the form of the recordings."""
+
+
+def copied(value: T) -> T:
+    """A deep copy of plain data; `copy.deepcopy` takes five times as long."""
+    copy: T = pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    return copy
 
 
 @dataclass(slots=True)
@@ -81,7 +88,7 @@ class Story:
 
     def _begin(self, thing: Thing, change: Document) -> None:
         parts = {part: change[part] for part in _PARTS if change.get(part)}
-        self.lives.setdefault(thing, []).append(Life(parts, copy.deepcopy(parts)))
+        self.lives.setdefault(thing, []).append(Life(parts, copied(parts)))
         for owner in change.get("owners") or ():
             self.made.setdefault(f"{owner['kind']} {owner['name']}", []).append(thing)
         self._see_status(thing, change.get("status") or {})
@@ -129,12 +136,12 @@ class Story:
 
     def standing(self) -> Document:
         """How things stand: what is there, what each status went through, how it is. A copy."""
-        return copy.deepcopy({"present": self.present(), "steps": self.steps, "statuses": self.statuses})
+        return copied({"present": self.present(), "steps": self.steps, "statuses": self.statuses})
 
     def summary(self) -> Document:
         """The whole story as plain data (copied), for a comparison with another."""
         born = {thing: [life.born for life in lives] for thing, lives in self.lives.items()}
-        return self.standing() | copy.deepcopy({"made": self.made, "born": born, "events": self.events})
+        return self.standing() | copied({"made": self.made, "born": born, "events": self.events})
 
     def is_complete(self, told: Told) -> bool:
         """Whether everything that was told by the source of an event about its object can be in the story."""

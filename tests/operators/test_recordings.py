@@ -12,6 +12,7 @@ from tests.operators.operator import FIXTURES, Operator
 from tests.operators.replay import replayed
 from tests.operators.training import TRAINING
 from tests.operators.volcano import VOLCANO, VOLCANO_WEBHOOKS
+from tests.support.virtual import virtually
 
 OPERATORS = (TRAINING, MPI, KUBERAY, VOLCANO, VOLCANO_WEBHOOKS)
 """Every operator that has recordings; a new one is added here."""
@@ -20,6 +21,7 @@ _EVERYTHING = [(operator, scenario) for operator in OPERATORS for scenario in op
 
 
 @pytest.mark.parametrize(("operator", "scenario"), _EVERYTHING, ids=[f"{o.version}/{s}" for o, s in _EVERYTHING])
+@virtually
 async def test_our_operator_behaves_as_the_recorded_one(operator: Operator, scenario: str, tmp_path: Path) -> None:
     found = await replayed(operator, scenario, tmp_path)
     assert not found, "\n".join(found)

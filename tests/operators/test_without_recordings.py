@@ -16,13 +16,14 @@ from tests.operators.operator import FIXTURES, Operator
 from tests.operators.story import Document
 from tests.operators.training import TRAINING
 from tests.operators.world import World, world
+from tests.support.virtual import virtually
 
 _PATIENCE_SECONDS = 90.0
 
 
 def _manifest(operator: Operator, scenario: str, **policy: Any) -> Document:
     text = (FIXTURES / operator.version / f"{scenario}.yaml").read_text(encoding="utf-8")
-    manifest: Document = yaml.safe_load(text)
+    manifest: Document = yaml.load(text, yaml.CSafeLoader)
     manifest["spec"].setdefault("runPolicy", {}).update(policy)
     return manifest
 
@@ -30,8 +31,7 @@ def _manifest(operator: Operator, scenario: str, **policy: Any) -> Document:
 async def _until(stage: World, holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while not holds():
-            stage.changed.clear()
-            await stage.changed.wait()
+            await stage.moved()
 
 
 def _last(stage: World) -> list[tuple[str, str, str, str]]:
@@ -56,6 +56,7 @@ async def _suspend(stage: World, *, kind: str, name: str, rests: bool) -> None:
     await acting.perform(stage, f"PATCH {kind} {name} (merge) {wish}")
 
 
+@virtually
 async def test_a_pytorch_job_that_rests_and_goes_on_runs_with_new_pods(tmp_path: Path) -> None:
     async with world(TRAINING, tmp_path) as stage:
         await acting.create(stage, [_manifest(TRAINING, "fail-never")])
@@ -70,6 +71,7 @@ async def test_a_pytorch_job_that_rests_and_goes_on_runs_with_new_pods(tmp_path:
         assert _pods(stage) == {"default/pj-worker-0", "default/pj-worker-1"}
 
 
+@virtually
 async def test_exit_code_1_under_the_policy_exit_code_fails_the_job(tmp_path: Path) -> None:
     async with world(TRAINING, tmp_path) as stage:
         await acting.create(stage, [_manifest(TRAINING, "fail-exitcode-137")])
@@ -81,6 +83,7 @@ async def test_exit_code_1_under_the_policy_exit_code_fails_the_job(tmp_path: Pa
         assert _last(stage)[-1] == ("Failed", "True", "PyTorchJobFailed", said)
 
 
+@virtually
 async def test_an_mpi_job_that_rests_lets_its_pods_go_and_keeps_its_objects(tmp_path: Path) -> None:
     async with world(MPI, tmp_path) as stage:
         await acting.create(stage, [_manifest(MPI, "succeed-clean-none")])
@@ -97,6 +100,7 @@ async def test_an_mpi_job_that_rests_lets_its_pods_go_and_keeps_its_objects(tmp_
         assert stage.story.statuses["MPIJob", "default/mj"]["replicaStatuses"]["Launcher"] == {"active": 1}
 
 
+@virtually
 async def test_a_launcher_past_its_deadline_is_deleted_and_the_job_has_failed(tmp_path: Path) -> None:
     async with world(MPI, tmp_path) as stage:
         await acting.create(stage, [_manifest(MPI, "succeed-clean-running", activeDeadlineSeconds=2)])
@@ -105,6 +109,7 @@ async def test_a_launcher_past_its_deadline_is_deleted_and_the_job_has_failed(tm
         assert _last(stage)[-1] == ("Failed", "True", "DeadlineExceeded", said)
 
 
+@virtually
 async def test_a_launcher_that_works_too_stands_first_in_both_host_files(tmp_path: Path) -> None:
     async with world(MPI, tmp_path) as stage:
         manifest = _manifest(MPI, "succeed-clean-running")

@@ -6,6 +6,7 @@ import copy
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import yaml
@@ -18,7 +19,6 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import (
     COMMANDS,
-    DEFINITIONS,
     DEPLOYMENTS,
     JOBS,
     NODES,
@@ -38,7 +38,7 @@ from actions.sandbox.controllers.volcano.queues import VolcanoQueueController
 from actions.sandbox.controllers.volcano.scheduler import VolcanoScheduler
 from tests.operators.acting import create
 from tests.operators.kuberay import KUBERAY
-from tests.operators.operator import FIXTURES, Operator
+from tests.operators.operator import FIXTURES, Operator, definitions_in
 from tests.operators.story import Document, Told
 from tests.operators.world import World, node
 
@@ -87,7 +87,7 @@ async def _delete_default(world: World, _found: re.Match[str]) -> None:
 async def _make_cluster(world: World, found: re.Match[str]) -> None:
     """The cluster of all recordings with one."""
     text = (FIXTURES / _VERSION / "webhook-gang-enough.yaml").read_text(encoding="utf-8")
-    wanted = [one for one in yaml.safe_load_all(text) if one["kind"] == "RayCluster"]
+    wanted = [one for one in yaml.load_all(text, yaml.CSafeLoader) if one["kind"] == "RayCluster"]
     assert [one["metadata"]["name"] for one in wanted] == [found[1]]
     await create(world, wanted)
 
@@ -115,12 +115,8 @@ async def _scale(world: World, found: re.Match[str]) -> None:
 
 def definitions() -> list[Document]:
     """The CRDs of the demo's KubeRay and Volcano."""
-    documents = [
-        document
-        for name in ("kuberay/1.1.1", "volcano/1.8.2")
-        for document in yaml.safe_load_all(asset(f"mirror/{name}/manifest.yaml").read_text(encoding="utf-8"))
-    ]
-    return [one for one in documents if one["kind"] == DEFINITIONS.kind]
+    manifests = [asset(f"mirror/{name}/manifest.yaml") for name in ("kuberay/1.1.1", "volcano/1.8.2")]
+    return [definition for manifest in manifests for definition in definitions_in(manifest)]
 
 
 def _controllers(client: ApiClient, caches: Caches) -> list[Controller]:
@@ -184,12 +180,17 @@ def _once(steps: list[object]) -> list[object]:
 
 def _anywhere(account: Any) -> Any:
     if isinstance(account, str):
-        return _SPACES.sub(" ", _NODE.sub("a node", _SHORT.sub(r"N\1", account)))
+        return _in_text(account)
     if isinstance(account, dict):
         return {name: _anywhere(value) for name, value in account.items()}
     if isinstance(account, set | tuple):
         return type(account)(_anywhere(value) for value in account)
     return [_anywhere(value) for value in account] if isinstance(account, list) else account
+
+
+@cache
+def _in_text(text: str) -> str:
+    return _SPACES.sub(" ", _NODE.sub("a node", _SHORT.sub(r"N\1", text)))
 
 
 def _recorded() -> list[str]:

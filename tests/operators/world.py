@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from actions.base.clock import SystemClock
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -29,10 +28,13 @@ from actions.sandbox.controllers.core.scheduler import Scheduler
 from tests.operators.normalise import Names, comparable, event_form, recorded_form
 from tests.operators.operator import Operator
 from tests.operators.story import Story
+from tests.support.virtual import VirtualClock
 from tests.unit.sandbox_actors.server import bare_api
 
 HOLD = "ops/hold"
 """The annotation of pods that stay Pending."""
+_MOMENT_SECONDS = 1e-3
+"""Of the loop's time, which passes only when nobody has anything left to do."""
 _ACCELERATED = {"gpu": ("nvidia.com/gpu", "64", "32"), "trn": ("aws.amazon.com/neuron", "16", "8")}
 
 
@@ -83,8 +85,13 @@ class World:
             is_held = HOLD in (pod["metadata"].get("annotations") or {})
             if is_held or (pod.get("status") or {}).get("phase", "Pending") != "Pending":
                 return pod
-            self.changed.clear()
-            await self.changed.wait()
+            await self.moved()
+
+    async def moved(self) -> None:
+        """Wait until something has changed and all that follows from it at once has happened."""
+        self.changed.clear()
+        await self.changed.wait()
+        await asyncio.sleep(_MOMENT_SECONDS)
 
     def soon(self, work: Coroutine[Any, Any, Any]) -> None:
         """Have something done beside."""
@@ -141,9 +148,9 @@ class World:
 @asynccontextmanager
 async def world(operator: Operator, folder: Path) -> AsyncIterator[World]:
     """The cluster of the recordings with one of our operators in it, for as long as the context lasts."""
-    clock = SystemClock()
+    clock = VirtualClock()
     kinds = tuple(dict.fromkeys((PODS, NODES, CLAIMS, *operator.made, *operator.resources, *operator.watched)))
-    async with bare_api(folder, operator.webhooks) as client:
+    async with bare_api(folder, operator.webhooks, clock) as client:
         for name in ("default", "other"):
             await client.create(NAMESPACES, {"metadata": {"name": name}})
         for definition in operator.definitions():

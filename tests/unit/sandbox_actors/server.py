@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 import yaml
 from aiohttp import web
 
-from actions.base.clock import SystemClock
+from actions.base.clock import Clock, SystemClock
 from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
@@ -19,6 +21,7 @@ from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import DEFINITIONS, Document, Kind, kind_named
 from actions.sandbox.controllers.start import start_controllers
+from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.keys import AccessKey
@@ -43,10 +46,13 @@ _PATIENCE_SECONDS = 90.0
 
 
 @asynccontextmanager
-async def bare_api(folder: Path, webhooks: Sequence[AdmissionPlugin] = ()) -> AsyncIterator[ApiClient]:
+async def bare_api(
+    folder: Path, webhooks: Sequence[AdmissionPlugin] = (), clock: Clock | None = None
+) -> AsyncIterator[ApiClient]:
     """The API alone: nobody reconciles anything."""
-    parts = SandboxParts(Kubelet(FAST), webhooks=webhooks)
-    async with serving(folder, FAST, parts) as server, _client(server.kubeconfig) as client:
+    time = clock or SystemClock()
+    parts = SandboxParts(Kubelet(FAST, time), webhooks=webhooks, panel=FaultPanel(time))
+    async with serving(folder, FAST, parts, clock=time) as server, _client(server.kubeconfig, time) as client:
         yield client
 
 
@@ -67,10 +73,10 @@ async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIt
 
 
 @asynccontextmanager
-async def _client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
+async def _client(kubeconfig: Path, clock: Clock | None = None) -> AsyncIterator[ApiClient]:
     session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig))
     try:
-        yield ApiClient(session, SystemClock())
+        yield ApiClient(session, clock or SystemClock())
     finally:
         await session.aclose()
 
@@ -103,8 +109,13 @@ async def apply_all(client: ApiClient, documents: list[Document]) -> None:
 
 def mirrored(name: str) -> list[Document]:
     """The demo's manifests of an operator, `NAME/VERSION`."""
-    path = asset(f"mirror/{name}/manifest.yaml")
-    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+    return copy.deepcopy(_mirrored(name))
+
+
+@cache
+def _mirrored(name: str) -> list[Document]:
+    text = asset(f"mirror/{name}/manifest.yaml").read_text(encoding="utf-8")
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
 
 def training_operator() -> list[Document]:
