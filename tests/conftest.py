@@ -11,7 +11,7 @@ from hypothesis import settings
 from actions.base.readonly import withdraw_readonly
 from actions.base.untrusted import KNOWN
 from tests.support import zygote
-from tests.support.leftover import end_processes_of
+from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
 
 zygote.install()
@@ -28,12 +28,24 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     withdraw_readonly()
 
 
+_STARTED = StartCounter()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _started_before() -> int:
+    """How many processes were started before the module's first test; what a module shares may start more."""
+    return _STARTED.count
+
+
 @pytest.fixture(autouse=True)
-def _nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What was started in the test's own folder ends with the test, however it went."""
+def _nothing_left_running(request: pytest.FixtureRequest, _started_before: int) -> Iterator[None]:
+    """What was started in the test's own folder ends with the test, however it went.
+
+    All processes of the machine are looked through, so this is left out where nothing was started.
+    """
     folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
-    if folder is not None:
+    if folder is not None and _STARTED.count > _started_before:
         end_processes_of(folder)
 
 

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from actions.base.process import ProcessIdentity, identity_of, kill, wait_for_end
 
 _OURS = frozenset({b"actions.run", b"actions.sandbox"})
+_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "tests.zygote"})
+"""Events of Python's audit by which this process starts another one, or has the zygote start it."""
 _END_SECONDS = 10.0
+
+
+class StartCounter:
+    """Counts the processes that this one starts: a test that has started none leaves none behind."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        sys.addaudithook(self._on_event)
+
+    def _on_event(self, event: str, _arguments: tuple[object, ...]) -> None:
+        if event in _STARTS:
+            self.count += 1
 
 
 def end_processes_of(folder: Path) -> list[int]:

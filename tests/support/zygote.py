@@ -67,6 +67,7 @@ def spawn_detached(
             argv, output=output, directory=directory, extra_environment=extra_environment, without_aws=without_aws
         )
     environment = allowed_environment(extra_environment, without_aws=without_aws)
+    sys.audit("tests.zygote", module)
     request = {"argv": list(argv), "directory": str((directory or Path()).absolute()), "environment": environment}
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     reader, writer = os.pipe()
