@@ -6,9 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import boto3
+import botocore.session
+import pytest
 from moto.server import ThreadedMotoServer
 
 REGION = "us-west-2"
@@ -20,8 +23,17 @@ def an_account() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
+    with services_read_once():
+        yield f"http://{host}:{port}"
     server.stop()
+
+
+@contextmanager
+def services_read_once() -> Iterator[None]:
+    """Let all sessions of botocore share the descriptions of services: that of EC2 takes half a second to read."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+        yield
 
 
 def client(service: str) -> Any:

@@ -29,6 +29,8 @@ class World:
 
     objects: dict[tuple[str, str], Document] = field(default_factory=dict)
     events: list[Document] = field(default_factory=list)
+    changed: tuple[str, str] | None = None
+    """The object that the last change was of, unless it is gone or the change was an event."""
 
     def documents(self) -> list[Document]:
         """Everything, as kubectl would list it."""
@@ -37,6 +39,7 @@ class World:
     def change(self, change: Document) -> None:
         """Take in one line of a recording."""
         kind = change["kind"]
+        self.changed = None
         if kind == "Event":
             self.events.append(_event(change["event"]))
         elif change["type"] == "DELETED":
@@ -47,7 +50,8 @@ class World:
     def _object(self, kind: str, full_name: str, change: Document) -> None:
         namespace, _, name = full_name.rpartition("/")
         blank = {"apiVersion": _VERSIONS.get(kind, "v1"), "kind": kind, "spec": {}, "status": {}}
-        found = self.objects.setdefault((kind, full_name), blank | {"metadata": {"name": name, "namespace": namespace}})
+        self.changed = (kind, full_name)
+        found = self.objects.setdefault(self.changed, blank | {"metadata": {"name": name, "namespace": namespace}})
         for part in ("spec", "status"):
             if part in change:
                 found[part] = change[part] or {}
@@ -71,11 +75,9 @@ def recordings() -> list[Path]:
     return sorted(FOLDER.glob("*/*.jsonl"))
 
 
-def moments(path: Path) -> Iterator[World]:
-    """The world after every change."""
-    world = World()
+def changes(path: Path) -> Iterator[Document]:
+    """Every change of an object, and every event."""
     for line in path.read_text(encoding="utf-8").splitlines():
-        change = json.loads(line)
+        change: Document = json.loads(line)
         if change["type"] not in ("ACTION", "NOTE"):
-            world.change(change)
-            yield world
+            yield change
