@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from tests.support.program import Program
 from tests.support.ptys import RESTORED, OnPty
@@ -19,6 +19,22 @@ def a_bare_console(
         console.wait(r"\[1 nodes\]")
         console.wait(r"refused")
         yield console
+
+
+@contextmanager
+def one_bare_console(program: Program) -> Iterator[Callable[[], OnPty]]:
+    """A function that returns one console again and again, or a new one if that has ended; `q` ends the last."""
+    consoles: list[OnPty] = []
+    with ExitStack() as stack:
+
+        def console() -> OnPty:
+            if not consoles or consoles[-1].has_ended():
+                consoles.append(stack.enter_context(a_bare_console(program)))
+            consoles[-1].forget()
+            return consoles[-1]
+
+        yield console
+        ends_by_its_key(console())
 
 
 ESCAPE = b"\x1b[27u"

@@ -19,6 +19,8 @@ import pytest
 
 _CONTROLS = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[P_^][^\x1b]*\x1b\\|.)")
 _KEPT_BYTES = 1 << 18
+_PAUSE_SECONDS = 0.01
+"""Between two pieces of one frame, which a terminal passes on in pieces of 4 KiB."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l")
 """Written when the terminal is given back: the first screen, the cursor, pastes as they were."""
@@ -65,14 +67,21 @@ class OnPty:
         return self._tail
 
     def read(self, seconds: float) -> None:
-        """Take what is written within this time, or until the first bytes."""
+        """Take what is written within this time, or until there is a pause after the first bytes."""
         if not self._is_open:
             time.sleep(seconds)
-        elif select.select([self.master], [], [], seconds)[0]:
+            return
+        until, taken = time.monotonic() + seconds, bytearray()
+        while len(taken) < _KEPT_BYTES and select.select([self.master], [], [], seconds)[0]:
             try:
-                self._tail = (self._tail + os.read(self.master, 1 << 16))[-_KEPT_BYTES:]
+                taken += os.read(self.master, 1 << 16)
             except OSError:  # nobody has the other side open
-                time.sleep(min(seconds, 0.02))
+                if not taken:
+                    time.sleep(min(seconds, 0.02))
+                break
+            seconds = min(_PAUSE_SECONDS, max(0.0, until - time.monotonic()))
+        if taken:
+            self._tail = (self._tail + taken)[-_KEPT_BYTES:]
 
     def type(self, data: bytes, *, seconds: float = 60) -> None:
         """Send bytes, reading what is written meanwhile."""
@@ -93,11 +102,17 @@ class OnPty:
 
     def wait(self, pattern: str, *, seconds: float = 60) -> None:
         """Until the text written since `forget` matches."""
+        if not self.sees(pattern, seconds=seconds):
+            pytest.fail(f"no {pattern!r} within {seconds:.0f} s; the last text was:\n{self.text[-2000:]}")
+
+    def sees(self, pattern: str, *, seconds: float) -> bool:
+        """Whether the text written since `forget` matches within this time, and before the program ends."""
         until = time.monotonic() + seconds
         while not re.search(pattern, self.text, re.DOTALL):
             if time.monotonic() > until or self.has_ended():
-                pytest.fail(f"no {pattern!r} within {seconds:.0f} s; the last text was:\n{self.text[-2000:]}")
+                return False
             self.read(0.2)
+        return True
 
     def wait_raw(self, sequence: bytes, *, seconds: float = 60) -> None:
         """Until these bytes were written since `forget`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 import uuid
@@ -15,6 +16,11 @@ import pytest
 from tests.support.missing import needs
 
 needs_tmux = needs("tmux")
+
+_LIFE_SECONDS = 1.0
+"""How often a program that is waited for is looked at, whether it lives: each look starts tmux."""
+_LONGEST_PAUSE_SECONDS = 0.3
+"""Between two looks at a screen."""
 
 
 class Terminal:
@@ -100,20 +106,33 @@ class Terminal:
 
     def until(self, holds: Callable[[], bool], what: str, *, seconds: float = 60) -> None:
         """Wait for a condition; on failure, or when the program ends without it, show the screen."""
-        deadline = time.monotonic() + seconds
+        began = asked = time.monotonic()
         while not holds():
-            if time.monotonic() > deadline or (self.is_dead() and not holds()):
+            now = time.monotonic()
+            is_dead = now - asked > _LIFE_SECONDS and self.is_dead() and not holds()
+            if is_dead or now > began + seconds:
                 pytest.fail(f"no {what} within {seconds:.0f} s; the screen was:\n{self.text()}")
-            time.sleep(0.1)
+            asked = now if now - asked > _LIFE_SECONDS else asked
+            time.sleep(min(0.05 + (now - began) / 20, _LONGEST_PAUSE_SECONDS))
 
     def wait_end(self, *, seconds: float = 60) -> int:
-        """Wait until the program has ended; its exit status, which tmux learns a moment after the end."""
+        """Wait until the program has ended; its exit status, which tmux learns a moment after the end.
+
+        tmux may never learn it: when the terminal is closed, libutempter ignores SIGCHLD while it waits for a program
+        of its own, and the end of ours may fall into that time. A signal that says it again makes tmux look.
+        """
         deadline = time.monotonic() + seconds
         while not (status := self.flags("pane_dead_status")):
+            if self.is_dead():
+                os.kill(self._server_pid(), signal.SIGCHLD)
             if time.monotonic() > deadline:
                 pytest.fail(f"no end of the program within {seconds:.0f} s; the screen was:\n{self.text()}")
             time.sleep(0.1)
         return int(status[0])
+
+    def _server_pid(self) -> int:
+        """Of tmux."""
+        return int(self._tmux("display-message", "-p", "-t", "t", "#{pid}"))
 
     def close(self) -> None:
         """End the program and its tmux."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,13 @@ from tests.support.terminal import Terminal, needs_tmux
 pytestmark = [pytest.mark.terminal, needs_tmux]
 
 CLUSTER = "bionemo-on-eks"
+CLOSING_ITS_TERMINAL = """
+import os, signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.closerange(0, 3)
+os._exit(3)
+"""
+"""Ends while tmux, which saw the terminal close, waits for libutempter: a third of such ends are lost to it."""
 
 
 def test_a_whole_life_by_keys(shared_program: Program) -> None:
@@ -160,3 +169,13 @@ def test_a_command_is_completed_and_help_names_the_keys_of_the_pane(shared_progr
         terminal.press("4", "?")
         terminal.wait(r"In the run pane")
         terminal.wait(r"a +Approve the plan")
+
+
+@pytest.mark.parametrize("_", range(8))
+def test_an_end_that_tmux_has_missed_is_seen(tmp_path: Path, _: int) -> None:
+    argv = [sys.executable, "-I", "-S", "-c", CLOSING_ITS_TERMINAL]
+    terminal = Terminal(argv, environment={}, size=(80, 24), directory=tmp_path)
+    try:
+        assert terminal.wait_end(seconds=30) == 3
+    finally:
+        terminal.close()
