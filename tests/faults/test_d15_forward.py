@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +115,25 @@ async def test_d15b_what_is_no_http_passes_for_its_own_user(sandbox: RunningSand
             writer.write(said)
             assert await reader.readexactly(len(said)) == said
             writer.close()
+            await writer.wait_closed()
+
+
+def test_d15b_no_connection_is_open_when_the_loop_has_ended(sandbox: RunningSandbox) -> None:
+    async def talk() -> None:
+        async with a_forward(sandbox, []) as (forward, _), asyncio.timeout(60):
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
+                writer.write(b"hello\n")
+                assert await reader.readexactly(6) == b"hello\n"
+                writer.close()
+                await writer.wait_closed()
+
+    gc.collect()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        asyncio.run(talk())
+        gc.collect()
+    assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 
 
 def _listening() -> Iterator[tuple[str, str]]:

@@ -356,8 +356,10 @@ class PooledTransport:
         try:
             yield socket
         finally:
-            await socket.close()
-            _release(socket)
+            try:
+                await socket.close()
+            finally:
+                _release(socket)
 
     async def _refusal_of(
         self, error: aiohttp.WSServerHandshakeError, url: str, headers: Mapping[str, str]
@@ -402,10 +404,14 @@ def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
 
 
 def _release(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Take the connection from a websocket that is closed.
+    """End the connection of a websocket that is closed, and take it from the websocket.
 
-    aiohttp's objects of a websocket refer to each other, so they live until Python's collector runs; and that depends
-    on the number of objects, not on the 400 KB that TLS keeps for each connection.
+    Both sides have said goodbye, or one does not answer: TLS would wait half a minute to say it once more, and a loop
+    that ends before leaves the connection open. aiohttp's objects of a websocket refer to each other, so they live
+    until Python's collector runs; and that depends on the number of objects, not on the 400 KB that TLS keeps for each
+    connection.
     """
     with suppress(AttributeError):
-        socket._writer.transport = None  # type: ignore[assignment]  # noqa: SLF001 - it writes no more
+        writer = socket._writer  # noqa: SLF001 - it writes no more
+        writer.transport.abort()
+        writer.transport = None  # type: ignore[assignment]
