@@ -63,10 +63,19 @@ def stop_reading(console: OnPty) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize("end", ["q", "hang-up", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("end", "scheme"),
+    [
+        ("q", "https"),
+        ("hang-up", "https"),
+        ("SIGTERM", "https"),
+        ("SIGHUP", "https"),
+        ("q", "http"),
+        ("hang-up", "http"),
+    ],
+)
 def test_rule_8_a_console_on_a_server_that_says_nothing_is_gone_soon(
-    program: Program, silent_server: int, scheme: str, end: str
+    program: Program, silent_server: int, end: str, scheme: str
 ) -> None:
     kubeconfig = program.home / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG.format(server=f"{scheme}://127.0.0.1:{silent_server}"))

@@ -32,9 +32,9 @@ from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import release_closed_widgets
 
 SANDBOX_SPEED = 6.0
-ROUNDS = 12
-MEGABYTES_OF_GROWTH = 6.0
-"""Through 240 changes of the layout: 1.5 measured, and 9.4 before this was mended."""
+ROUNDS = 6
+MEGABYTES_OF_GROWTH = 3.0
+"""Through 120 changes of the layout: at most 1.0 measured, and 13.3 before this was mended."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ async def at_rest(pilot: Pilot[object], app: ConsoleApp) -> None:
         [*"1234567890"],
         ["ctrl+p", "escape"],
         ["?", "q"],
-        [":", *"launch bionemo-esm1nv", "enter", "escape"],
+        ["3", "enter", "escape"],
         [":", *"nosuch", "enter"],
         [":", "escape", "8", "/", *"word", "enter", "escape"],
         ["5", "/", *"word", "enter", "escape", "1"],
@@ -192,7 +192,7 @@ class Linked:
 
 freeze_startup_objects()
 recent, most = deque(maxlen=20_000), 0
-for _ in range(3_000_000):
+for _ in range(1_000_000):
     recent.append(Linked())
     most = max(most, Linked.count)
 print(most)
@@ -203,15 +203,15 @@ def test_d19_objects_that_die_old_are_found_while_there_are_few() -> None:
     """Styles live until the next change of focus: long enough to be taken for old, and then nobody looked for them."""
     program = AGEING.format(root=str(Path(__file__).parents[2]))
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 300_000
+    assert int(done.stdout) < 220_000  # 165,000, and 270,000 with the thresholds of before
 
 
-def test_d19_the_console_is_as_large_after_three_hundred_layouts_as_after_sixty(program: Program) -> None:
+def test_d19_the_console_is_as_large_after_180_layouts_as_after_sixty(program: Program) -> None:
     with OnPty(program.argv("--demo"), program.environment, size=(220, 50)) as console:
         console.wait(r"m5\.xlarge")
         change_layouts(console, 60)
         early = settled_megabytes(console)
-        change_layouts(console, 240)
+        change_layouts(console, 120)
         late = settled_megabytes(console)
     assert late - early < MEGABYTES_OF_GROWTH
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from http.client import HTTPConnection
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,13 +49,23 @@ def _written(template: str, payload: str) -> list[str]:
     return [template.replace("@", text) for text in (payload, escaped, entities)]
 
 
-def _sampled(kind: str, payload: str) -> list[str]:
-    """The payload in the middle of words of captured outputs."""
-    texts = []
-    for sample in samples(KINDS[kind])[:3] if KINDS[kind] != "neuron" else []:
-        lines = sample.read_bytes().decode("utf-8", "replace").splitlines()
-        texts.append("\n".join(line.replace(" ", f" {payload}", 1) + payload for line in lines[:200]))
-    return texts
+def _sampled(kind: str) -> Iterator[str]:
+    """Captured outputs with a payload in each line, in the middle of words and at its end; each with others."""
+    payloads = list(PAYLOADS.values())
+    for sample in samples(KINDS[kind])[:3]:
+        lines = sample.read_bytes().decode("utf-8", "replace").splitlines()[:200]
+        for shift in range(0, len(payloads), 7):
+            pairs = zip(lines, cycle(payloads[shift:] + payloads[:shift]), strict=False)
+            yield "\n".join(line.replace(" ", f" {payload}", 1) + payload for line, payload in pairs)
+
+
+def _read_prints_none(kind: str, text: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(text, encoding="utf-8", errors="replace")
+    for output in ("table", "json", "plot"):
+        main(["read", kind, str(file), "-o", output])
+        said = capsys.readouterr()
+        assert not found_in(said.out), (output, text[:300])
+        assert not found_in(said.err), (output, text[:300])
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
@@ -62,15 +74,16 @@ def test_d21_read_prints_no_control(
     kind: str, payload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     templates = {"log": [LOG], "nccl": [NCCL], "nvidia-smi": [SMI], "neuron": [NEURON_LS, MONITOR], "efa": [FI_INFO]}
-    texts = [text for template in templates[kind] for text in _written(template, payload)] + _sampled(kind, payload)
-    file = tmp_path / "saved"
-    for text in texts:
-        file.write_text(text, encoding="utf-8", errors="replace")
-        for output in ("table", "json", "plot"):
-            main(["read", kind, str(file), "-o", output])
-            said = capsys.readouterr()
-            assert not found_in(said.out), (output, text[:300])
-            assert not found_in(said.err), (output, text[:300])
+    for text in {text for template in templates[kind] for text in _written(template, payload)}:
+        _read_prints_none(kind, text, tmp_path / "saved", capsys)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"neuron"}))
+def test_d21_read_prints_no_control_in_captured_outputs(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in _sampled(kind):
+        _read_prints_none(kind, text, tmp_path / "saved", capsys)
 
 
 def _without_tls(host: str, port: int, *, timeout: float, context: object) -> HTTPConnection:
@@ -157,13 +170,12 @@ def test_d21_the_real_program_writes_no_byte_of_the_eight_bit_controls(tmp_path:
     program = Program(tmp_path)
     for template in (NEURON_LS, MONITOR, SMI):
         kind = "nvidia-smi" if template is SMI else "neuron"
-        for payload in ("\x9b2J", "\u202e", "\x1b]0;PWN\x07"):
-            for text in _written(template, payload):
-                done = subprocess.run(
-                    program.argv("read", kind, "-o", "json"),
-                    input=text.encode("utf-8", "replace"),
-                    capture_output=True,
-                    env=dict(program.environment),
-                    check=False,
-                )
-                assert not found_in((done.stdout + done.stderr).decode()), (kind, payload, text)
+        for text in _written(template, "\x9b2J\u202e\x1b]0;PWN\x07"):
+            done = subprocess.run(
+                program.argv("read", kind, "-o", "json"),
+                input=text.encode("utf-8", "replace"),
+                capture_output=True,
+                env=dict(program.environment),
+                check=False,
+            )
+            assert not found_in((done.stdout + done.stderr).decode()), (kind, text)
