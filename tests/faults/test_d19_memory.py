@@ -33,8 +33,8 @@ from tui.textual_private import release_closed_widgets
 
 SANDBOX_SPEED = 6.0
 ROUNDS = 6
-MEGABYTES_OF_GROWTH = 3.0
-"""Through 120 changes of the layout: at most 1.0 measured, and 13.3 before this was mended."""
+MEGABYTES_OF_GROWTH = 5.0
+"""Through 120 changes of the layout: 0.5 to 1.9 measured, and 13.3 before this was mended."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ async def at_rest(pilot: Pilot[object], app: ConsoleApp) -> None:
         [*"1234567890"],
         ["ctrl+p", "escape"],
         ["?", "q"],
-        ["3", "enter", "escape"],
+        [":", *"launch bionemo-esm1nv", "enter", "escape"],
         [":", *"nosuch", "enter"],
         [":", "escape", "8", "/", *"word", "enter", "escape"],
         ["5", "/", *"word", "enter", "escape", "1"],
