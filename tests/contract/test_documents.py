@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT, modules_of
+
 _PLACES = ("actions", "assets", "blueprints", "docs", "tests", "tui", ".ci")
 _ENDINGS = frozenset({".md", ".py", ".yaml", ".toml", ".tcss", ".tf", ".json", ""})
 _FOREIGN = ("tests/fixtures/", "assets/mirror/")
@@ -113,8 +114,8 @@ def glossary() -> str:
 
 def test_classes_that_the_glossary_names_exist() -> None:
     defined = set()
-    for module in (path for package in ("actions", "tui") for path in (ROOT / package).rglob("*.py")):
-        for node in ast.parse(module.read_text("utf-8")).body:
+    for module in modules_of("actions", "tui"):
+        for node in module.tree.body:
             if isinstance(node, ast.ClassDef):
                 defined.add(node.name)
             elif isinstance(node, ast.Assign):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import chain
 
 import yaml
 
 from actions.cluster.kinds import EVIDENCE, JOB_NAMES, KINDS, WATCHED
 from actions.cluster.objects.status_rules import DATA_RULES, JOB_RULES, READY_RULES
+from tests.support.sources import ROOT, modules
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = ("actions", "tui", "blueprints", "assets")
 NAMES = frozenset(row.kind for row in KINDS)
 MOST_JOBS = 1
 MOST = 3
@@ -28,14 +27,14 @@ OUTSIDE = "actions/sandbox/"
 
 def collections_of_kinds() -> Iterator[tuple[str, int, set[str]]]:
     """Every literal set, tuple, list or dict that holds names of kinds, with its place."""
-    for package in PRODUCT:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            place = str(path.relative_to(ROOT))
-            if place.startswith(OUTSIDE) or place in TABLES:
-                continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Set | ast.Tuple | ast.List | ast.Dict):
-                    yield place, node.lineno, set(_names(node)) & NAMES
+    for module in modules():
+        place = str(module.path)
+        if place.startswith(OUTSIDE) or place in TABLES:
+            continue
+        literals = (module.nodes(ast.Set), module.nodes(ast.Tuple), module.nodes(ast.List), module.nodes(ast.Dict))
+        node: ast.Set | ast.Tuple | ast.List | ast.Dict
+        for node in chain[ast.Set | ast.Tuple | ast.List | ast.Dict](*literals):
+            yield place, node.lineno, set(_names(node)) & NAMES
 
 
 def _names(node: ast.Set | ast.Tuple | ast.List | ast.Dict) -> Iterator[str]:

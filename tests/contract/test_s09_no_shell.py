@@ -16,9 +16,9 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parameters import read_value
 from actions.cluster.logs.pod_file import quoted_glob
+from tests.support.sources import ROOT, SourceModule, modules_of
 from tests.unit.terraform.support import a_driver, a_root, needs_terraform
 
-ROOT = Path(__file__).parents[2]
 BLUEPRINTS = sorted(path.parent.name for path in shipped_blueprints().glob("*/blueprint.yaml"))
 
 PAYLOADS = [
@@ -76,23 +76,21 @@ def test_s09_a_path_that_a_shell_expands_is_one_word(tmp_path: Path, payload: st
 
 def test_s09_no_program_is_started_through_a_shell() -> None:
     """But the one that introduces a detached process: a constant text, with its arguments behind it."""
-    shells = [place for path in sorted((ROOT / "actions").rglob("*.py")) for place in _shells(path)]
-    shells += [place for path in sorted((ROOT / "tui").rglob("*.py")) for place in _shells(path)]
+    shells = [place for module in modules_of("actions", "tui") for place in _shells(module)]
     assert [place for place in shells if "detached.py" not in place] == []
     text = (ROOT / "actions" / "terraform" / "detached.py").read_text(encoding="utf-8")
     assert '["/bin/sh", "-c", _INTRODUCE, str(self._identity_file), *argv]' in text
     assert re.search(r"_INTRODUCE = \(\n(?:    '[^']*'\n)+\)", text)  # nothing is put into it
 
 
-def _shells(path: Path) -> Iterator[str]:
-    if "sandbox" in path.parts:  # its containers run generators, not programs
+def _shells(module: SourceModule) -> Iterator[str]:
+    if "sandbox" in module.path.parts:  # its containers run generators, not programs
         return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        is_shell = isinstance(node, ast.Constant) and node.value in ("/bin/sh", "/bin/bash")
-        is_flag = isinstance(node, ast.keyword) and node.arg == "shell"
-        is_call = isinstance(node, ast.Attribute) and node.attr in ("create_subprocess_shell", "system", "popen")
-        if is_shell or is_flag or is_call:
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+    lines = [node.lineno for node in module.nodes(ast.Constant) if node.value in ("/bin/sh", "/bin/bash")]
+    lines += [node.lineno for node in module.nodes(ast.keyword) if node.arg == "shell"]
+    calls = ("create_subprocess_shell", "system", "popen")
+    lines += [node.lineno for node in module.nodes(ast.Attribute) if node.attr in calls]
+    yield from (f"{module.path}:{line}" for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT, modules_of
+
 SANDBOX = "actions.sandbox"
 ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.locate", f"{SANDBOX}.faults.client"})
 """The process itself, and what the command line uses: to find or start a sandbox, and to control its faults."""
@@ -41,22 +41,16 @@ BORROWED = {
 @cache
 def imports() -> dict[str, set[str]]:
     """By module of `actions` and `tui`: the modules of the product that it imports, inside functions too."""
-    trees = {dotted(path): path for package in ("actions", "tui") for path in (ROOT / package).rglob("*.py")}
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for module, path in trees.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-                found[module] |= {name if name in trees else node.module for name in names}
-            elif isinstance(node, ast.Import):
-                found[module] |= {alias.name for alias in node.names}
-        found[module] = {name for name in found[module] if name.partition(".")[0] in {"actions", "tui"}}
-    return dict(found)
-
-
-def dotted(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    by_name = {module.dotted: module for module in modules_of("actions", "tui")}
+    found: dict[str, set[str]] = {}
+    for name, module in by_name.items():
+        names = {alias.name for node in module.nodes(ast.Import) for alias in node.names}
+        for node in module.nodes(ast.ImportFrom):
+            if node.module:
+                inside = [f"{node.module}.{alias.name}" for alias in node.names]
+                names |= {one if one in by_name else node.module for one in inside}
+        found[name] = {one for one in names if one.partition(".")[0] in {"actions", "tui"}}
+    return found
 
 
 def is_inside(module: str) -> bool:
@@ -87,7 +81,7 @@ def test_nothing_in_the_sandbox_is_for_tests_alone() -> None:
         module = ahead.pop()
         reached.add(module)
         ahead |= {name for name in imports()[module] if is_inside(name)} - reached
-    packages = {dotted(path) for path in (ROOT / "actions" / "sandbox").rglob("__init__.py")}
+    packages = {module.dotted for module in modules_of("actions") if module.path.name == "__init__.py"}
     assert {module for module in imports() if is_inside(module)} - packages - reached == set()
 
 

@@ -6,10 +6,10 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = ("actions", "tui", "blueprints", "assets")
+from tests.support.sources import SourceModule, modules
+
 FIRST_WORDS = frozenset({"What", "Whether", "Who", "Whose", "Whom"})
 """A docstring names the thing or commands: "Return whether…", "The node table"."""
 IDIOM = re.compile(r"\b(?:somebody|nobody|is told|are told|is asked|are asked)\b", re.IGNORECASE)
@@ -18,33 +18,36 @@ SCREEN = re.compile(r"(?<!here )\bis no (?!longer\b|more\b)\w+|To be put right|L
 """`x is no pod` is "x is not a pod"; `there is no pod` may stay."""
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for package in PRODUCT:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
-
-
-def docstrings() -> Iterator[tuple[str, str]]:
+@cache
+def docstrings() -> tuple[tuple[str, str], ...]:
     """Every docstring, with its place."""
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node)
-                if text is not None:
-                    yield f"{path}:{getattr(node, 'lineno', 1)}", text
+    return tuple(
+        (f"{module.path}:{getattr(node, 'lineno', 1)}", text)
+        for module in modules()
+        for node in documented(module)
+        if (text := ast.get_docstring(node, clean=False)) is not None
+    )
+
+
+def documented(module: SourceModule) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """What may have a docstring."""
+    yield module.tree
+    yield from module.nodes(ast.ClassDef)
+    yield from module.nodes(ast.FunctionDef)
+    yield from module.nodes(ast.AsyncFunctionDef)
 
 
 def test_every_module_names_what_it_owns() -> None:
-    assert [path for path, tree in trees() if not ast.get_docstring(tree)] == []
+    assert [str(module.path) for module in modules() if not ast.get_docstring(module.tree)] == []
 
 
 def test_no_class_name_means_two_things() -> None:
     """Private names are a module's own affair."""
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for path, tree in trees():
-        for node in tree.body:
+    for module in modules():
+        for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(path)
+                places[node.name].append(str(module.path))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
@@ -59,17 +62,13 @@ def test_docstrings_do_not_personify() -> None:
 def test_sentences_on_screen_are_plain_english() -> None:
     """Messages and hints: every string that is no docstring."""
     found: list[str] = []
-    for path, tree in trees():
+    for module in modules():
         docs = {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
+            id(node.body[0].value) for node in documented(module) if node.body and isinstance(node.body[0], ast.Expr)
         }
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docs:
+        for node in module.nodes(ast.Constant):
+            if not isinstance(node.value, str) or id(node) in docs:
                 continue
             if match := SCREEN.search(node.value):
-                found.append(f"{path}:{node.lineno} {match[0]}")
+                found.append(f"{module.path}:{node.lineno} {match[0]}")
     assert found == []
