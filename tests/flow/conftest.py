@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.flow.kubectl import Kubectl, a_cluster, a_real_cluster
-from tests.realcluster.running import KINDS
+from tests.realcluster.running import KINDS, own_namespace
 
 
-@pytest.fixture(params=KINDS)
-async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kubectl]:
-    """`kubectl` with a cluster, or a namespace of the real one, of its own."""
-    async with (a_real_cluster if request.param == "real" else a_cluster)(tmp_path) as kubectl:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
+async def shared_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Kubectl]:
+    """`kubectl` with a cluster that the tests of a module share, and with it what it remembers of the server."""
+    start = a_real_cluster if request.param == "real" else a_cluster
+    async with start(tmp_path_factory.mktemp("cluster")) as kubectl:
         yield kubectl
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def cluster(shared_cluster: Kubectl, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """`kubectl` in a namespace of its own; a test that takes it runs in its module's event loop."""
+    async with own_namespace(shared_cluster.kubeconfig, tmp_path, has_account=shared_cluster.is_real) as kubeconfig:
+        yield replace(shared_cluster, kubeconfig=kubeconfig)

@@ -15,7 +15,7 @@ from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
-from tests.realcluster.running import own_namespace, real_cluster
+from tests.realcluster.running import real_cluster
 
 PROGRAM = shutil.which("kubectl")
 _SPEED = 600.0
@@ -89,7 +89,6 @@ async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
 
 @asynccontextmanager
 async def a_real_cluster(folder: Path) -> AsyncIterator[Kubectl]:
-    """A namespace of the real cluster that this test run stands beside."""
+    """The real cluster that this test run stands beside."""
     running = real_cluster()
-    async with own_namespace(Path(running.kubeconfig), folder) as kubeconfig:
-        yield Kubectl(kubeconfig, folder, running.speed, is_real=True)
+    yield Kubectl(Path(running.kubeconfig), folder, running.speed, is_real=True)

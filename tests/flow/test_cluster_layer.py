@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from actions.base.errors import ConflictError, RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
@@ -27,7 +28,10 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 DEADLINE_SECONDS = 120.0
 
 
-@pytest.fixture
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def session(cluster: Kubectl) -> AsyncIterator[KubeSession]:
     opened = await KubeSession.connect(ClusterTarget(cluster.kubeconfig))
     yield opened

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from tests.flow.kubectl import Kubectl
 from tests.support.missing import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [needs("kubectl"), pytest.mark.asyncio(loop_scope="module")]
 
 JOB = """
 apiVersion: batch/v1

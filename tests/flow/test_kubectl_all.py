@@ -12,7 +12,7 @@ import pytest
 from tests.flow.kubectl import PROGRAM, Kubectl
 from tests.support.missing import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [needs("kubectl"), pytest.mark.asyncio(loop_scope="module")]
 
 POD = """
 apiVersion: v1

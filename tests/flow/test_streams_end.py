@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from actions.base.errors import ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
@@ -24,6 +26,8 @@ from actions.cluster.remote.port_forward import open_forward
 from tests.flow.kubectl import Kubectl
 from tests.support.pods import pod_named
 from tests.support.polling import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _PORT = 8080
 _DEADLINE_SECONDS = 120.0

@@ -31,8 +31,13 @@ def real_cluster() -> RunningCluster:
 
 
 @asynccontextmanager
-async def own_namespace(kubeconfig: Path, folder: Path) -> AsyncIterator[Path]:
+async def own_namespace(kubeconfig: Path, folder: Path, *, has_account: bool = True) -> AsyncIterator[Path]:
     """A namespace that nobody else uses, with a pod's service account in it; deleted in the end, without waiting.
+
+    Args:
+        kubeconfig: Of the cluster.
+        folder: For the kubeconfig of the namespace.
+        has_account: False on the sandbox, which makes no service account by itself and needs none for a pod.
 
     Yields:
         A kubeconfig whose context is in it.
@@ -44,7 +49,7 @@ async def own_namespace(kubeconfig: Path, folder: Path) -> AsyncIterator[Path]:
     try:
         await create(session, discovery, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         async with asyncio.timeout(_ACCOUNT_SECONDS):
-            while not await list_objects(session, discovery, "v1", "ServiceAccount", namespace=name):
+            while has_account and not await list_objects(session, discovery, "v1", "ServiceAccount", namespace=name):
                 await asyncio.sleep(_POLL_SECONDS)
         yield _in_namespace(kubeconfig, folder / "kubeconfig", name)
         await delete(session, discovery, space)
