@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
+
+# Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test snapshots check lint types layers lock keys schema clean bench realcluster schedules
 .DEFAULT_GOAL := help
@@ -20,8 +24,17 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/eksml-tui --demo; \
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
+OTHERS := $(filter-out tests/unit,$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
+
+# Ahead and once, not by each worker: collecting makes pytest's own form of the tests. What fails here fails in a test.
+$(COMPILED): $(STAMP) $(shell find actions assets blueprints tests tui -name '*.py')
+	@$(BIN)/python -m compileall -q -j 2 -x '/test_[^/]*$$' actions assets blueprints tests tui || true
+	@$(BIN)/python -m pytest --collect-only --quiet tests/unit >/dev/null 2>&1 & \
+	$(BIN)/python -m pytest --collect-only --quiet $(OTHERS) >/dev/null 2>&1; wait
+	@touch $@
+
 # Four at a time, as most of a test is waiting.
-test: $(STAMP)  ## all tests
+test: $(COMPILED)  ## all tests
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,10 +16,30 @@ from actions.base.untrusted import KNOWN
 from tests.support import zygote
 from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
+from tests.support.scheduling import UnitScheduling, started_first
 
 zygote.install()
 settings.register_profile("loaded", deadline=None)  # a busy machine must not make a property false
 settings.load_profile("loaded")
+
+# No test asks a system's authorities, and to read them costs the import of aiohttp, here and in each runner, 0.1 s.
+os.environ.update(SSL_CERT_FILE=os.devnull, SSL_CERT_DIR=os.devnull)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduling | None:
+    """Deal out modules, or the units of more than one module; another `--dist` is left as it is."""
+    return UnitScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest modules first: what begins late with many minutes left is waited for."""
+    items.sort(key=lambda item: not started_first(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and thousands of tests, which stay to the end, out of what the collector looks at each time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
