@@ -18,8 +18,9 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     """From the launch of an instance to its kubelet's registration."""
     node_ready_seconds: float = 1.0
     """From registration to Ready."""
-    empty_node_seconds: float = 5.0
-    """From a node of Karpenter becoming empty to its removal."""
+    empty_node_seconds: float = 20.0
+    """From a node of Karpenter becoming empty to its removal, and that of its ended pods' logs. With less, a busy machine
+    has not read them by then; Karpenter's own `consolidateAfter` is minutes."""
     instance_end_seconds: float = 1.5
     """From the drain of a node to the end of its instance."""
     instances_of_a_type: int = 16
