@@ -53,16 +53,16 @@ def _parameters(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         low, high = parameter.minimum, parameter.maximum
         if low is not None and high is not None and low > high:
             yield BlueprintProblem((*where, "minimum"), f"{name} has a minimum above its maximum.", "Swap them.")
-        elif wrong := _wrong_pattern(parameter):
+        elif wrong := _wrong_pattern(parameter.pattern):
             hint = "Write a regular expression of RE2's language."
             yield BlueprintProblem((*where, "pattern"), f"the pattern of {name} cannot be used: {wrong}.", hint)
         elif parameter.type is not ParameterType.SECRET or parameter.default:
             yield from _default(where, name, parameter)
 
 
-def _wrong_pattern(parameter: Parameter) -> str:
+def _wrong_pattern(pattern: str) -> str:
     try:
-        compile_pattern(parameter.pattern)
+        compile_pattern(pattern)
     except PatternError as error:
         return str(error)
     return ""
@@ -82,9 +82,12 @@ def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         where = ("derived", name)
         if name in blueprint.parameters:
             yield BlueprintProblem(where, f"{name} is a parameter already.", "Give it another name.")
-        if len(operations_of(item)) != 1 or (item.ceil_div and len(item.ceil_div) != 2):
+        pairs = [operands for operands in (item.ceil_div, item.floor_div) if operands]
+        if len(operations_of(item)) != 1 or any(len(operands) != 2 for operands in pairs):
             yield BlueprintProblem(
-                where, f"{name} needs exactly one of product, sum, ceil_div (of two), lookup and choose."
+                where,
+                f"{name} needs exactly one of product, sum, smallest, largest, ceil_div and floor_div (of two), "
+                "lookup and choose.",
             )
         for operand in _operands(item):
             if isinstance(operand, str) and operand not in known:
@@ -99,17 +102,21 @@ def _operands(item: Derived) -> tuple[Operand, ...]:
     chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
     if item.choose is not None and item.choose.otherwise != "":
         chosen = (*chosen, item.choose.otherwise)
-    return (*item.product, *item.sum, *item.ceil_div, *looked_up, *chosen)
+    numbers = (*item.product, *item.sum, *item.smallest, *item.largest, *item.ceil_div, *item.floor_div)
+    return (*numbers, *looked_up, *chosen)
 
 
 def _rules(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     known = _names(blueprint)
     for index, rule in enumerate(blueprint.rules):
         where = ("rules", index)
-        pairs = [operands for operands in (rule.equal, rule.at_most, rule.divides) if operands]
+        pairs = [operands for operands in (rule.equal, rule.at_most, rule.divides, rule.unlike) if operands]
         if len(relations_of(rule)) != 1 or any(len(operands) != 2 for operands in pairs):
-            yield BlueprintProblem(where, "a rule needs exactly one of equal, at_most, divides (of two) and one_of.")
-        operands = (*rule.equal, *rule.at_most, *rule.divides, *rule.one_of[:1])
+            message = "a rule needs exactly one of equal, at_most, divides, unlike (of two) and one_of."
+            yield BlueprintProblem(where, message)
+        if len(rule.unlike) == 2 and (wrong := _wrong_pattern(str(rule.unlike[1]))):
+            yield BlueprintProblem((*where, "unlike"), f"its pattern cannot be used: {wrong}.", "Correct the pattern.")
+        operands = (*rule.equal, *rule.at_most, *rule.divides, *rule.one_of[:1], *rule.unlike[:1])
         for operand in operands:
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(where, f"the rule uses {operand!r}, which is not defined.", known_names(known))

@@ -80,13 +80,17 @@ class Choice(Part, frozen=True, kw_only=True):
 
 
 class Derived(Part, frozen=True, kw_only=True):
-    """A value that follows from others: exactly one of the five operations."""
+    """A value that follows from others: exactly one of the operations."""
 
     title: str
     product: tuple[Operand, ...] = ()
     sum: tuple[Operand, ...] = ()
     ceil_div: tuple[Operand, ...] = ()
     """Two operands: the first divided by the second, rounded up."""
+    floor_div: tuple[Operand, ...] = ()
+    """Two operands: the first divided by the second, rounded down."""
+    smallest: tuple[Operand, ...] = ()
+    largest: tuple[Operand, ...] = ()
     lookup: Lookup | None = None
     choose: Choice | None = None
     unit: str = ""
@@ -94,7 +98,7 @@ class Derived(Part, frozen=True, kw_only=True):
 
 
 class ParameterRule(Part, frozen=True, kw_only=True):
-    """A relation that must hold between values: exactly one of the four."""
+    """A relation that must hold between values: exactly one of the relations."""
 
     message: str
     """The message if it does not hold, a sentence with `${name}` for values."""
@@ -107,6 +111,8 @@ class ParameterRule(Part, frozen=True, kw_only=True):
     """Two operands: the first must divide the second."""
     one_of: tuple[Operand, ...] = ()
     """The first operand must be among the others."""
+    unlike: tuple[Operand, ...] = ()
+    """Two operands: the first must not match the second, a regular expression for the whole value."""
 
 
 class HoldingKind(StrEnum):

@@ -47,7 +47,14 @@ def fill(text: str, values: Values) -> str:
 
 def operations_of(item: Derived) -> list[str]:
     """Return the operations that a derived value names; exactly one is right."""
-    given = {"product": item.product, "sum": item.sum, "ceil_div": item.ceil_div}
+    given = {
+        "product": item.product,
+        "sum": item.sum,
+        "ceil_div": item.ceil_div,
+        "floor_div": item.floor_div,
+        "smallest": item.smallest,
+        "largest": item.largest,
+    }
     objects = {"lookup": item.lookup, "choose": item.choose}
     named = [name for name, operands in given.items() if operands]
     return named + [name for name, found in objects.items() if found is not None]
@@ -55,7 +62,13 @@ def operations_of(item: Derived) -> list[str]:
 
 def relations_of(rule: ParameterRule) -> list[str]:
     """Return the relations that a rule names; exactly one is right."""
-    given = {"equal": rule.equal, "at_most": rule.at_most, "divides": rule.divides, "one_of": rule.one_of}
+    given = {
+        "equal": rule.equal,
+        "at_most": rule.at_most,
+        "divides": rule.divides,
+        "one_of": rule.one_of,
+        "unlike": rule.unlike,
+    }
     return [name for name, operands in given.items() if operands]
 
 
@@ -64,14 +77,18 @@ def _value_of(name: str, item: Derived, values: Values, instances: InstanceTable
         return _looked_up(item.lookup, values, instances)
     if item.choose is not None:
         return _chosen(name, item.choose, values)
+    operands = item.product or item.sum or item.smallest or item.largest or item.ceil_div or item.floor_div
+    numbers = [_operand_number(operand, values) for operand in operands]
     if item.product:
-        return math.prod(_operand_number(operand, values) for operand in item.product)
+        return math.prod(numbers)
     if item.sum:
-        return sum(_operand_number(operand, values) for operand in item.sum)
-    dividend, divisor = (_operand_number(operand, values) for operand in item.ceil_div)
+        return sum(numbers)
+    if item.smallest or item.largest:
+        return min(numbers) if item.smallest else max(numbers)
+    dividend, divisor = numbers
     if not divisor:
-        raise ParameterError(f"{name} cannot be computed: {item.ceil_div[1]} is 0.", hint="Choose another value.")
-    return math.ceil(dividend / divisor)
+        raise ParameterError(f"{name} cannot be computed: {operands[1]} is 0.", hint="Choose another value.")
+    return math.ceil(dividend / divisor) if item.ceil_div else math.floor(dividend / divisor)
 
 
 def _chosen(name: str, choice: Choice, values: Values) -> Scalar:
@@ -131,6 +148,9 @@ def _holds(rule: ParameterRule, values: Values) -> bool:
     if rule.divides:
         divisor, dividend = (_operand_number(operand, values) for operand in rule.divides)
         return divisor != 0 and dividend % divisor == 0
+    if rule.unlike:
+        text, pattern = rule.unlike
+        return not compile_pattern(str(pattern)).fullmatch(text_of(_resolved(text, values)))
     first, *others = (_resolved(operand, values) for operand in rule.one_of)
     return first in others
 

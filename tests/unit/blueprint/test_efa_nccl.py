@@ -9,6 +9,7 @@ import pytest
 
 from actions.base.errors import ParameterError
 from actions.base.files import shipped_blueprints
+from actions.blueprint.checks import NodesCheck, PodsCheck
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
@@ -129,8 +130,10 @@ def test_nodes_have_efa_in_one_subnet_and_one_placement_group_and_come_last() ->
 def test_nothing_runs_before_every_node_offers_what_the_workers_ask_for() -> None:
     fabric = blueprint().stage("fabric")
     assert isinstance(fabric, CheckStage)
-    resources = {getattr(check, "resource", "") for check in fabric.checks}
+    resources = {check.resource for check in fabric.checks if isinstance(check, NodesCheck)}
     assert resources == {"nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"}
+    plugins = {check.selector: check.is_required for check in fabric.checks if isinstance(check, PodsCheck)}
+    assert plugins == {"app.kubernetes.io/name=nvidia-device-plugin": False, "name=aws-efa-k8s-device-plugin": False}
     assert blueprint().stage("efa-info").needs == ("fabric",)
 
 

@@ -113,7 +113,8 @@ def test_the_configuration_of_the_preparation_has_gpt3_in_its_name() -> None:
 
 def test_the_image_is_named_by_the_digest_that_the_registry_has_unless_one_is_given() -> None:
     assert worker()["image"] == _IMAGE["image"]["image"]
-    assert worker(image_source="given")["image"] == "nvcr.io/nvidia/nemo:24.01.framework"
+    given = "registry.example/nemo-aws:24.01.framework"
+    assert worker(image_source="given", image=given)["image"] == given
 
 
 def test_volume_and_claim_find_each_other_and_nobody_else() -> None:
@@ -146,6 +147,9 @@ def test_volume_and_claim_find_each_other_and_nobody_else() -> None:
         ({"worker_memory_gib": 1500}, "leaves about 1052 GiB"),
         ({"min_learning_rate": 0.1}, "is more than learning_rate"),
         ({"capacity_reservation_id": "cr-id"}, "capacity_reservation_id"),
+        ({"image_source": "given"}, "nvcr.io/nvidia/nemo:24.01.framework is NVIDIA's own"),
+        ({"image_source": "given", "image": "nvcr.io/nvidia/nemo@sha256:" + "0" * 64}, "neither EFA nor the mpirun"),
+        ({"image_source": "given", "image": "nvcr.io/nvidia/nemo"}, "is NVIDIA's own"),
     ],
 )
 def test_values_that_do_not_fit_together_are_refused_in_one_sentence(given: dict[str, Scalar], complaint: str) -> None:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from actions.base.errors import MissingError, ParameterError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
-from actions.blueprint.model import Choice, Derived, Lookup, Parameter, ParameterType
-from actions.blueprint.parameters import bind, derive, read_value
+from actions.blueprint.launch_plan import plan_of
+from actions.blueprint.model import Choice, Derived, Lookup, Parameter, ParameterRule, ParameterType
+from actions.blueprint.parameters import bind, broken_rules, derive, read_value
 from actions.blueprint.parts import Scalar
-from actions.fleet.instance_types import InstanceTable
+from actions.fleet.instance_types import InstanceTable, PriceBook
 from tests.unit.blueprint.builders import a_blueprint
 
 A_NUMBER = Parameter(type=ParameterType.INTEGER, title="N", default=1, minimum=1, maximum=64)
@@ -78,6 +79,8 @@ def test_a_secret_is_a_reference_and_never_repeated(tmp_path: Path) -> None:
     ("given_values", "said"),
     [
         ({"gpus_per_worker": 8, "workers": 1}, "g5.12xlarge has 4"),
+        ({"worker_memory_gib": 700, "instance_type": "g5.8xlarge"}, "g5.8xlarge leaves about 114 GiB"),
+        ({"data_memory_gib": 24}, "m5.xlarge leaves about 14 GiB"),
         ({"max_steps": 100}, "val_check_interval is 500, more than the 100 steps"),
         ({"tensor_parallel": 4, "workers": 6}, "does not divide the 6 processes"),
         ({"fsx_capacity_gib": 3600}, "one of 1200, 2400"),
@@ -116,3 +119,47 @@ def test_a_choice_follows_the_instance_type_unless_somebody_says_otherwise(
     assert derive(derived, {"instance_type": instance_type, "rdma": "on"}, instances)["rdma_used"] == 1
     with pytest.raises(ParameterError, match="rdma is 'maybe'"):
         derive(derived, {"instance_type": instance_type, "rdma": "maybe"}, instances)
+
+
+@pytest.mark.parametrize(
+    ("item", "value"),
+    [
+        (Derived(title="", floor_div=("a", "b")), 3),
+        (Derived(title="", ceil_div=("a", "b")), 4),
+        (Derived(title="", smallest=("a", "b", 1)), 1),
+        (Derived(title="", largest=("b", "a")), 7),
+    ],
+)
+def test_a_value_is_derived_by_its_operation(item: Derived, value: int) -> None:
+    assert derive({"x": item}, {"a": 7, "b": 2}, InstanceTable.load()) == {"x": value}
+
+
+@pytest.mark.parametrize("item", [Derived(title="", floor_div=("a", "b")), Derived(title="", ceil_div=("a", "b"))])
+def test_nothing_is_divided_by_zero(item: Derived) -> None:
+    with pytest.raises(ParameterError, match="x cannot be computed: b is 0"):
+        derive({"x": item}, {"a": 7, "b": 0}, InstanceTable.load())
+
+
+@pytest.mark.parametrize(("image", "complaints"), [("a/b", 1), ("a/b:1", 1), ("a/bc", 0), ("x/a/b", 0)])
+def test_a_value_that_must_not_match_a_pattern_is_held_against_all_of_it(image: str, complaints: int) -> None:
+    rule = ParameterRule(message="not ${image}", unlike=("image", "a/b(:.*)?"))
+    assert len(broken_rules((rule,), {"image": image})) == complaints
+
+
+@pytest.mark.parametrize(
+    ("given_values", "nodes"),
+    [
+        ({}, 2),
+        ({"gpus_per_worker": 3}, 8),
+        ({"worker_memory_gib": 100}, 8),
+        ({"workers": 7, "gpus_per_worker": 2}, 4),
+        ({"instance_type": "g5.48xlarge"}, 1),
+        ({"instance_type": "g5.48xlarge", "worker_memory_gib": 300}, 4),
+    ],
+)
+def test_the_quota_is_asked_for_as_many_nodes_as_the_plan_counts(given_values: dict[str, Scalar], nodes: int) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    binding = bind(blueprint, given_values)
+    assert binding.derived["nodes"] == nodes
+    train = next(stage for stage in plan_of(blueprint, binding, PriceBook({})).stages if stage.id == "train")
+    assert dict(train.nodes)[binding.text("instance_type")] == nodes

@@ -60,6 +60,7 @@ def a_trainer(
         "limit_val_batches": 10,
         "global_batch_size": 32,
         "image_source": "given",
+        "image": _OWN_IMAGE,
     }
     blueprint = the_blueprint()
     binding = bind(blueprint, {**short, **given})

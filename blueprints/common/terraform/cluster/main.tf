@@ -144,8 +144,8 @@ resource "helm_release" "efa_device_plugin" {
   namespace  = "kube-system"
   repository = "https://aws.github.io/eks-charts"
   chart      = "aws-efa-k8s-device-plugin"
-  version    = "v0.5.3"
-  wait       = false # it has no pods before the first node with EFA
+  version    = "v0.5.7" # before v0.5.6 its list of instance types has no p5e and p5en
+  wait       = false    # it has no pods before the first node with EFA
 
   # The chart tolerates only critical add-ons: on tainted nodes it would be missing without a word.
   values = [yamlencode({
