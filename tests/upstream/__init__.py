@@ -1,0 +1,1 @@
+"""Blueprints against the sources that they follow: configurations, flags, packages and lists as fixtures name them."""
