@@ -215,30 +215,44 @@ class CheckHandler:
         connection = await self._context.connect()
         deadline = self._context.clock.monotonic() + PATIENCE_SECONDS
         done: dict[int, StageFinding] = {}
+        has_waited = False
         while True:
             await self._look(connection, done)
+            if has_waited and not self._missing(done):
+                await self._look(connection, done, again=True)
             findings = tuple(done[index] for index in range(len(self._checks)))
-            required = [
-                finding
-                for finding, check in zip(findings, self._checks, strict=True)
-                if finding.result is CheckResult.FAILED and check.is_required
-            ]
+            required = self._missing(done)
             if not required:
                 return Performed(_summary(findings), findings=findings)
             if self._context.clock.monotonic() >= deadline:
                 worst = required[0]
                 raise StageFailedError(f"{worst.subject}: {worst.detail}", findings=findings, hint=worst.fix)
             self._context.journal.note(f"{required[0].subject}: {required[0].detail}")
+            has_waited = True
             await self._context.clock.sleep(_LOOK_SECONDS)
 
     async def undo(self) -> str:
         return "A check changes nothing."
 
-    async def _look(self, connection: ClusterConnection, done: dict[int, StageFinding]) -> None:
-        """Carry out all checks that are due: all at first, then required ones that have failed."""
+    def _missing(self, done: dict[int, StageFinding]) -> list[StageFinding]:
+        """Return the findings of required checks that have failed."""
+        return [
+            done[index]
+            for index, check in enumerate(self._checks)
+            if done[index].result is CheckResult.FAILED and check.is_required
+        ]
+
+    async def _look(self, connection: ClusterConnection, done: dict[int, StageFinding], *, again: bool = False) -> None:
+        """Carry out all checks that are due: all at first, then required ones that have failed.
+
+        Args:
+            connection: The run's cluster.
+            done: The findings so far, by index; changed in place.
+            again: Also those that only warn and have failed: what was waited for may have brought them about.
+        """
         for index, check in enumerate(self._checks):
             known = done.get(index)
-            if known is None or (known.result is CheckResult.FAILED and check.is_required):
+            if known is None or (known.result is CheckResult.FAILED and (check.is_required or again)):
                 found = await self._observed(connection, check)
                 fix = "" if found.result is CheckResult.PASSED else check.hint
                 done[index] = StageFinding(found.result, check.title, found.detail, fix)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
+from actions.blueprint.checks import ToolCheck
+from actions.blueprint.parts import Expectation
+from actions.blueprint.stages import CheckStage
 from actions.cloud.ec2 import Reservation
 from actions.run.checks.cluster import free_gib_of, nodes_observation, version_observation
 from actions.run.checks.external import (
@@ -20,9 +24,13 @@ from actions.run.checks.external import (
     image_of,
     reservation_observation,
 )
-from actions.run.stages.check import check_tool
+from actions.run.checks.observation import Observation, failed, passed
+from actions.run.context.stage_context import StageContext
+from actions.run.stages.check import CheckHandler, check_tool
 from actions.run.state.records import CheckResult
 from actions.run.volume.commands import below
+from tests.support.smallrun import Unheard
+from tests.unit.cluster.clocks import HastyClock
 
 EFA = "vpc.amazonaws.com/efa"
 PASSED, FAILED, UNKNOWN = CheckResult.PASSED, CheckResult.FAILED, CheckResult.UNKNOWN
@@ -183,3 +191,41 @@ def test_a_path_is_found_where_another_pod_mounts_the_volume() -> None:
 
 def test_a_program_that_is_missing_fails() -> None:
     assert check_tool("no-such-program-anywhere").result is FAILED
+
+
+async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device plugin's pod is not ready at the first look; at the last it is, as its devices are there."""
+    looks: list[str] = []
+
+    def look(program: str) -> Observation:
+        looks.append(program)
+        return passed("there") if looks.count("devices") > 1 else failed("not yet")
+
+    monkeypatch.setattr("actions.run.stages.check.check_tool", look)
+    stage = CheckStage(
+        id="fabric",
+        title="",
+        expect=Expectation(1, 2),
+        checks=(
+            ToolCheck(title="devices", program="devices"),
+            ToolCheck(title="plugin", program="plugin", is_required=False),
+        ),
+    )
+
+    async def connect() -> None:
+        return None
+
+    context = SimpleNamespace(
+        blueprint=SimpleNamespace(stage=lambda _: stage),
+        stage=stage,
+        binding=None,
+        namespace="default",
+        clock=HastyClock(),
+        journal=Unheard(),
+        connect=connect,
+    )
+    done = await CheckHandler(cast(StageContext, context)).perform()
+    assert done.message == "2 of 2 checks passed."
+    assert looks == ["devices", "plugin", "devices", "plugin"]
