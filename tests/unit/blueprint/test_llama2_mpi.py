@@ -68,7 +68,7 @@ def test_both_jobs_run_the_same_but_for_compiling() -> None:
         [arguments[i + 1] for i, word in enumerate(arguments) if word == "-x"]
         for arguments in (compiling["args"], training["args"])
     ]
-    assert set(exported[0]) ^ set(exported[1]) == {"COMPILE=1", "TRAIN_ITERS"}
+    assert set(exported[0]) ^ set(exported[1]) == {"COMPILE=1", "TRAIN_ITERS", "EXPERIMENT"}
     assert compiling["args"][-1] == training["args"][-1] == "./llama_7b.sh"
     assert container_of("precompile", "Worker") == container_of("train", "Worker")
 
@@ -208,7 +208,10 @@ _UPSTREAM = {
         "export GBS=256\nTRAIN_ITERS=10000\n"
         "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=2000\n"
     ),
-    "train_setup.sh": 'training_precision="bf16SR"\n',
+    "train_setup.sh": (
+        "    export EXPLICIT_LOGDIR=null\n    export EXPLICIT_LOGDIR=/shared/nemo_experiments/$POD_UID\n"
+        '    LOG_PATH=$EXPLICIT_LOGDIR/$NODEID/\ntraining_precision="bf16SR"\n'
+    ),
 }
 
 
@@ -251,7 +254,7 @@ def _upstream(folder: Path, texts: dict[str, str], below: str = "") -> Path:
     target = folder / "upstream" / below
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (target / name).write_text(text)
+        (target / name).write_text(text.replace("/shared", str(folder / "shared")))
     return target
 
 
@@ -271,6 +274,7 @@ def test_configuring_changes_every_value_and_can_be_repeated(tmp_path: Path) -> 
     assert again.returncode == 0, again.stderr
     scripts = tmp_path / "shared" / "neuronx-nemo-megatron" / _SCRIPTS
     test = (scripts / "test_llama.sh").read_text()
+    shared = tmp_path / "shared"
     assert ": ${TOKENIZER_PATH=/shared/llama7b_tokenizer}\n" in test
     assert ": ${DATASET_PATH=/shared/data/redpajama_sample_text_document}\n" in test
     assert "    model.optim.lr=0.002 \\\n" in test
@@ -279,7 +283,13 @@ def test_configuring_changes_every_value_and_can_be_repeated(tmp_path: Path) -> 
     assert (
         scripts / "llama_7b.sh"
     ).read_text() == "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=7\n"
-    assert (scripts / "train_setup.sh").read_text() == 'training_precision="bf16SR"\n'
+    callback = "exp_manager.checkpoint_callback_params"
+    assert f"    +{callback}.train_time_interval=7200 {callback}.save_last=True {callback}.save_top_k=0 \\\n" in test
+    assert (scripts / "train_setup.sh").read_text() == (
+        "    export EXPLICIT_LOGDIR=null\n"
+        f"    export EXPLICIT_LOGDIR={shared}/nemo_experiments/${{EXPERIMENT:-$POD_UID}}\n"
+        f'    LOG_PATH={shared}/nemo_experiments/$POD_UID/$NODEID/\ntraining_precision="bf16SR"\n'
+    )
     assert "Scripts are configured" in again.stdout
 
 

@@ -80,7 +80,14 @@ def test_configuring_writes_the_runs_values_and_shows_them() -> None:
     assert outcome.exit_code == 0
     assert f"${{TOKENIZER_PATH={_TOKENIZER}}}" in outcome.out
     found = read_scripts(FileView({"/shared": volume}))
-    assert found == ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, learning_rate=0.001, warmup_steps=7)
+    assert found == ScriptParameters(
+        tokenizer=_TOKENIZER,
+        dataset=_DATASET,
+        learning_rate=0.001,
+        warmup_steps=7,
+        saves_last=True,
+        has_experiment=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,6 +122,7 @@ def test_text_is_downloaded_part_by_part_joined_and_counted_into_tokens() -> Non
         "python3",
         "/shared/x/preprocess_data_for_megatron.py",
         "--input=/shared/redpajama_sample.jsonl",
+        "--tokenizer-library=huggingface",
         f"--tokenizer-type={_TOKENIZER}",
         "--output-prefix=/shared/data/other",
     )
@@ -133,11 +141,16 @@ def test_tokens_want_a_text_and_a_tokenizer() -> None:
         "python3",
         "/x/preprocess_data_for_megatron.py",
         "--input=/shared/a",
+        "--tokenizer-library=huggingface",
         "--tokenizer-type=/b",
         "--output-prefix=/c",
     )
     outcome = _job(_prepared(), *argv)
     assert (outcome.exit_code, "No such file or directory: '/shared/a'" in outcome.err) == (1, True)
+    refused = _job(_prepared(), *argv, "--append-eos")
+    assert (refused.exit_code, "unrecognized arguments: --append-eos" in refused.err) == (2, True)
+    without = _job(_prepared(), *argv[:3], *argv[4:])
+    assert (without.exit_code, "required: --tokenizer-library" in without.err) == (2, True)
 
 
 def test_a_compilation_ends_with_its_totals_and_fills_the_cache() -> None:
@@ -170,7 +183,7 @@ def test_the_log_file_below_the_launchers_uid_says_the_same() -> None:
     volume.files.pop(_LOG)
     outcome = _run(_rank(volume))
     assert volume.files[_LOG].content.decode() == outcome.text
-    assert any(path.startswith("/nemo_experiments/u-1/checkpoints/") for path in volume.files)
+    assert not any("/checkpoints/" in path for path in volume.files)
 
 
 def test_other_nodes_draw_no_bar_and_keep_their_own_log() -> None:
@@ -190,8 +203,10 @@ def test_without_resuming_a_launcher_that_starts_again_begins_anew() -> None:
 
 
 def test_a_launcher_that_starts_again_in_its_pod_goes_on_and_appends() -> None:
-    volume = _compiled(_prepared(ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, resumes=True)))
+    choices = ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, resumes=True, saves_last=True)
+    volume = _compiled(_prepared(choices))
     assert _run(_rank(volume, TRAIN_ITERS="20")).exit_code == 0
+    assert any(path.startswith("/nemo_experiments/u-1/checkpoints/") for path in volume.files)
     before = len(volume.files[_LOG].content)
     outcome = _run(_rank(volume, TRAIN_ITERS="40"))
     assert "global step 20" in outcome.out

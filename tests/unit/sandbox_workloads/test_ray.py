@@ -15,7 +15,7 @@ from actions.telemetry.points import Point
 from tests.unit.sandbox_workloads.containers import run
 from tests.unit.sandbox_workloads.ray_cluster import HOST, RayCluster
 
-_TRAIN = "NEURON_NUM_DEVICES=32 python3 ray_train_llama2.py --num_nodes=2 --max_steps=20 --logging_interval=1"
+_TRAIN = "NEURON_NUM_DEVICES=32 python3 ray_train_llama2.py --num_nodes=2 --steps_this_run=20 --logging_interval=1"
 _COMPILE = "NEURON_NUM_DEVICES=32 python3 ray_train_llama2.py --neuron_parallel_compile --num_nodes=2"
 _EACH_LINE = {"env_vars": {"RAY_DEDUP_LOGS": "0"}}
 
@@ -103,6 +103,30 @@ def test_ray_counts_equal_lines_of_all_workers_together_unless_told_not_to() -> 
     assert "[repeated 63x across cluster]" in counted.text
     assert "repeated" not in each.text
     assert each.text.count("Setting up process group") == 64
+
+
+def test_arguments_that_the_real_program_refuses_are_refused() -> None:
+    for wrong, said in (("--reload=1", "unrecognized arguments: --reload=1"), ("--max_steps=x", "invalid int value")):
+        failed = RayCluster().with_blocks().submit("train", f"{_TRAIN} {wrong}")
+        assert failed.exit_code == 1
+        assert said in failed.text
+
+
+def test_a_step_to_load_from_is_not_read_without_the_switch() -> None:
+    cluster = RayCluster().with_blocks()
+    kept = f"{_TRAIN} --checkpoint_freq=10 --num_kept_checkpoint=2 --checkpoint_dir=/shared/out/checkpoints"
+    assert cluster.submit("first", kept).exit_code == 0
+    names = FileView({"/shared": cluster.volume}).names("/shared/out/checkpoints")
+    assert names == ["step_10", "step_20"]
+    anew = cluster.submit("anew", f"{kept} --loading_step=20 --steps_this_run=30", _EACH_LINE)
+    assert [point.step for point in points_of(anew.text, "train_loss")] == list(range(1, 31))
+    resumed = cluster.submit("resumed", f"{kept} --resume_ckpt --loading_step=20 --steps_this_run=30", _EACH_LINE)
+    assert [point.step for point in points_of(resumed.text, "train_loss")] == list(range(21, 31))
+    missing = cluster.submit("missing", f"{kept} --resume_ckpt --loading_step=7")
+    assert (missing.exit_code, "No such file or directory: '/shared/out/checkpoints/step_7'" in missing.text) == (
+        1,
+        True,
+    )
 
 
 def test_a_rate_that_is_too_high_ends_in_nan() -> None:

@@ -3,14 +3,15 @@
 The sandbox's dataset is a sample: the words and the order are the real ones, sizes and times are not.
 
 Source:
-    Error texts of huggingface_hub 0.23 and transformers 4.31; `preprocess_data_for_megatron.py` of NeMo 1.14
-    (`Processed N documents`); the parts of RedPajama-Data-1T-Sample.
+    Error texts of huggingface_hub 0.23 and transformers 4.31; `preprocess_data_for_megatron.py` of
+    neuronx-nemo-megatron at f4743ce (flags, `Processed N documents`); the parts of RedPajama-Data-1T-Sample.
 """
 
 from __future__ import annotations
 
+import argparse
 import posixpath
-import re
+from typing import NoReturn
 
 from actions.sandbox.programs.neuronx_nemo.node import SCRIPTS, SOURCES, ScriptParameters, write_scripts
 from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
@@ -25,6 +26,9 @@ _TOKENISE_SECONDS = 24.0
 _DOWNLOAD_SECONDS = 1.2
 """For each part."""
 _GATED = "meta-llama/"
+_TOKENISER = "preprocess_data_for_megatron.py"
+_USAGE = 2
+"""The exit code of argparse."""
 
 
 def configures(container: ContainerView) -> bool:
@@ -49,7 +53,9 @@ def configure(container: ContainerView) -> Program:
         pipeline_parallel=int(known.get("PIPELINE_PARALLEL", default.pipeline_parallel)),
         precision=known.get("PRECISION", default.precision),
         checkpoint_seconds=int(known.get("CHECKPOINT_SECONDS", default.checkpoint_seconds)),
+        saves_last=True,
         resumes=known.get("RESUME", "").lower() == "true",
+        has_experiment=True,
     )
     lines = write_scripts(container.files, choices)
     container.files.write(f"{SOURCES}/nemo/scripts/nlp_language_modeling/preprocess_data_for_megatron.py", b"")
@@ -153,13 +159,50 @@ def make_sample(container: ContainerView) -> Program:
 
 def tokenises(container: ContainerView) -> bool:
     """Return whether a container turns text into tokens."""
-    return "preprocess_data_for_megatron.py" in container.command_line
+    return _TOKENISER in container.command_line
+
+
+class _ArgumentsRefused(Exception):
+    """Raised for arguments that argparse does not take; its text is what it prints."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _ArgumentsRefused(f"usage: {self.prog} [-h] …\n{self.prog}: error: {message}\n")
+
+
+def _tokeniser_parser() -> argparse.ArgumentParser:
+    """Return a parser with the flags of `preprocess_data_for_megatron.py`."""
+    made = _Parser(prog=_TOKENISER)
+    for name in ("input", "tokenizer-library", "output-prefix"):
+        made.add_argument(f"--{name}", required=True)
+    for name in ("tokenizer-type", "tokenizer-model", "vocab-file", "files-filter", "merge-file", "delimiter"):
+        made.add_argument(f"--{name}")
+    for name in ("workers", "chunk_size", "log-interval"):
+        made.add_argument(f"--{name}", type=int)
+    for name in (
+        "split-sentences", "keep-newlines", "text_file", "append-eod", "retrieval-db", "need-pad-id", "preproc-folder",
+        "apply-ftfy",
+    ):  # fmt: skip
+        made.add_argument(f"--{name}", action="store_true")
+    made.add_argument("--json-keys", nargs="+")
+    made.add_argument("--dataset-impl", choices=["lazy", "cached", "mmap", "retmmap"])
+    return made
+
+
+def _words_behind(container: ContainerView, script: str) -> list[str]:
+    words = list(container.argv)
+    return words[next(index for index, word in enumerate(words) if word.endswith(script)) + 1 :]
 
 
 def tokenise(container: ContainerView) -> Program:
     """Count documents until all are done, and leave the two files that the training maps."""
-    given = dict(re.findall(r"--([a-z-]+)[= ](\S+)", container.command_line))
-    text, tokenizer, prefix = given["input"], given["tokenizer-type"], given["output-prefix"]
+    try:
+        given = _tokeniser_parser().parse_args(_words_behind(container, _TOKENISER))
+    except _ArgumentsRefused as refusal:
+        yield ProgramStep(2.0, str(refusal), is_error=True)
+        return _USAGE
+    text, tokenizer, prefix = given.input, given.tokenizer_type, given.output_prefix
     missing = _missing(container, text, tokenizer)
     if missing:
         yield ProgramStep(2.0, f"Traceback (most recent call last):\n{missing}\n", is_error=True)

@@ -77,6 +77,7 @@ def _line(moment: float, process_id: int, place: str, text: str) -> str:
 
 SOURCES = "/shared/neuronx-nemo-megatron"
 SCRIPTS = f"{SOURCES}/nemo/examples/nlp/language_modeling"
+EXPERIMENTS = "/shared/nemo_experiments"
 PROCESSES_PER_NODE = 32
 _HEAD = "#!/usr/bin/env bash\n"
 _UNKNOWN = re.compile(r"^[\w./+-]+$")
@@ -95,8 +96,12 @@ class ScriptParameters(msgspec.Struct, frozen=True):
     pipeline_parallel: int = 1
     precision: str = "bf16SR"
     checkpoint_seconds: int = 36_000
+    saves_last: bool = False
+    """`save_last`: the newest checkpoint is kept, and the end of the training has one."""
     resumes: bool = False
-    """A run that finds checkpoints in its folder continues from them."""
+    """`resume_if_exists`: a run that finds checkpoints in its folder continues from them."""
+    has_experiment: bool = False
+    """The folder of checkpoints is that of `EXPERIMENT`; as the scripts come, it is that of the launcher's pod."""
 
 
 def write_scripts(files: FileView, choices: ScriptParameters) -> list[str]:
@@ -106,7 +111,8 @@ def write_scripts(files: FileView, choices: ScriptParameters) -> list[str]:
         f": ${{DATASET_PATH={choices.dataset}}}",
         f"    model.optim.lr={choices.learning_rate} \\",
         f"    model.optim.sched.min_lr={choices.min_learning_rate} \\",
-        f"    +exp_manager.checkpoint_callback_params.train_time_interval={choices.checkpoint_seconds} \\",
+        f"    +exp_manager.checkpoint_callback_params.train_time_interval={choices.checkpoint_seconds} "
+        f"{'exp_manager.checkpoint_callback_params.save_last=True ' if choices.saves_last else ''}\\",
         f"    exp_manager.resume_if_exists={choices.resumes} \\",
     ]
     model = [
@@ -118,7 +124,14 @@ def write_scripts(files: FileView, choices: ScriptParameters) -> list[str]:
     for name, lines in (
         ("test_llama.sh", test),
         ("llama_7b.sh", [*model, "./test_llama.sh"]),
-        ("train_setup.sh", [f'training_precision="{choices.precision}"']),
+        (
+            "train_setup.sh",
+            [
+                f'training_precision="{choices.precision}"',
+                f"    export EXPLICIT_LOGDIR={EXPERIMENTS}/"
+                + ("${EXPERIMENT:-$POD_UID}" if choices.has_experiment else "$POD_UID"),
+            ],
+        ),
     ):
         files.write(f"{SCRIPTS}/{name}", (_HEAD + "\n".join(lines) + "\n").encode())
     return [*test[:4], *model]
@@ -143,7 +156,9 @@ def read_scripts(files: FileView) -> ScriptParameters | None:
         pipeline_parallel=int(_value(text, r"PP=(\d+)", str(default.pipeline_parallel))),
         precision=_value(text, r'training_precision="?([\w]+)', default.precision),
         checkpoint_seconds=int(_value(text, r"train_time_interval=(\d+)", str(default.checkpoint_seconds))),
+        saves_last=_value(text, r"save_last=(\w+)", "False").lower() == "true",
         resumes=_value(text, r"resume_if_exists=(\w+)", "False").lower() == "true",
+        has_experiment="${EXPERIMENT:-$POD_UID}" in text,
     )
 
 
@@ -154,7 +169,6 @@ def _value(text: str, expression: str, otherwise: str) -> str:
 
 CACHE = "/shared/neuron_cache"
 COMMAND = "python3 -u megatron_gpt_pretraining.py --config-path=conf --config-name=megatron_llama_7b_config"
-EXPERIMENTS = "/shared/nemo_experiments"
 LOADED = NeuronLoad(0.0, 420, command=COMMAND)
 _FIRST_PROCESS = 2101
 _LARGEST_MICRO_BATCH = 2
@@ -178,8 +192,14 @@ class TrainingNode(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The run's folder on the shared file system."""
-        return f"{EXPERIMENTS}/{self.run_id}"
+        """The folder of checkpoints and curves on the shared file system (`EXPLICIT_LOGDIR`)."""
+        experiment = self.container.environment.get("EXPERIMENT", "") if self.choices.has_experiment else ""
+        return f"{EXPERIMENTS}/{experiment or self.run_id}"
+
+    @property
+    def log_folder(self) -> str:
+        """The folder of the node's log (`LOG_PATH`), below the launcher pod's UID."""
+        return f"{EXPERIMENTS}/{self.run_id}/{self.rank}"
 
 
 def is_wanted_by(container: ContainerView) -> bool:
@@ -282,7 +302,7 @@ def _problem(node: TrainingNode, moment: float) -> str:
 
 def logged(node: TrainingNode, program: Program) -> Program:
     """Run a program and keep what it prints in the node's log file, as `tee -a` does."""
-    path = f"{node.folder}/{node.rank}/log"
+    path = f"{node.log_folder}/log"
     lost: PeerLost | None = None
     while True:
         try:

@@ -165,7 +165,8 @@ def _epoch(node: TrainingNode) -> Program:
             since_saved = 0.0
             _save(node, step + 1)
     if node.rank == 0:
-        _save(node, steps)
+        if node.choices.saves_last:
+            _save(node, steps)
         yield ProgramStep(2.0, f"`Trainer.fit` stopped: `max_steps={steps}` reached.\n")
     yield ProgramStep(0.5, load=LOADED)
     return 0
@@ -188,18 +189,28 @@ def _opening(node: TrainingNode, first: int) -> str:
 
 
 def _save(node: TrainingNode, step: int) -> None:
-    samples = float(step * node.batch)
-    name = f"megatron_llama--step={step}-consumed_samples={samples:.1f}.ckpt"
+    """Keep a checkpoint, the newest one only."""
+    samples, files = float(step * node.batch), node.container.files
+    last = "-last" if node.choices.saves_last else ""
+    name = f"megatron_llama--step={step}-consumed_samples={samples:.1f}{last}.ckpt"
     folder = f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
-    node.container.files.write(f"{folder}/{name}", b"", size_bytes=80 << 30)
+    files.write(f"{folder}/{name}", b"", size_bytes=80 << 30)
+    for old in files.names(folder):
+        if old != name:
+            files.remove(f"{folder}/{old}")
 
 
 def _resumed_step(node: TrainingNode) -> int:
-    """Return the step of the newest checkpoint of the same launcher pod; 0 without one, or if the run starts anew."""
+    """Return the step of the newest checkpoint in the folder; 0 without one, or without `resume_if_exists`."""
     if not node.choices.resumes:
         return 0
-    names = node.container.files.names(f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000")
-    return max((int(found[1]) for name in names if (found := re.search(r"step=(\d+)", name))), default=0)
+    files, folder = node.container.files, f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
+    steps = [
+        (found.changed_at, int(step[1]))
+        for name in files.names(folder)
+        if (step := re.search(r"step=(\d+)", name)) and (found := files.file(f"{folder}/{name}"))
+    ]
+    return max(steps, default=(0.0, 0))[1]
 
 
 class _Metrics(msgspec.Struct, frozen=True):

@@ -1,10 +1,11 @@
 """`ray_train_llama2.py`: Llama 2 by tensor parallelism on Trainium under Ray Train, or the compilation of its graphs.
 
-The settings of its command line, the curve of its numbers by step, and its output. Rank 0 reports the steps; what all
-workers print is counted together by Ray unless `RAY_DEDUP_LOGS=0`. A step takes a twentieth of its real time.
+The settings of its command line, the curve of its numbers by step, its checkpoints and its output. It resumes as the
+real program does: with `--resume_ckpt` from the step of `--loading_step`, and not otherwise. Rank 0 reports the steps;
+what all workers print is counted together by Ray unless `RAY_DEDUP_LOGS=0`. A step takes a twentieth of its real time.
 
-Source: `docs/facts/llama2-ray.md#arguments` and `#output`; the captured shape of LOG lines behind Ray's prefix;
-Ray 2.22 (Train v1).
+Source: `docs/facts/llama2-ray.md#arguments`, `#checkpoints` and `#output`; the captured shape of LOG lines behind Ray's
+prefix; Ray 2.22 (Train v1).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import math
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
 from actions.sandbox.programs.neuron.compile_cache import CompilerLog, Graph, graphs_of, is_cached, keep
 from actions.sandbox.programs.program import ContainerView, NeuronLoad, Program, ProgramStep
 from actions.sandbox.programs.ray.head import RayHead, RayJob
+from actions.sandbox.programs.ray.launch import WHOLE, ArgumentsRefused, arguments_of, whole_checkpoints
 
 CORES_OF_A_NODE = 32
 _GRAPHS = 7
@@ -29,19 +32,13 @@ _SHAPES = (
     "num_nodes", "tensor_parallel_size", "batch_size", "seq_len", "num_layers", "use_mix_precision", "use_zero_1",
     "sequence_parallel_enabled", "selective_checkpoint_enabled", "qkv_linear", "kv_replicator",
 )  # fmt: skip
-_DEFAULTS = {
-    "num_nodes": "2", "tensor_parallel_size": "8", "batch_size": "1", "grad_accum_usteps": "32", "max_steps": "10000",
-    "steps_this_run": "10000", "lr": "3e-4", "warmup_steps": "100", "seed": "12349", "seq_len": "4096",
-    "logging_interval": "10", "num_layers": "-1", "kv_replicator": "1", "sequence_parallel_enabled": "True",
-    "selective_checkpoint_enabled": "True", "data_dir": "/shared/wikicorpus_llama2_7B_tokenized_4k",
-    "output_dir": "/shared/llama2_output", "metrics_file": "results.json",
-}  # fmt: skip
 
 
 class RayLlama2Settings(msgspec.Struct, frozen=True):
     """The settings in the arguments."""
 
-    given: dict[str, str]
+    given: dict[str, Any]
+    """Every flag's value, of its own type."""
 
     def number(self, name: str) -> int:
         """An integer argument."""
@@ -49,7 +46,7 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
 
     def has(self, switch: str) -> bool:
         """Return whether a switch was given."""
-        return switch in self.given
+        return bool(self.given[switch])
 
     @property
     def workers(self) -> int:
@@ -58,9 +55,8 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        """The step at which this run ends."""
-        limits = [self.number(name) for name in ("max_steps", "steps_this_run") if self.number(name) >= 0]
-        return min(limits, default=0)
+        """The step at which this run ends: that argument alone counts, and at least one step is made."""
+        return self.number("steps_this_run")
 
     @property
     def global_batch(self) -> int:
@@ -71,7 +67,7 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
     @property
     def layers(self) -> int:
         """The number of layers of the model."""
-        return _LAYERS if self.number("num_layers") < 0 else self.number("num_layers")
+        return _LAYERS if self.number("num_layers") <= 0 else self.number("num_layers")
 
     @property
     def throughput(self) -> float:
@@ -80,20 +76,16 @@ class RayLlama2Settings(msgspec.Struct, frozen=True):
 
     def graphs(self) -> list[Graph]:
         """The graphs of this run."""
-        return graphs_of({name: self.given.get(name, "") for name in _SHAPES}, _GRAPHS)
+        return graphs_of({name: str(self.given[name]) for name in _SHAPES}, _GRAPHS)
 
 
 def ray_llama2_settings(words: Sequence[str]) -> RayLlama2Settings:
-    """Read the arguments behind the script's name."""
-    given, index = dict(_DEFAULTS), 0
-    while index < len(words):
-        name, has_value, value = words[index].removeprefix("--").partition("=")
-        following = words[index + 1] if index + 1 < len(words) else "--"
-        if words[index].startswith("--"):
-            is_switch = not has_value and following.startswith("--")
-            given[name] = value if has_value else "True" if is_switch else following
-        index += 1
-    return RayLlama2Settings(given)
+    """Read the arguments behind the script's name.
+
+    Raises:
+        ArgumentsRefused: The real program does not take them.
+    """
+    return RayLlama2Settings(arguments_of(words))
 
 
 _DIVERGES_FROM = 1.5e-3
@@ -140,6 +132,9 @@ ENTRY = "ray_train_llama2.py"
 _CACHE = "/shared/neuron_cache"
 _COMPILE_SECONDS = 3.0
 _MISS_SECONDS = 9.0
+_USAGE = 2
+"""The exit code of argparse."""
+_CHECKPOINT_BYTES = 80 << 30
 _TIME_LAPSE = 20.0
 """The factor by which a step is shorter than in reality."""
 _LOADING = NeuronLoad(2.0, 1_900, command=f"python3 {ENTRY}")
@@ -149,7 +144,11 @@ _BUSY = NeuronLoad(93.0, 11_600, command=f"python3 {ENTRY}")
 def train(container: ContainerView, head: RayHead, job: RayJob) -> Program:
     """Train, or with `--neuron_parallel_compile` compile the graphs of a training of the same shape."""
     script = next(index for index, word in enumerate(container.argv) if ENTRY in word)
-    settings = ray_llama2_settings(container.argv[script + 1 :])
+    try:
+        settings = ray_llama2_settings(container.argv[script + 1 :])
+    except ArgumentsRefused as refusal:
+        yield ProgramStep(1.5, str(refusal))
+        return _USAGE
     run = _ScriptRun(container, head, job, settings)
     yield ProgramStep(2.0, run.opening())
     yield from run.gather()
@@ -235,20 +234,29 @@ class _ScriptRun:
             yield ProgramStep(0.2, self._by_first(self._compiler.missing(self._head.now(), _CACHE, graph).rstrip("\n")))
             yield ProgramStep(_MISS_SECONDS, self._by_first("." * 24 + "Compiler status PASS"))
             keep(self._files, _CACHE, graph)
+        first = 0
+        if settings.has("resume_ckpt"):
+            first = settings.number("loading_step")
+            folder = f"{settings.given['checkpoint_dir']}/step_{first}"
+            if first not in whole_checkpoints(self._files, str(settings.given["checkpoint_dir"])):
+                yield ProgramStep(2.0, self.failure(f"FileNotFoundError: No such file or directory: '{folder}'"))
+                return 1
+            yield ProgramStep(2.0, self._by_first(f"loading checkpoint from step_{first}"))
+            yield ProgramStep(2.0, self._by_first("loading checkpoint done"))
         yield ProgramStep(1.0, self._by_first(f"Epoch 0 begin {self._asctime()}"))
-        if not (yield from self._step_through()):
+        if not (yield from self._step_through(first)):
             return 1
         self._head.set_load(NeuronLoad())
         yield from self._finish()
         return 0
 
-    def _step_through(self) -> Program:
-        """All steps. Returns 1 at the end, 0 if a worker was lost on the way."""
+    def _step_through(self, first: int) -> Program:
+        """All steps behind the first. Returns 1 at the end, 0 if a worker was lost on the way."""
         settings = self._settings
         seconds = settings.global_batch / settings.throughput / _TIME_LAPSE
         interval = max(1, settings.number("logging_interval"))
         self._head.set_load(_BUSY)
-        for step in range(1, settings.steps + 1):
+        for step in range(first + 1, max(settings.steps, first + 1) + 1):
             yield ProgramStep(seconds)
             if self._head.neuron_cores < settings.workers:
                 self._head.set_load(NeuronLoad())
@@ -256,7 +264,23 @@ class _ScriptRun:
                 return 0
             if step % interval == 0 or step == settings.steps:
                 yield ProgramStep(0.0, self._by_first(self._log_line(step)))
+            if settings.number("checkpoint_freq") > 0 and step % settings.number("checkpoint_freq") == 0:
+                yield ProgramStep(0.0, self._save(step))
         return 1
+
+    def _save(self, step: int) -> str:
+        """Keep a checkpoint and take the oldest away. Return what is printed of it."""
+        settings, folder = self._settings, str(self._settings.given["checkpoint_dir"])
+        self._files.write(f"{folder}/step_{step}/model/dp_rank_00_tp_rank_00_pp_rank_00.pt", b"")
+        self._files.write(
+            f"{folder}/step_{step}/optim/dp_rank_00_tp_rank_00_pp_rank_00.pt", b"", size_bytes=_CHECKPOINT_BYTES
+        )
+        self._files.write(f"{folder}/step_{step}/{WHOLE}", b"1")
+        kept = settings.number("num_kept_checkpoint")
+        known = whole_checkpoints(self._files, folder)
+        for old in known[: len(known) - kept] if kept > 0 else ():
+            self._files.remove(f"{folder}/step_{old}")
+        return self._by_first(f"synced saving of checkpoint step_{step} completed")
 
     def _finish(self) -> Program:
         settings = self._settings

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from actions.sandbox.programs.network import HttpNetwork, pod_host
 from actions.sandbox.programs.program import ContainerView, NeuronLoad, Program, ProgramStep
 from actions.sandbox.programs.ray import dataset as ray_dataset
+from actions.sandbox.programs.ray import launch as ray_launch
 from actions.sandbox.programs.ray import llama2 as ray_llama2
 from actions.sandbox.programs.ray.head import PORT, RayDashboard, RayHead, RayJob, RayNode
 
@@ -160,6 +161,12 @@ def _driver(container: ContainerView, head: RayHead, job: RayJob) -> Program:
     while words and re.fullmatch(r"\w+=.*", words[0]):
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
+    if len(words) > 2 and words[1].endswith(f"/{ray_launch.LAUNCHER}"):
+        launched = ray_launch.launch(words[2:], environment, container.files)
+        yield ProgramStep(0.2, launched.text)
+        if not launched.argv:
+            return launched.code
+        words = list(launched.argv)
     context = replace(container, argv=tuple(words), environment=environment)
     for word, driver in _DRIVERS:
         if any(word in one for one in words):
