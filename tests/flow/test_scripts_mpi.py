@@ -8,6 +8,6 @@ from tests.flow.scripts import play
 from tests.support.program import Program
 
 
-@pytest.mark.parametrize("name", ["llama2-trn1-mpi", "llama2-trn1-mpi-fails"])
+@pytest.mark.parametrize("name", ["llama2-trn1-mpi", "llama2-trn1-mpi-resumes", "llama2-trn1-mpi-fails"])
 def test_a_script_ends_as_it_says_with_nothing_left(name: str, shared_program: Program) -> None:
     play(name, shared_program)

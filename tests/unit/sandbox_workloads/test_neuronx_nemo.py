@@ -209,7 +209,7 @@ def test_a_launcher_that_starts_again_in_its_pod_goes_on_and_appends() -> None:
     assert any(path.startswith("/nemo_experiments/u-1/checkpoints/") for path in volume.files)
     before = len(volume.files[_LOG].content)
     outcome = _run(_rank(volume, TRAIN_ITERS="40"))
-    assert "global step 20" in outcome.out
+    assert "Resuming from /shared/nemo_experiments/u-1/checkpoints/megatron_llama--step=20-" in outcome.out
     steps = [point.step for point in read_log(outcome.text.encode()) if point.metric == "train_loss"]
     assert steps == list(range(20, 40))
     assert len(volume.files[_LOG].content) > before

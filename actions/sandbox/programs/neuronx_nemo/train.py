@@ -179,20 +179,26 @@ def step_seconds(batch: int, nodes: int) -> float:
 
 def _opening(node: TrainingNode, first: int) -> str:
     folder = f"Experiments will be logged at {node.folder}\n"
-    resumed = f"Resuming from {node.folder}/checkpoints, global step {first}\n" if first else ""
+    resumed = (
+        f"[NeMo I exp_manager:530] Resuming from {node.folder}/checkpoints/{_name(node, first)}\n" if first else ""
+    )
     return (
         "GPU available: False, used: False\nTPU available: True, using: 32 TPU cores\n"
-        f"[NeMo I exp_manager:374] {folder}{resumed}"
+        f"{resumed}[NeMo I exp_manager:374] {folder}"
         "[NeMo I megatron_gpt_model:1190] Pipeline model parallel rank: 0, Tensor model parallel rank: 0, "
         "Number of model parameters on device: 8.44e+08. Total number of model parameters: 6.74e+09.\n"
     )
 
 
+def _name(node: TrainingNode, step: int) -> str:
+    """The name of a checkpoint."""
+    last = "-last" if node.choices.saves_last else ""
+    return f"megatron_llama--step={step}-consumed_samples={float(step * node.batch):.1f}{last}.ckpt"
+
+
 def _save(node: TrainingNode, step: int) -> None:
     """Keep a checkpoint, the newest one only."""
-    samples, files = float(step * node.batch), node.container.files
-    last = "-last" if node.choices.saves_last else ""
-    name = f"megatron_llama--step={step}-consumed_samples={samples:.1f}{last}.ckpt"
+    files, name = node.container.files, _name(node, step)
     folder = f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
     files.write(f"{folder}/{name}", b"", size_bytes=80 << 30)
     for old in files.names(folder):
