@@ -42,7 +42,7 @@ _SWITCHES = (
 
 
 class LaunchedCommand(msgspec.Struct, frozen=True):
-    """What the launcher makes of its arguments: what it prints, and the command that it becomes."""
+    """The outcome of the launcher: its output, and the command that it becomes."""
 
     text: str
     argv: tuple[str, ...] = ()
