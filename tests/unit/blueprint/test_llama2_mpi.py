@@ -15,6 +15,8 @@ from actions.blueprint.parameters import bind, skipped_stages
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.stages import CheckStage
+from actions.sandbox.programs.files import FileView, MemoryVolume
+from actions.sandbox.programs.neuronx_nemo.node import SCRIPTS, ScriptParameters, read_scripts
 from tests.unit.blueprint.shipped import object_of, shipped
 
 _IMAGE = "registry.example/neuronx_nemo@sha256:" + "0" * 64
@@ -291,6 +293,24 @@ def test_configuring_changes_every_value_and_can_be_repeated(tmp_path: Path) -> 
         f'    LOG_PATH={shared}/nemo_experiments/$POD_UID/$NODEID/\ntraining_precision="bf16SR"\n'
     )
     assert "Scripts are configured" in again.stdout
+    assert _as_the_sandbox_reads(scripts) == ScriptParameters(
+        tokenizer="/shared/llama7b_tokenizer",
+        dataset="/shared/data/redpajama_sample_text_document",
+        learning_rate=0.002,
+        warmup_steps=7,
+        checkpoint_seconds=7200,
+        saves_last=True,
+        resumes=True,
+        has_experiment=True,
+    )
+
+
+def _as_the_sandbox_reads(scripts: Path) -> ScriptParameters | None:
+    """The values that the sandbox's training takes from scripts which the real script has changed."""
+    volume = MemoryVolume()
+    for name in _UPSTREAM:
+        volume.put(f"{SCRIPTS}/{name}".removeprefix("/shared"), (scripts / name).read_bytes())
+    return read_scripts(FileView({"/shared": volume}))
 
 
 def test_a_line_that_is_not_there_ends_the_configuration(tmp_path: Path) -> None:
