@@ -8,11 +8,12 @@ every user of the machine can read them, but in a private file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import python_terraform
 
-from actions.terraform.working_directory import PLAN_FILE, VARIABLES_FILE
+from actions.terraform.working_directory import PLAN_FILE, UPDATE_PLAN_FILE, VARIABLES_FILE
 
 LOCK_PATIENCE = "20s"
 
@@ -39,9 +40,27 @@ def destroy_arguments(program: Path) -> list[str]:
     )
 
 
-def show_plan_arguments(program: Path) -> list[str]:
-    """`terraform show` of the saved plan. Its output holds secrets in plain text: never store it."""
-    return [*_bare(program, "show"), "-json", PLAN_FILE]
+def plan_update_arguments(program: Path, addresses: Sequence[str]) -> list[str]:
+    """`terraform plan` of some resources alone, saved to a file of its own."""
+    return _built(
+        program,
+        "plan",
+        json=_FLAG,
+        lock_timeout=LOCK_PATIENCE,
+        var_file=VARIABLES_FILE,
+        out=UPDATE_PLAN_FILE,
+        target=list(addresses),
+    )
+
+
+def apply_update_arguments(program: Path) -> list[str]:
+    """`terraform apply` of the plan of some resources."""
+    return _built(program, "apply", UPDATE_PLAN_FILE, json=_FLAG, lock_timeout=LOCK_PATIENCE)
+
+
+def show_plan_arguments(program: Path, file: str = PLAN_FILE) -> list[str]:
+    """`terraform show` of a saved plan. Its output holds secrets in plain text: never store it."""
+    return [*_bare(program, "show"), "-json", file]
 
 
 def output_arguments(program: Path) -> list[str]:

@@ -15,6 +15,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, FormatError, RefusedError, ToolError, UnreachableError
 from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped, run_tool
 from actions.base.readonly import refuse_if_readonly
+from actions.base.wording import listed
 from actions.terraform import arguments
 from actions.terraform.detached import DetachedOperation
 from actions.terraform.events import ChangeProgress, OperationProgress, TerraformEvent, read_events
@@ -26,6 +27,7 @@ from actions.terraform.working_directory import (
     LOCK_FILE,
     PUSHED_STATE,
     UNSAVED_STATE,
+    UPDATE_PLAN_FILE,
     WorkingDirectory,
     locked_providers,
 )
@@ -35,6 +37,7 @@ QUERY_DEADLINE_SECONDS = 120.0
 CLI_ENVIRONMENT: Mapping[str, str] = {"TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
 
 _REMEMBERED_EVENTS = 200
+_SHOWN_CHANGES = 3
 _CHANGING = ("destroy", "apply")
 _OPERATIONS = ("plan", *_CHANGING)
 _RESOURCE_ID = re.compile(r"[^\s\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,2047}")
@@ -277,6 +280,36 @@ class TerraformDriver:
         self._directory.write_variables(variables)
         argv = arguments.import_arguments(self._program, address, resource_id)
         await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
+
+    async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
+        """Update some resources of the state with other variables; make, replace and destroy none.
+
+        Raises:
+            RefusedError: More than an update would happen, or an operation is running.
+            StateLockedError: Another process has locked the state.
+            ToolError: Terraform refuses.
+        """
+        refuse_if_readonly("terraform apply")
+        self._require_idle()
+        self._directory.require_saved_state()
+        self._directory.write_variables(variables)
+        file = self._directory.folder / UPDATE_PLAN_FILE
+        try:
+            await self._query(
+                arguments.plan_update_arguments(self._program, addresses), deadline_seconds=INIT_DEADLINE_SECONDS
+            )
+            planned = read_plan(await self._query(arguments.show_plan_arguments(self._program, file.name)))
+            others = [f"{item.action} {item.address}" for item in planned.resources if item.action != "update"]
+            if others:
+                raise RefusedError(
+                    f"Terraform would do more than update: {listed(others, _SHOWN_CHANGES)}.",
+                    hint="Look at the state, then try again.",
+                )
+            if not planned.is_empty:
+                argv = arguments.apply_update_arguments(self._program)
+                await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
+        finally:
+            file.unlink(missing_ok=True)
 
     async def unlock_if_dead(self, lock: StateLock) -> bool:
         """Remove the lock if a process of this folder took it and died with it."""

@@ -148,6 +148,10 @@ class Terraform(Protocol):
         """Import an existing object into the state. Safe to repeat."""
         ...
 
+    async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
+        """Update some resources of the state with other variables; make, replace and destroy none."""
+        ...
+
     async def unlock_if_dead(self, lock: StateLock) -> bool:
         """Remove a lock if a dead process of this folder has left it. Returns whether it was removed."""
         ...

@@ -19,6 +19,8 @@ from actions.terraform.state import DeadHolder, StateFile, read_state
 
 PLAN_FILE = "run.tfplan"
 PLAN_RECORD = "run.tfplan.json"
+UPDATE_PLAN_FILE = "update.tfplan"
+"""A plan for some resources of the state, applied at once; never one that was approved."""
 VARIABLES_FILE = "run.tfvars.json"
 LOCK_FILE = ".terraform.lock.hcl"
 STATE_FILE = "terraform.tfstate"

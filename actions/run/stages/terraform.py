@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from actions.base.errors import ConsoleError, ToolError
+from actions.base.wording import listed
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import root_folder, variables_of
 from actions.blueprint.stages import TerraformStage
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.stage_context import StageContext
@@ -23,8 +25,12 @@ from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 
 T = TypeVar("T")
 
+DELETE_DATA = "delete_data"
+"""The variable of a root that lets a destroy empty its buckets."""
 LOCK_SECONDS = 600.0
 """Time to wait for a state that another process has locked."""
+_BUCKET = re.compile(r"(?<!data\.)\baws_s3_bucket\.[\w-]+(?:\[[^\[\]]*\])?$")
+_SHOWN_BUCKETS = 5
 _LOCK_LOOK_SECONDS = 5.0
 _SHOWN_CHANGES = 500
 _SHOWN_FINDINGS = 200
@@ -107,7 +113,22 @@ class TerraformHandler:
         if not await terraform.state_list():
             return "Nothing is in its state."
         await terraform.init()
+        await self._emptiable(terraform)
         return await self._destroyed(terraform)
+
+    async def _emptiable(self, terraform: Terraform) -> None:
+        """Let the destroy empty the root's buckets, if the teardown may delete data and the root has a variable for it.
+
+        Terraform reads that permission from the state, so variables of the destroy alone change nothing.
+        """
+        if not self._context.view.deletes_data or DELETE_DATA not in self._declared():
+            return
+        buckets = [address for address in await terraform.state_list() if _BUCKET.search(address)]
+        if not buckets:
+            return
+        self._say(f"{listed(buckets, _SHOWN_BUCKETS)} will be emptied: the teardown may delete data.")
+        variables = {**self._variables(), DELETE_DATA: True}
+        await self._retried(terraform, lambda: terraform.update_in_place(variables, buckets))
 
     async def _prepared(self, terraform: Terraform) -> None:
         """Settle the past of the root, and install providers."""
@@ -224,6 +245,9 @@ class TerraformHandler:
             may_simulate=self._may_simulate,
             clock=self._context.clock,
         )
+
+    def _declared(self) -> Mapping[str, bool]:
+        return variables_of(self._context.blueprint.folder, self._root)
 
     def _variables(self) -> dict[str, bool | int | float | str]:
         return tfvars_of(

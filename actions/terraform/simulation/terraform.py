@@ -7,7 +7,7 @@ variables, and the AWS calls of resources that a sandbox must have.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -188,6 +188,9 @@ class SimulatedTerraform:
         """
         del resource_id, variables
         raise RefusedError(f"{address} cannot be imported: there is no terraform program.", hint="Install Terraform.")
+
+    async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
+        """Do nothing: what is simulated has no variables that outlive an apply."""
 
     async def unlock_if_dead(self, lock: StateLock) -> bool:
         """Return false: nothing is locked."""

@@ -1,5 +1,14 @@
+data "aws_partition" "current" {}
+
 locals {
   private_subnet_ids = split(",", var.private_subnet_ids)
+
+  # The network root lists the subnet of the file system first. Core nodes run the data job: in another zone, each byte
+  # that it writes would be paid for between zones.
+  core_subnet_ids = var.core_subnet_ids == "" ? [local.private_subnet_ids[0]] : split(",", var.core_subnet_ids)
+
+  public_access_cidrs = compact(split(",", replace(var.endpoint_public_access_cidrs, " ", "")))
+  policies            = "arn:${data.aws_partition.current.partition}:eks::aws:cluster-access-policy"
 }
 
 module "eks" {
@@ -13,7 +22,25 @@ module "eks" {
 
   # Whoever runs this becomes the cluster's administrator; kubectl needs the same principal.
   enable_cluster_creator_admin_permissions = true
-  cluster_endpoint_public_access           = true
+  access_entries = {
+    for principal, policy in jsondecode(var.access_entries) : principal => {
+      principal_arn = principal
+      policy_associations = {
+        cluster = { policy_arn = "${local.policies}/${policy}", access_scope = { type = "cluster" } }
+      }
+    }
+  }
+
+  cluster_endpoint_public_access       = length(local.public_access_cidrs) > 0
+  cluster_endpoint_public_access_cidrs = local.public_access_cidrs
+  cluster_endpoint_private_access      = true # the nodes' way, whoever else may use it
+
+  # EKS makes the group /aws/eks/NAME/cluster by itself when it has something to log, also while the cluster is deleted.
+  # One made here would come back after the teardown, and the next launch of that name would find it and fail.
+  create_cloudwatch_log_group = false
+  cluster_enabled_log_types   = compact(split(",", replace(var.control_plane_logs, " ", "")))
+
+  iam_role_name = "${substr(var.cluster_name, 0, 29)}-cluster" # a prefix: IAM takes 38 characters with the last "-"
 
   # An all-protocol rule of the node security group to itself, both ways: EFA traffic matches no narrower one.
   enable_efa_support = true
@@ -30,6 +57,7 @@ module "eks" {
       ami_type       = "AL2023_x86_64_STANDARD" # Amazon Linux 2 has no image from Kubernetes 1.33 on
       instance_types = [var.core_instance_type]
 
+      subnet_ids   = local.core_subnet_ids
       min_size     = var.core_nodes
       max_size     = max(var.core_nodes, 8)
       desired_size = var.core_nodes
@@ -45,6 +73,8 @@ module "eks" {
           }
         }
       }
+
+      launch_template_tags = { eksml-run = var.run_id } # on instances, volumes and interfaces: an audit finds them
 
       labels = merge({
         WorkerType    = "ON_DEMAND"
@@ -73,7 +103,7 @@ module "karpenter" {
   node_iam_role_name            = "${var.cluster_name}-node"
   node_iam_role_use_name_prefix = false
   node_iam_role_additional_policies = {
-    AmazonSSMManagedInstanceCore = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+    AmazonSSMManagedInstanceCore = "arn:${data.aws_partition.current.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
   }
 }
 

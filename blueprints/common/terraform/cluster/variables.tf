@@ -43,6 +43,43 @@ variable "private_subnet_ids" {
   type        = string
 }
 
+variable "core_subnet_ids" {
+  description = "Subnets of the core nodes, comma-separated. Empty: the first of private_subnet_ids, where the file system is."
+  type        = string
+  default     = ""
+}
+
+variable "endpoint_public_access_cidrs" {
+  description = "Address ranges that may reach the Kubernetes API from outside of the VPC, comma-separated. Empty: none; this machine must then have a way into the VPC."
+  type        = string
+  default     = "0.0.0.0/0"
+
+  validation {
+    condition     = alltrue([for range in compact(split(",", replace(var.endpoint_public_access_cidrs, " ", ""))) : can(cidrhost(range, 0))])
+    error_message = "Address ranges are written as 203.0.113.0/24, several with commas."
+  }
+}
+
+variable "access_entries" {
+  description = "Who else may use the cluster, a JSON object from the ARN of a principal to an access policy of EKS: AmazonEKSClusterAdminPolicy, AmazonEKSAdminPolicy, AmazonEKSEditPolicy, AmazonEKSViewPolicy or AmazonEKSAdminViewPolicy."
+  type        = string
+  default     = "{}"
+
+  validation {
+    condition = can(jsondecode(var.access_entries)) && alltrue([
+      for principal, policy in try(jsondecode(var.access_entries), {}) :
+      can(regex("^arn:[a-z-]+:iam::[0-9]{12}:(role|user)/", principal)) && can(regex("^AmazonEKS[A-Za-z]+Policy$", policy))
+    ])
+    error_message = "Access entries are JSON: {\"arn:aws:iam::111122223333:role/ops\": \"AmazonEKSViewPolicy\"}."
+  }
+}
+
+variable "control_plane_logs" {
+  description = "Logs of the control plane that go to CloudWatch, comma-separated: api, audit, authenticator, controllerManager, scheduler. Their group /aws/eks/NAME/cluster stays after a teardown."
+  type        = string
+  default     = ""
+}
+
 variable "core_labels" {
   description = "Labels of the core nodes beside the usual ones, a JSON object."
   type        = string

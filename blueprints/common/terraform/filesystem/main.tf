@@ -64,7 +64,7 @@ resource "aws_s3_bucket" "data" {
   count = var.has_data_repository ? 1 : 0
 
   bucket_prefix = "${var.cluster_name}-fsx-"
-  force_destroy = false # a bucket with data in it stops the teardown instead of losing the data
+  force_destroy = var.delete_data
 }
 
 resource "aws_s3_bucket_public_access_block" "data" {

@@ -52,3 +52,9 @@ variable "has_data_repository" {
   description = "Whether /data is linked with a bucket."
   type        = bool
 }
+
+variable "delete_data" {
+  description = "Whether the bucket is emptied when it is destroyed. A teardown that may delete data sets it just before; else a bucket with data in it stops the destroy."
+  type        = bool
+  default     = false
+}

@@ -78,15 +78,32 @@ variable "capacity_reservation_id" {
 }
 
 variable "placement_group" {
-  description = "Whether the nodes stand close together in a cluster placement group."
+  description = "Whether the nodes stand close together in a cluster placement group of their own. Not with a reservation: its instances stand where it was made."
   type        = bool
   default     = false
+}
+
+variable "placement_group_name" {
+  description = "Existing placement group that the nodes start in, such as that of a reservation; empty for none."
+  type        = string
+  default     = ""
 }
 
 variable "disk_gib" {
   description = "Size of each node's root disk: images above 20 GB are unpacked there."
   type        = number
   default     = 200
+}
+
+variable "disk_throughput_mibps" {
+  description = "Throughput of that disk: images above 20 GB are read from it, unless the type has local disks."
+  type        = number
+  default     = 500
+
+  validation {
+    condition     = var.disk_throughput_mibps >= 125 && var.disk_throughput_mibps <= 1000
+    error_message = "gp3 offers 125 to 1000 MiB/s."
+  }
 }
 
 variable "labels" {
