@@ -22,6 +22,7 @@ from actions.terraform.detached import DetachedOperation
 from actions.terraform.working_directory import (
     LOCK_FILE,
     UNSAVED_STATE,
+    VANISHED_STATE,
     WAIVED_STATE,
     WorkingDirectory,
     locked_providers,
@@ -51,10 +52,16 @@ class TerraformStageReport(msgspec.Struct, frozen=True):
     """Versions of the locked providers, by name."""
 
     @property
+    def vanished(self) -> tuple[str, ...]:
+        """Addresses that a destroy did not find, and that are not settled."""
+        return tuple(item.address for item in self.pending if item.is_open and item.has_vanished)
+
+    @property
     def blocks(self) -> tuple[str, ...]:
         """Addresses that have to be imported or waived before the stage continues."""
         unsaved = () if self.unsaved is None else (UNSAVED_STATE,)
-        return (*unsaved, *(item.address for item in self.pending if item.is_open))
+        vanished = (VANISHED_STATE,) if self.vanished else ()
+        return (*unsaved, *vanished, *(item.address for item in self.pending if item.is_open))
 
 
 def terraform_report(folder: Path, view: RunView) -> list[TerraformStageReport]:
@@ -135,12 +142,22 @@ def _text_of(stage: TerraformStageReport, run_id: str) -> str:
     if stage.unsaved is not None:
         lines.append(f"  errored.tfstate could not be saved: {', '.join(stage.unsaved) or 'no resources'}")
         lines.append(f"    eksml-tui runs waive {run_id} {UNSAVED_STATE} --confirm {UNSAVED_STATE}")
+    if stage.vanished:
+        lines.append(
+            f"  {len(stage.vanished)} resources were gone when they were to be destroyed; the state from before"
+        )
+        lines.append(f"  is in {stage.folder}/{VANISHED_STATE}. If all were deleted by hand:")
+        lines.append(f"    eksml-tui runs waive {run_id} {VANISHED_STATE} --confirm {VANISHED_STATE}")
     for item in stage.pending:
-        lines.append(f"  {item.address}: {item.how.value if item.how else 'may exist outside the state'}")
+        lines.append(f"  {item.address}: {item.how.value if item.how else _fate(item)}")
         if item.is_open:
             lines.append(f"    eksml-tui runs import {run_id} '{item.address}' {item.resource_id or 'ID'}")
             lines.append(f"    eksml-tui runs waive {run_id} '{item.address}' --confirm '{item.address}'")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _fate(item: PendingChange) -> str:
+    return "was gone when it was to be destroyed" if item.has_vanished else "may exist outside the state"
 
 
 def request_import(
@@ -166,8 +183,9 @@ def request_import(
     if not resource_id or resource_id.startswith("-") or one_line(resource_id) != resource_id:
         raise RefusedError(f"{one_line(resource_id)!r} is not a resource id.")
     found = _blocked(folder, address, stage)
-    if address == UNSAVED_STATE:
-        raise RefusedError(f"{UNSAVED_STATE} is pushed or waived, not imported.")
+    if address in (UNSAVED_STATE, VANISHED_STATE):
+        verb = "pushed" if address == UNSAVED_STATE else "copied back"
+        raise RefusedError(f"{address} is {verb} or waived, not imported.")
     _append(folder, found.stage, Resolved(address, Resolution.IMPORT, resource_id), clock)
     return found
 
@@ -179,7 +197,7 @@ def waive(
 
     Args:
         folder: The run's folder.
-        address: The resource, or `errored.tfstate`.
+        address: The resource, `errored.tfstate`, or `vanished.tfstate` for everything that a destroy did not find.
         confirm: The same, letter by letter.
         stage: Its stage; needed only if it is pending in several.
         clock: Stamps the record.
@@ -201,9 +219,13 @@ def waive(
         )
     if address == UNSAVED_STATE and found.running:
         raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
-    _append(folder, found.stage, Resolved(address, Resolution.WAIVED), clock)
+    directory = WorkingDirectory(Path(found.folder), Path(found.folder))
+    for name in found.vanished if address == VANISHED_STATE else (address,):
+        _append(folder, found.stage, Resolved(name, Resolution.WAIVED), clock)
     if address == UNSAVED_STATE:
-        WorkingDirectory(Path(found.folder), Path(found.folder)).put_unsaved_state_aside(WAIVED_STATE)
+        directory.put_unsaved_state_aside(WAIVED_STATE)
+    if address == VANISHED_STATE:
+        directory.put_vanished_state_aside()
     return found
 
 

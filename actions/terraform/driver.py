@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, FormatError, RefusedError, ToolError, UnreachableError
@@ -18,8 +19,15 @@ from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.terraform import arguments
 from actions.terraform.detached import DetachedOperation
-from actions.terraform.events import ChangeProgress, OperationProgress, TerraformEvent, read_events
-from actions.terraform.failure import UnknownEndError, failure_of
+from actions.terraform.events import (
+    VANISHED,
+    ChangeProgress,
+    OperationProgress,
+    PendingOperation,
+    TerraformEvent,
+    read_events,
+)
+from actions.terraform.failure import NoStateError, UnknownEndError, failure_of
 from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Terraform, Variables, read_plan
 from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
 from actions.terraform.state import EMPTY_STATE, DeadHolder, StateFile, StateLock, is_of_the_dead, read_state
@@ -151,6 +159,8 @@ class TerraformDriver:
         if self.running() != "destroy":
             self._require_idle()
             self._directory.require_saved_state()
+            before = (await self._state()).managed
+            self._directory.record_deletions(replace(self._directory.deletions(), before=before))
             self._directory.write_variables(variables)
         await self._run("destroy", arguments.destroy_arguments(self._program), on_event)
 
@@ -168,10 +178,15 @@ class TerraformDriver:
         return {name: _text(item.get("value")) for name, item in values.items() if not item.get("sensitive")}
 
     async def state_list(self) -> tuple[str, ...]:
-        """Return the addresses of everything in the state."""
-        if not self._directory.has_state:
+        """Return the addresses of everything in the state. Terraform is asked: only it can find the root's backend.
+
+        Raises:
+            UninitialisedError: The root's backend has to be configured by `init` first.
+        """
+        try:
+            listed = await self._query(arguments.state_list_arguments(self._program))
+        except NoStateError:
             return ()
-        listed = await self._query(arguments.state_list_arguments(self._program))
         return tuple(line for line in listed.decode(errors="replace").splitlines() if line)
 
     def running(self) -> str:
@@ -208,7 +223,7 @@ class TerraformDriver:
         return self._operations[name].progress().changes if name else ()
 
     async def ended(self) -> Ended | None:
-        """Return the newest apply or destroy, if it ended early.
+        """Return the newest apply or destroy, if it ended early, or if resources vanished in it.
 
         Raises:
             ConsoleError: The state cannot be read, so that its missing resources are unknown.
@@ -217,10 +232,18 @@ class TerraformDriver:
         if not name or self.running():
             return None
         identity, progress = self._operations[name].recorded(), self._operations[name].progress()
-        if identity is None or progress.ended_by_itself:
+        if identity is None or (progress.ended_by_itself and name == "apply"):
+            return None
+        tracked = await self.tracked()
+        lost = _vanished(self._directory, progress, tracked) if name == "destroy" else []
+        if progress.ended_by_itself and not lost:
             return None
         process = f"{identity.boot_id}:{identity.pid}:{identity.start_ticks}"
-        return Ended(name, process, progress.pending(await self.tracked()))
+        return Ended(name, process, (*progress.pending(tracked), *lost))
+
+    def keep_backup(self) -> Path | None:
+        """Copy the state from before the newest destroy; `None` if there is none in this folder."""
+        return self._directory.keep_backup()
 
     async def tracked(self) -> frozenset[str]:
         """Return the addresses in the state, without deposed objects.
@@ -365,6 +388,9 @@ class TerraformDriver:
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
         self._directory.record_dead_holders(self._dead_holders())
+        newest = self._newest_change()
+        if newest and operation.name in _CHANGING:
+            _record_deletions(self._directory, self._operations[newest].progress())
         if operation.name in _CHANGING:  # so that one of them is the newest, whatever the clock
             for name in _CHANGING:
                 self._operations[name].forget()
@@ -388,6 +414,22 @@ class TerraformDriver:
         except ToolError as error:
             events = [event for line in error.tail.encode().splitlines() for event in read_events(line)]
             raise failure_of(argv, events, exit_code=error.exit_code, interrupted=False) from error
+
+
+def _vanished(
+    directory: WorkingDirectory, progress: OperationProgress, tracked: frozenset[str]
+) -> list[PendingOperation]:
+    record = directory.deletions()
+    missing = progress.vanished(record.before, record.begun, tracked)
+    return [PendingOperation(address, VANISHED, progress.drifted_away.get(address, "")) for address in missing]
+
+
+def _record_deletions(directory: WorkingDirectory, progress: OperationProgress) -> None:
+    """Record the deletions that an operation has begun, before its output is overwritten."""
+    record = directory.deletions()
+    begun = dict.fromkeys((*record.begun, *sorted(progress.deletions)))
+    gone = tuple(address for address in begun if address not in progress.creations)
+    directory.record_deletions(replace(record, begun=gone))
 
 
 def _text(value: object) -> str:

@@ -197,6 +197,10 @@ class ChangeState(StrEnum):
     FAILED = "failed"
 
 
+VANISHED = "vanished"
+"""The action of a pending operation whose resource a destroy did not find: it is in no state, and was not destroyed."""
+
+
 class ChangeProgress(msgspec.Struct):
     """One change of one resource."""
 
@@ -216,6 +220,7 @@ class PendingOperation(msgspec.Struct, frozen=True):
 
     address: str
     action: str
+    """As in the stream, or `VANISHED`."""
     resource_type: str = ""
     resource_id: str = ""
     """The provider's id of it, if the event has it: enough to import it."""
@@ -240,6 +245,8 @@ class OperationProgress:
         self.errors: list[TerraformEvent] = []
         self.began_at: float | None = None
         self.worked_at: float | None = None
+        self.drifted_away: dict[str, str] = {}
+        """Types of the resources that the refresh did not find, by address."""
         self._planned: dict[str, ChangeProgress] = {}
         self._begun: dict[tuple[str, str], ChangeProgress] = {}
 
@@ -279,6 +286,17 @@ class OperationProgress:
         return tuple(change for change in self._begun.values() if change.step is ChangeState.STARTED)
 
     @property
+    def deletions(self) -> frozenset[str]:
+        """Addresses whose deletion was begun, however it ended."""
+        return frozenset(address for address, action in self._begun if action == "delete")
+
+    @property
+    def creations(self) -> frozenset[str]:
+        """Addresses that were made."""
+        done = ChangeState.DONE
+        return frozenset(item.address for item in self._begun.values() if item.action == "create" and item.step is done)
+
+    @property
     def ended_by_itself(self) -> bool:
         """True if it ended regularly, so that the state was saved or put aside."""
         return self.is_summarised or (bool(self.errors) and not self.has_heard_twice)
@@ -298,6 +316,20 @@ class OperationProgress:
             PendingOperation(change.address, change.action, change.resource_type, change.resource_id) for change in lost
         )
 
+    def vanished(self, before: Collection[str], begun: Collection[str], tracked: Collection[str]) -> list[str]:
+        """List resources that left the state without being destroyed: the refresh did not find them.
+
+        A resource whose deletion was begun earlier is expected to be gone, as AWS goes on where a destroy timed out.
+
+        Args:
+            before: Addresses of managed resources in the state before the operation.
+            begun: Addresses whose deletion an earlier operation has begun.
+            tracked: Addresses in the state after it.
+        """
+        missing = dict.fromkeys((*before, *self.drifted_away))
+        expected = {*tracked, *begun, *self.deletions}
+        return [address for address in missing if address not in expected]
+
     def _take_error(self, event: TerraformEvent) -> None:
         self.errors.append(event)
         for change in self._begun.values():
@@ -306,6 +338,10 @@ class OperationProgress:
 
     def _take_change(self, event: TerraformEvent) -> None:
         match event.kind:
+            case EventKind.RESOURCE_DRIFT:
+                if event.action == "delete":
+                    self.drifted_away[event.address] = event.resource_type
+                return
             case EventKind.PLANNED_CHANGE:
                 self._planned[event.address] = _change_of(event, ChangeState.PLANNED)
             case EventKind.APPLY_START:

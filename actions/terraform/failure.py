@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from actions.base.errors import ConflictError, ConsoleError, RefusedError, ToolError, UnreachableError
+from actions.base.errors import ConflictError, ConsoleError, MissingError, RefusedError, ToolError, UnreachableError
 from actions.base.wording import listed
 from actions.terraform.events import EventKind, OperationProgress, TerraformEvent
 from actions.terraform.state import StateLock, read_lock
@@ -30,6 +30,8 @@ _OTHER_PROVIDERS = (
     "does not match any of the checksums recorded in the dependency lock file",
     "Inconsistent dependency lock file",
 )
+_NO_STATE = "No state file was found"
+_UNINITIALISED = "Backend initialization required"
 _SHOWN_CHANGES = 5
 
 
@@ -47,6 +49,14 @@ class StoppedError(RefusedError):
 
 class UnsavedStateError(RefusedError):
     """An earlier operation could not save its state."""
+
+
+class UninitialisedError(RefusedError):
+    """The root's backend is not configured in this folder: `terraform init` has to run first."""
+
+
+class NoStateError(MissingError):
+    """The root's backend has no state: nothing was ever applied."""
 
 
 class UnknownEndError(ConflictError):
@@ -117,6 +127,10 @@ def _known(text: str) -> ConsoleError | None:
         return StateLockedError(read_lock(text))
     if "Saved plan is stale" in flat:
         return StalePlanError("The state has changed since the plan was made.", hint="Plan and approve again.")
+    if _NO_STATE in flat:
+        return NoStateError("The root has no state.")
+    if _UNINITIALISED in flat:
+        return UninitialisedError("The root's backend is not configured here.", hint="Run: terraform init.")
     if any(words in flat for words in _OTHER_PROVIDERS):
         return RefusedError(
             "The providers are not those that the root's lock file records.",

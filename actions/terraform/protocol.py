@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -56,7 +57,7 @@ class RunningOperation(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """An operation that ended early: killed, interrupted twice, or with the machine."""
+    """An operation that ended early (killed, interrupted twice, with the machine), or in which resources vanished."""
 
     operation: str
     process: str
@@ -99,7 +100,11 @@ class Terraform(Protocol):
         ...
 
     async def state_list(self) -> tuple[str, ...]:
-        """Return the addresses of everything in the state."""
+        """Return the addresses of everything in the state.
+
+        Raises:
+            UninitialisedError: The root's backend has to be configured by `init` first.
+        """
         ...
 
     def running(self) -> str:
@@ -122,7 +127,15 @@ class Terraform(Protocol):
         ...
 
     async def ended(self) -> Ended | None:
-        """Return the newest apply or destroy, if it ended early."""
+        """Return the newest apply or destroy, if it ended early, or if resources vanished in it."""
+        ...
+
+    def keep_backup(self) -> Path | None:
+        """Copy the state from before the newest destroy, which later operations overwrite.
+
+        Returns:
+            The copy; `None` if there is none in the work folder.
+        """
         ...
 
     async def tracked(self) -> frozenset[str]:

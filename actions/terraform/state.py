@@ -47,6 +47,13 @@ class StateFile(msgspec.Struct, frozen=True):
     serial: int
     addresses: tuple[str, ...]
     """Addresses of the objects that it tracks, without deposed ones."""
+    read_only: frozenset[str] = frozenset()
+    """Those of them that are data sources."""
+
+    @property
+    def managed(self) -> tuple[str, ...]:
+        """Addresses of the resources that Terraform has made or imported."""
+        return tuple(address for address in self.addresses if address not in self.read_only)
 
 
 EMPTY_STATE = StateFile("", -1, ())
@@ -66,13 +73,14 @@ def read_state(data: bytes) -> StateFile:
         raise FormatError("The Terraform state cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
     if state.version != _VERSION:
         raise FormatError(f"The Terraform state has version {state.version}, which is not supported.")
-    found = [
-        _address(resource, instance)
+    found = {
+        _address(resource, instance): resource.mode
         for resource in state.resources
         for instance in resource.instances
         if not instance.deposed
-    ]
-    return StateFile(one_line(state.lineage), state.serial, tuple(found))
+    }
+    read_only = frozenset(address for address, mode in found.items() if mode == "data")
+    return StateFile(one_line(state.lineage), state.serial, tuple(found), read_only)
 
 
 def _address(resource: _StateResource, instance: _Instance) -> str:

@@ -27,6 +27,12 @@ STATE_FILE = "terraform.tfstate"
 UNSAVED_STATE = "errored.tfstate"
 PUSHED_STATE = "errored.tfstate.pushed"
 WAIVED_STATE = "errored.tfstate.waived"
+BACKUP_STATE = "terraform.tfstate.backup"
+"""The state before the newest operation that has changed it, as Terraform's local backend keeps it."""
+VANISHED_STATE = "vanished.tfstate"
+"""Our copy of that file, from a destroy in which resources vanished."""
+WAIVED_VANISHED_STATE = "vanished.tfstate.waived"
+DELETIONS_FILE = "deletions.json"
 HOLDERS_FILE = "dead.json"
 BACKEND_FILE = ".terraform/terraform.tfstate"
 """The file that names the backend of the state; there is none for the local backend."""
@@ -42,6 +48,15 @@ class PlanRecord(msgspec.Struct, frozen=True):
 
     plan_hash: str
     file_sha256: str
+
+
+class DeletionRecord(msgspec.Struct):
+    """The resources of a root that a destroy has to account for."""
+
+    before: tuple[str, ...] = ()
+    """Addresses of managed resources in the state before the newest destroy."""
+    begun: tuple[str, ...] = ()
+    """Addresses whose deletion an operation before it has begun, and which were not made again since."""
 
 
 class WorkingDirectory:
@@ -144,9 +159,16 @@ class WorkingDirectory:
 
     def put_unsaved_state_aside(self, name: str) -> None:
         """Rename the unsaved state once it is pushed or waived, so that it no longer blocks."""
-        path = self.folder / UNSAVED_STATE
+        self._rename(UNSAVED_STATE, name)
+
+    def put_vanished_state_aside(self) -> None:
+        """Rename the copy of a backup once what vanished is waived."""
+        self._rename(VANISHED_STATE, WAIVED_VANISHED_STATE)
+
+    def _rename(self, name: str, to: str) -> None:
+        path = self.folder / name
         if path.exists():
-            path.replace(self.folder / name)
+            path.replace(self.folder / to)
 
     def local_state(self) -> StateFile:
         """Return the state in this folder.
@@ -173,6 +195,32 @@ class WorkingDirectory:
         if found != known:
             write_private(self.folder / HOLDERS_FILE, msgspec.json.encode(found))
 
+    def deletions(self) -> DeletionRecord:
+        """Return the record of deletions; an empty one if there is none."""
+        try:
+            return msgspec.json.decode((self.folder / DELETIONS_FILE).read_bytes(), type=DeletionRecord)
+        except (OSError, msgspec.DecodeError):
+            return DeletionRecord()
+
+    def record_deletions(self, record: DeletionRecord) -> None:
+        """Replace the record of deletions."""
+        if record != self.deletions():
+            write_private(self.folder / DELETIONS_FILE, msgspec.json.encode(record))
+
+    def keep_backup(self) -> Path | None:
+        """Copy the state's backup, which the next operation overwrites; an earlier copy is left as it is.
+
+        Returns:
+            The copy; `None` if there is no backup, as with a remote backend.
+        """
+        copy = self.folder / VANISHED_STATE
+        if not copy.exists():
+            try:
+                write_private(copy, (self.folder / BACKUP_STATE).read_bytes())
+            except FileNotFoundError:
+                return None
+        return copy
+
     @property
     def has_lock_file(self) -> bool:
         """True if providers are pinned by hash: by the root, or by this folder's first init."""
@@ -182,11 +230,6 @@ class WorkingDirectory:
     def has_remote_state(self) -> bool:
         """True if the last init configured a remote backend for the state."""
         return (self.folder / BACKEND_FILE).is_file()
-
-    @property
-    def has_state(self) -> bool:
-        """True if there may be a state."""
-        return self.has_remote_state or (self.folder / STATE_FILE).is_file()
 
     def _plan_sha256(self) -> str:
         return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()

@@ -20,7 +20,7 @@ from actions.run.stages.terraform_reconcile import Reconciliation, unknown_error
 from actions.run.state.records import CheckResult, PlanOffer, StageFinding
 from actions.terraform.driver import open_terraform
 from actions.terraform.events import ChangeProgress, ChangeState, TerraformEvent
-from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
+from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UninitialisedError, UnknownEndError
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class TerraformHandler:
         lines = list(await terraform.state_list())
         if unsaved is not None:
             lines += [f"{address} (in errored.tfstate, which was not pushed)" for address in unsaved or ("unknown",)]
-        return lines + [f"{address} may exist outside the state" for address in unknown]
+        return lines + [f"{address} may exist outside the state" for address in dict.fromkeys(unknown)]
 
     async def undo(self) -> str:
         if not terraform_path(self._context.folder, self._context.stage.id).is_dir():
@@ -110,7 +110,7 @@ class TerraformHandler:
             except UnknownEndError as error:
                 self._context.journal.note(error.message)
         await self._known(terraform)
-        if not await terraform.state_list():
+        if not await self._holdings(terraform):
             return "Nothing is in its state."
         await terraform.init()
         await self._emptiable(terraform)
@@ -129,6 +129,14 @@ class TerraformHandler:
         self._say(f"{listed(buckets, _SHOWN_BUCKETS)} will be emptied: the teardown may delete data.")
         variables = {**self._variables(), DELETE_DATA: True}
         await self._retried(terraform, lambda: terraform.update_in_place(variables, buckets))
+
+    async def _holdings(self, terraform: Terraform) -> tuple[str, ...]:
+        """Return the addresses in the state, wherever the root's backend keeps it."""
+        try:
+            return await terraform.state_list()
+        except UninitialisedError:
+            await terraform.init()
+            return await terraform.state_list()
 
     async def _prepared(self, terraform: Terraform) -> None:
         """Settle the past of the root, and install providers."""
@@ -180,6 +188,11 @@ class TerraformHandler:
             await self._retried(terraform, destroy)
         except ToolError as error:
             raise await self._explained(terraform, error) from error
+        await self._reconciliation(terraform).remember()
+        vanished = [item for item in (await self._context.journal.terraform()).pending if item.is_open]
+        if vanished:
+            refusal = unknown_error(self._context.view.id, vanished)
+            raise StageFailedError(refusal.message, findings=_findings_of(terraform.changes()), hint=refusal.hint)
         return "Destroyed." + _simulated(terraform)
 
     async def _explained(self, terraform: Terraform, error: ToolError) -> StageFailedError:

@@ -13,8 +13,10 @@ from actions.base.wording import listed
 from actions.run.context.protocols import StageJournal
 from actions.run.state.records import Interrupted, OperationEnded, PendingResource, Resolution, Resolved
 from actions.run.state.view import Interruption, PendingChange, TerraformMemory
+from actions.terraform.events import VANISHED
 from actions.terraform.failure import UnsavedStateError
 from actions.terraform.protocol import RunningOperation, Terraform, Variables
+from actions.terraform.working_directory import STATE_FILE, VANISHED_STATE
 
 INTERRUPT_SECONDS = 600.0
 """Time for an interrupted Terraform to finish its present changes and to save its state."""
@@ -64,7 +66,7 @@ class Reconciliation:
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def remember(self) -> None:
-        """Record the resources that a process which ended early may have made outside of the state.
+        """Record resources outside of the state: made by a process that ended early, or vanished in a destroy.
 
         Raises:
             ConsoleError: The state cannot be read, so that these are unknown.
@@ -77,7 +79,15 @@ class Reconciliation:
         )
         await self._journal.remember(OperationEnded(ended.operation, ended.process, pending))
         for item in pending:
-            self._say(f"Terraform was ended while it made {item.address}: it may exist outside the state.")
+            self._say(
+                f"{item.address} was gone when it was to be destroyed."
+                if item.action == VANISHED
+                else f"Terraform was ended while it made {item.address}: it may exist outside the state."
+            )
+        if any(item.action == VANISHED for item in pending):
+            copy = self._terraform.keep_backup()
+            if copy is not None:
+                self._say(f"The state from before is in {copy}.")
 
     async def save_state(self) -> None:
         """Push a state that an earlier operation could not save.
@@ -181,6 +191,9 @@ def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") ->
         items: The resources.
         failure: The failure of an import, as a sentence.
     """
+    vanished = [item for item in items if item.has_vanished]
+    if vanished:
+        return vanished_error(run_id, vanished)
     names = listed([item.address for item in items], _SHOWN)
     first = items[0].address
     return RefusedError(
@@ -188,6 +201,24 @@ def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") ->
         f"{'it' if len(items) == 1 else 'they'} may exist outside the state." + (f" {failure}" if failure else ""),
         hint=f"Look for it. If it exists: eksml-tui runs import {run_id} '{first}' ID, if not: "
         f"eksml-tui runs waive {run_id} '{first}' --confirm '{first}'. Then retry.",
+    )
+
+
+def vanished_error(run_id: str, items: list[PendingChange]) -> RefusedError:
+    """Return the refusal to call a destroy a success that has not found what it was to destroy.
+
+    Args:
+        run_id: The run.
+        items: The resources.
+    """
+    names = listed([item.address for item in items], _SHOWN)
+    them = "it" if len(items) == 1 else "them"
+    return RefusedError(
+        f"Terraform did not destroy {names}: AWS did not find {them}. With the credentials of another account or "
+        f"region nothing is found, and everything goes on running.",
+        hint=f"Look for {them}. If {them} still run{'s' if them == 'it' else ''}: correct the credentials, copy "
+        f"{VANISHED_STATE} over {STATE_FILE} in the stage's folder (eksml-tui runs terraform {run_id}), and retry. "
+        f"If deleted by hand: eksml-tui runs waive {run_id} {VANISHED_STATE} --confirm {VANISHED_STATE}. Then retry.",
     )
 
 

@@ -213,18 +213,19 @@ class PendingResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     address: str
     action: str
+    """`create` as a rule; `vanished` if a destroy did not find it, and it left the state without being destroyed."""
     resource_type: str = ""
     resource_id: str = ""
     """The provider's id of it, if Terraform printed one."""
 
 
 class OperationEnded(_Body, frozen=True, tag="operation_ended"):
-    """The end of a Terraform process that did not complete its operation. Written once for each such process."""
+    """The end of a Terraform process that left resources outside of its state. Written once for each such process."""
 
     operation: str
     process: str
     pending: tuple[PendingResource, ...] = ()
-    """Resources that it may have created without recording them in the state."""
+    """Resources that it may have created without recording them in the state, or did not find to destroy."""
 
 
 class Resolution(StrEnum):

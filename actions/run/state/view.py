@@ -65,6 +65,9 @@ class RunState(StrEnum):
     TORN_DOWN = "torn down"
 
 
+_VANISHED = "vanished"
+
+
 class Interruption(msgspec.Struct, frozen=True):
     """An interrupt that was sent to a Terraform process, or was about to be sent when the runner died."""
 
@@ -74,7 +77,7 @@ class Interruption(msgspec.Struct, frozen=True):
 
 
 class PendingChange(msgspec.Struct, frozen=True):
-    """A resource that Terraform may have created outside of its state, and how that was settled."""
+    """A resource that may exist outside of Terraform's state, and how that was settled."""
 
     address: str
     action: str
@@ -88,6 +91,11 @@ class PendingChange(msgspec.Struct, frozen=True):
     def is_open(self) -> bool:
         """True if it is not settled yet: the stage does not continue."""
         return self.how in (None, Resolution.IMPORT)
+
+    @property
+    def has_vanished(self) -> bool:
+        """True if a destroy did not find it; otherwise Terraform was ended while it made it."""
+        return self.action == _VANISHED
 
 
 class TerraformMemory(msgspec.Struct, frozen=True):

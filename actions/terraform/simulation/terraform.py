@@ -168,6 +168,10 @@ class SimulatedTerraform:
         """Return `None`: nothing is made, so nothing is left pending."""
         return None
 
+    def keep_backup(self) -> Path | None:
+        """Return `None`: nothing vanishes."""
+        return None
+
     async def tracked(self) -> frozenset[str]:
         """Return the addresses in the simulated state."""
         return frozenset(self._state().resources)
