@@ -6,12 +6,13 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
-from actions.blueprint.source_files import operator_manifests, read_manifests, variables_of
+from actions.blueprint.source_files import empty_variables, operator_manifests, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, formatted, templates_of
 from actions.cluster.kinds import is_namespaced
@@ -92,9 +93,23 @@ def own_objects(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs
 
 
 def tfvars_of(
-    blueprint: Blueprint, stage_id: str, binding: Binding, *, run_id: str, outputs: Outputs
+    blueprint: Blueprint,
+    stage_id: str,
+    binding: Binding,
+    *,
+    run_id: str,
+    outputs: Outputs,
+    circumstances: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Scalar]:
     """The variables of a terraform stage's root: only those that it declares.
+
+    Args:
+        blueprint: As loaded.
+        stage_id: One of its stages.
+        binding: The run's values.
+        run_id: For a root that takes it.
+        outputs: What earlier stages reported.
+        circumstances: Of this run and machine, by variable: for those that the root declares with an empty default.
 
     Raises:
         BlueprintError: An output of an earlier stage is missing, or the root cannot be read.
@@ -104,7 +119,10 @@ def tfvars_of(
     if not isinstance(stage, TerraformStage):
         return {}
     declared = variables_of(blueprint.folder, stage.root)
-    answers: dict[str, Scalar] = {"run_id": run_id} if "run_id" in stage.variables else {}
+    empty = empty_variables(blueprint.folder, stage.root)
+    answers: dict[str, Scalar] = {name: value for name, value in circumstances.items() if name in empty}
+    if "run_id" in stage.variables:
+        answers["run_id"] = run_id
     for target, value in _settings(blueprint, binding):
         if target.tfvar and target.stage in ("", stage_id):
             answers[target.tfvar] = formatted(value, target.format)

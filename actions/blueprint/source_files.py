@@ -144,6 +144,14 @@ SHARED = "common"
 _VARIABLE = re.compile(r'^variable\s+"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"\s*\{(?P<body>.*?)^\}', re.M | re.S)
 _ONE_LINE = re.compile(r'^variable\s+"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"\s*\{(?P<body>[^\n{}]*)\}\s*$', re.M)
 _DEFAULT = re.compile(r"(?:^|[\s{])default\s*=")
+_EMPTY_DEFAULT = re.compile(r'(?:^|[\s{])default\s*=\s*""\s*(?:#.*)?$', re.M)
+_OF_AWS = re.compile(
+    r'^(?:provider\s+"aws"|(?:resource|data)\s+"aws_\w+"|module\s+")|"(?:[\w.]+/)?hashicorp/aws"', re.M
+)
+_MODULE = re.compile(r'^module\s+"[^"]+"\s*\{.*?^\s*source\s*=\s*"(?P<source>[^"]+)"', re.M | re.S)
+_BY_GIT = re.compile(
+    r"git(?:::|@)|(?:github\.com|bitbucket\.org)/|(?:registry\.terraform\.io/)?[\w-]+/[\w-]+/[a-z0-9]+(?://|$)"
+)
 _OUTPUT = re.compile(r'^output\s+"([A-Za-z_][A-Za-z0-9_]*)"', re.M)
 
 
@@ -181,6 +189,40 @@ def variables_of(folder: Path, root: str) -> dict[str, bool]:
     found = {match["name"]: match["body"] for match in _VARIABLE.finditer(text)}
     found |= {match["name"]: match["body"] for match in _ONE_LINE.finditer(text)}
     return {name: _DEFAULT.search(body) is None for name, body in found.items()}
+
+
+def empty_variables(folder: Path, root: str) -> frozenset[str]:
+    """Return the variables that a root declares with an empty text as default.
+
+    Raises:
+        BlueprintError: The root has no `.tf` file.
+    """
+    text = _source_of(folder, root)
+    found = [*_VARIABLE.finditer(text), *_ONE_LINE.finditer(text)]
+    return frozenset(match["name"] for match in found if _EMPTY_DEFAULT.search(match["body"]))
+
+
+def needs_account(folder: Path, root: str) -> bool:
+    """Return whether a root works in an AWS account: by a provider, a resource or a module of others.
+
+    Raises:
+        BlueprintError: The root has no `.tf` file.
+    """
+    return _OF_AWS.search(_source_of(folder, root)) is not None
+
+
+def git_modules(folder: Path, root: str) -> tuple[str, ...]:
+    """Return the sources of a root's modules that `terraform init` fetches by git, each once.
+
+    The public registry names a repository on GitHub for each module. Archives, buckets and local folders need no git.
+
+    Raises:
+        BlueprintError: The root has no `.tf` file.
+
+    Source: terraform-aws-modules/terraform-aws-eks issue 2802: "git must be available and on the PATH".
+    """
+    sources = (match["source"] for match in _MODULE.finditer(_source_of(folder, root)))
+    return tuple(dict.fromkeys(source for source in sources if _BY_GIT.match(source)))
 
 
 def outputs_of(folder: Path, root: str) -> frozenset[str]:

@@ -27,6 +27,11 @@ class CallerIdentity(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     """Aware, UTC; `None` for credentials that do not expire, or without a known expiry."""
 
+    @property
+    def partition(self) -> str:
+        """`aws`, `aws-cn`, `aws-us-gov`…; empty if STS gave no ARN."""
+        return self.arn.split(":")[1] if self.arn.startswith("arn:") else ""
+
 
 async def fetch_identity(session: AwsSession) -> CallerIdentity:
     """Fetch the caller's identity from STS. The call needs no permission.

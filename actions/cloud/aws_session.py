@@ -157,6 +157,23 @@ def _clean(text: str) -> str:
     return redact(one_line(text))
 
 
+_EXPORTED_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CREDENTIAL_EXPIRATION",
+    "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN",
+)  # fmt: skip
+
+
+def profile_environment(profile: str) -> dict[str, str]:
+    """Return the variables by which a process and all its children use one profile.
+
+    Exported keys count before `AWS_PROFILE`, with botocore as with Terraform's provider, so they are made empty.
+
+    Args:
+        profile: As given with `--profile`; empty for none, which leaves everything to the environment.
+    """
+    return {"AWS_PROFILE": profile, **dict.fromkeys(_EXPORTED_CREDENTIALS, "")} if profile else {}
+
+
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5

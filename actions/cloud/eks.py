@@ -20,6 +20,7 @@ import yaml
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, FormatError, UnreachableError
+from actions.base.process import own_module
 from actions.base.untrusted import one_line
 from actions.cloud.aws_session import AwsSession
 
@@ -56,12 +57,13 @@ async def describe_cluster(session: AwsSession, name: str, *, region: str = "") 
     return _cluster_of(answer.get("cluster") or {}, region or await session.region())
 
 
-def kubeconfig_for(cluster: EksCluster, *, profile: str = "") -> bytes:
+def kubeconfig_for(cluster: EksCluster, *, profile: str = "", has_aws_cli: bool = True) -> bytes:
     """A kubeconfig with one context, named like the cluster, for kubectl too: its token comes from `aws eks get-token`.
 
     Args:
         cluster: With an endpoint.
         profile: Handed to that command as AWS_PROFILE; empty to leave it to the environment.
+        has_aws_cli: The program `aws` is here; otherwise our own exec plugin takes its place.
 
     Raises:
         UnreachableError: The cluster has no endpoint yet.
@@ -84,18 +86,20 @@ def kubeconfig_for(cluster: EksCluster, *, profile: str = "") -> bytes:
         "contexts": [{"name": cluster.name, "context": {"cluster": user, "user": user}}],
         "current-context": cluster.name,
         "preferences": {},
-        "users": [{"name": user, "user": {"exec": _exec_of(cluster, profile)}}],
+        "users": [{"name": user, "user": {"exec": _exec_of(cluster, profile, has_aws_cli=has_aws_cli)}}],
     }
     return yaml.safe_dump(document, sort_keys=False).encode()
 
 
-def _exec_of(cluster: EksCluster, profile: str) -> dict[str, object]:
+def _exec_of(cluster: EksCluster, profile: str, *, has_aws_cli: bool) -> dict[str, object]:
+    command = ["aws"] if has_aws_cli else own_module(EXEC_MODULE)
     return {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "aws",
+        "command": command[0],
         "args": [
+            *command[1:],
             *("--region", cluster.region),
-            *("eks", "get-token"),
+            *(("eks", "get-token") if has_aws_cli else ()),
             *("--cluster-name", cluster.name),
             *("--output", "json"),
         ],
@@ -122,6 +126,8 @@ def _cluster_of(found: dict[str, Any], region: str) -> EksCluster:
     )
 
 
+EXEC_MODULE = "actions.cloud.token"
+"""Our own exec plugin, for programs that are not us."""
 REFRESH_SECONDS = 600.0
 _PREFIX = "k8s-aws-v1."
 _SIGNED_FOR_SECONDS = 60
@@ -191,17 +197,20 @@ def token_factory(
 
 
 def request_of(exec_argv: Sequence[str]) -> TokenRequest | None:
-    """Recognise `aws eks get-token` and `aws-iam-authenticator token`; `None` for anything else.
+    """Recognise `aws eks get-token`, `aws-iam-authenticator token` and our own plugin; `None` for anything else.
 
     An option that is there twice counts the first time.
     """
     if not exec_argv:
         return None
-    parsed = _options_of(exec_argv[1:])
+    is_ours, rest = _own_arguments(exec_argv)
+    parsed = _options_of(rest)
     if parsed is None:
         return None
     words, options = parsed
-    match PurePosixPath(exec_argv[0]).name, words:
+    match "" if is_ours else PurePosixPath(exec_argv[0]).name, words:
+        case "", []:
+            cluster = options.pop("--cluster-name", "")
         case "aws", ["eks", "get-token"]:
             cluster = options.pop("--cluster-name", "")
         case "aws-iam-authenticator", ["token"]:
@@ -213,6 +222,14 @@ def request_of(exec_argv: Sequence[str]) -> TokenRequest | None:
     if not cluster or not is_plain or options:
         return None
     return TokenRequest(cluster, region, profile)
+
+
+def _own_arguments(exec_argv: Sequence[str]) -> tuple[bool, Sequence[str]]:
+    """Return whether the command is our own plugin, of whichever installation, and its arguments."""
+    words = list(exec_argv[1:])
+    if words[:1] == ["-P"]:
+        del words[0]
+    return (True, words[2:]) if words[:2] == ["-m", EXEC_MODULE] else (False, exec_argv[1:])
 
 
 def _options_of(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:

@@ -17,10 +17,11 @@ from actions.base.clock import Clock
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
+from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import Binding, skipped_stages
-from actions.blueprint.source_files import root_folder, shared_roots
+from actions.blueprint.source_files import git_modules, root_folder, shared_roots
 from actions.blueprint.stages import TerraformStage
 from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
@@ -42,10 +43,11 @@ from actions.run.journal.reader import list_runs
 from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
-from actions.run.state.records import ClusterName, Created, StageOutline
+from actions.run.state.records import ClusterName, Created, RunAccount, StageOutline
 from actions.terraform.driver import find_terraform
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
+_SHOWN = 3
 _MAX_BLUEPRINT_BYTES = 16 << 20
 
 
@@ -150,21 +152,30 @@ def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
         ConfigError: One is missing.
     """
     preset = blueprint.presets.get(binding.preset)
-    if not (preset and preset.simulate_terraform) and find_terraform() is None:
-        _refuse_terraform(blueprint, binding)
+    if not (preset and preset.simulate_terraform):
+        _require_programs(blueprint, binding)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
         if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
             _require_secret(name, str(reference))
 
 
-def _refuse_terraform(blueprint: Blueprint, binding: Binding) -> None:
+def _require_programs(blueprint: Blueprint, binding: Binding) -> None:
     skipped = skipped_stages(blueprint, binding)
     for stage in blueprint.stages:
-        if isinstance(stage, TerraformStage) and stage.id not in skipped:
+        if not isinstance(stage, TerraformStage) or stage.id in skipped:
+            continue
+        if find_terraform() is None:
             raise ConfigError(
                 f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
                 hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",
+            )
+        modules = git_modules(blueprint.folder, stage.root)
+        if modules and shutil.which("git") is None:
+            raise ConfigError(
+                f"{blueprint.id} needs the git program for {stage.id}, and it is not on PATH: terraform init fetches "
+                f"{listed(modules, _SHOWN)} with it.",
+                hint="Install git, or launch with existing_cluster=true.",
             )
 
 
@@ -184,6 +195,7 @@ def create_run(
     environment: Mapping[str, str],
     clock: Clock,
     auto_approve: bool = False,
+    account: RunAccount | None = None,
     home: Path | None = None,
 ) -> Path:
     """Create a run of a blueprint. Nothing is started.
@@ -196,6 +208,7 @@ def create_run(
         environment: See `create_folder`.
         clock: Stamps the journal.
         auto_approve: Carry out plans without a request to approve them.
+        account: The AWS account of the credentials, if it works in one; otherwise that of its first contact.
         home: The folder of all runs, if not the usual one.
 
     Returns:
@@ -227,6 +240,7 @@ def create_run(
         stages=tuple(_outlines(chosen, skipped=skipped_stages(chosen, binding))),
         auto_approve=auto_approve,
         existing_cluster=binding.existing_cluster,
+        account=account,
     )
     return create_folder(
         created,

@@ -21,6 +21,7 @@ from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.objects.client import Document, ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import ClusterConnection
+from actions.run.context.account import compare_account, works_in_account
 from actions.run.context.retry import ONCE
 from actions.run.context.stage_context import StageContext
 from actions.run.engine.backend import LiveBackend
@@ -264,6 +265,7 @@ async def export_results(
 
     Raises:
         ConfigError: `target` is not an address in S3.
+        ConflictError: The credentials are of another account than the run's.
         MissingError: The blueprint names no results, or the run has no cluster yet.
         RefusedError: The Job failed.
         ConsoleError: The cluster cannot be reached.
@@ -271,6 +273,7 @@ async def export_results(
     if _TARGET.match(target) is None:
         raise ConfigError(f"{target!r} is not an address in S3.", hint="Write s3://BUCKET/PREFIX.")
     async with await in_thread("results", OpenResults, folder, clock) as opened:
+        await _require_account(opened.context)
         connection, labels = await opened.context.connect(ONCE), labels_of(opened.context.view.id, EXPORT_STAGE)
         helper_job = copying(
             opened.place, target, region=opened.context.view.cluster.region, service_account=service_account
@@ -289,6 +292,22 @@ async def export_results(
             raise
         await delete_job(connection, CreatedJob(copy.ref, copy.uid), recorder, clock)
         return result
+
+
+async def _require_account(context: StageContext) -> None:
+    """Require credentials of the run's account: the same name may be another bucket's in another partition.
+
+    Raises:
+        ConflictError: They are of another account.
+        ConsoleError: There are none, or AWS does not answer.
+    """
+    begun = [context.blueprint.stage(stage.id) for stage in context.view.stages if stage.attempt]
+    if context.view.account is None and not any(works_in_account(context.blueprint, stage) for stage in begun):
+        return  # a run in a cluster of the operator's, which may be anywhere
+    recorder = JournalJobRecorder(context.folder, context.clock)
+    await compare_account(
+        context.view, clock=context.clock, note=lambda _: None, identify=recorder.identify, policy=ONCE
+    )
 
 
 def _name_of(run_id: str, target: str) -> str:

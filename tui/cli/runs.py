@@ -33,6 +33,7 @@ from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
+from tui.cli.target import aws_environment
 
 if TYPE_CHECKING:
     from actions.run.results import Copy
@@ -318,8 +319,7 @@ def _printed(line: SpooledLine) -> str:
 
 def _environment(options: Namespace) -> dict[str, str]:
     """Return the variables that the command line gives a new runner; a run of the demo has its own."""
-    given = {"AWS_PROFILE": options.profile, "AWS_REGION": options.region}
-    return {} if options.demo else {name: value for name, value in given.items() if value}
+    return {} if options.demo else aws_environment(options)
 
 
 def _warn(text: str) -> None:

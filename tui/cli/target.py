@@ -30,12 +30,19 @@ def chosen_target(options: Namespace) -> ChosenTarget:
         allow(options.allow_plugin)
     if options.demo:
         return _demo(options)
-    environment = {"AWS_PROFILE": options.profile} if options.profile else {}
-    if options.region:
-        environment["AWS_REGION"] = options.region
+    environment = aws_environment(options)
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     return ChosenTarget(target, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+
+
+def aws_environment(options: Namespace) -> dict[str, str]:
+    """Return the variables that `--profile` and `--region` stand for, for this process and those that it starts."""
+    if not options.profile:
+        return {"AWS_REGION": options.region} if options.region else {}
+    from actions.cloud.aws_session import profile_environment
+
+    return profile_environment(options.profile) | ({"AWS_REGION": options.region} if options.region else {})
 
 
 def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:

@@ -43,7 +43,6 @@ class ClusterFeed:
         clock: Time.
         changed: Called for a new snapshot, or when the health of a source changes.
         completed: Called when the snapshot is complete for the first time.
-        profile: AWS profile for EKS tokens, if the kubeconfig names none.
         region: AWS region for EKS tokens, if the kubeconfig names none.
     """
 
@@ -55,13 +54,11 @@ class ClusterFeed:
         clock: Clock,
         changed: Callable[[], None],
         completed: Callable[[], None] = lambda: None,
-        profile: str = "",
         region: str = "",
     ) -> None:
         self.target = target
         self.identity: ClusterIdentity | None = None
         self._readonly = readonly
-        self._profile = profile
         self._region = region
         self._clock = clock
         self._changed = changed
@@ -173,7 +170,7 @@ class ClusterFeed:
         """Return a source of EKS tokens in this process: a plugin would start a new Python every quarter of an hour."""
         from actions.cloud.eks import token_factory
 
-        return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
+        return token_factory(exec_argv, region=self._region, clock=self._clock)
 
     async def _tell_changes(self, state: ClusterState, *, is_first: bool) -> None:
         """Report changes in batches; sleep while there are none. The first complete snapshot is reported at once."""
@@ -270,19 +267,19 @@ RETRY_SECONDS = 60.0
 class CredentialsFeed:
     """The AWS identity, fetched from STS now and then: a role's credentials are renewed unnoticed, a login's expire.
 
+    The credentials are the environment's, as a runner's are: `--profile` has been put there.
+
     Args:
-        profile: AWS profile; empty for the environment's.
         region: Region, if the profile names none.
         clock: Time.
         changed: Called when the answer changed.
     """
 
-    def __init__(self, *, profile: str, region: str, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, *, region: str, clock: Clock, changed: Callable[[], None]) -> None:
         self.caller: CallerIdentity | None = None
         """`None` before the first answer."""
         self.trouble = ""
         """The reason why there is no answer, in one sentence."""
-        self._profile = profile
         self._region = region
         self._clock = clock
         self._changed = changed
@@ -303,7 +300,7 @@ class CredentialsFeed:
         from actions.cloud.account import fetch_identity
         from actions.cloud.aws_session import AwsSession
 
-        session = AwsSession(profile=self._profile, region=self._region, threads=1)
+        session = AwsSession(region=self._region, threads=1)
         try:
             live()
             while True:

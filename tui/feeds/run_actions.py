@@ -10,7 +10,7 @@ from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
 from actions.run.client import load_run, resume_interrupted, send_request, stalled_runner, start_runner, take_over
-from actions.run.state.records import RequestKind
+from actions.run.state.records import RequestKind, RunAccount
 from actions.run.state.view import RunView
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.settings.settings import ConsoleSettings
@@ -46,7 +46,12 @@ class RunActions:
         Raises:
             ConsoleError: The run cannot be created or its runner cannot be started.
         """
-        folder = await self._disk.call(self._create, blueprint, binding, auto_approve)
+        from actions.run.context.account import account_at_launch
+        from actions.run.launch import require_preconditions
+
+        await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
+        account = await account_at_launch(blueprint, binding)
+        folder = await self._disk.call(self._create, blueprint, binding, auto_approve, account)
         await self._runs.refresh_list()
         self._runs.choose(folder)
         return folder
@@ -207,7 +212,7 @@ class RunActions:
         """Restart the runner of every run whose own was killed or lost in a reboot; return a sentence about each."""
         return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
 
-    def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool) -> Path:
+    def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool, account: RunAccount | None) -> Path:
         from actions.run.launch import create_run
 
         folder = create_run(
@@ -217,6 +222,7 @@ class RunActions:
             environment=self._settings.run_environment,
             clock=self._clock,
             auto_approve=auto_approve,
+            account=account,
         )
         start_runner(folder, environment=self._settings.run_environment)
         return folder

@@ -57,12 +57,9 @@ class ConsoleServices:
             clock=clock,
             changed=ticker.request_paint,
             completed=ticker.paint_now,
-            profile=settings.profile,
             region=settings.region,
         )
-        self.credentials = CredentialsFeed(
-            profile=settings.profile, region=settings.region, clock=clock, changed=ticker.request_paint
-        )
+        self.credentials = CredentialsFeed(region=settings.region, clock=clock, changed=ticker.request_paint)
         self.fleet = FleetCosts(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
         self.runs = RunFeed(clock, ticker.request_paint, open_run=settings.open_run)

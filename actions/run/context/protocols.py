@@ -10,7 +10,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.base.wording import counted
-from actions.run.state.records import PlanOffer, StageFinding, TerraformBody
+from actions.run.state.records import PlanOffer, RunAccount, StageFinding, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 
 
@@ -122,6 +122,10 @@ class StageJournal(Protocol):
 
     async def remember(self, body: TerraformBody) -> None:
         """Record an event of a Terraform process. Waits while the disk is full."""
+        ...
+
+    async def identify(self, account: RunAccount) -> None:
+        """Record the AWS account of a run that has none in its journal. Waits while the disk is full."""
         ...
 
 

@@ -46,7 +46,7 @@ from actions.run.stages.manifests import ManifestsHandler
 from actions.run.stages.network import NetworkHandler
 from actions.run.stages.terraform import TerraformHandler
 from actions.run.state.planner import kept_stages
-from actions.run.state.records import Resolution, TerraformBody
+from actions.run.state.records import Resolution, RunAccount, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose
 from actions.run.teardown.drain import drain_nodes
@@ -249,6 +249,9 @@ class _DiscardingRecorder:
 
     async def remember(self, body: TerraformBody) -> None:
         raise AssertionError("a read-only context runs nothing")
+
+    async def identify(self, account: RunAccount) -> None:
+        return
 
 
 def commands_of(folder: Path, view: RunView, stage: StageView) -> list[str]:

@@ -13,7 +13,7 @@ from actions.run.journal.folder import RESERVE_BYTES, extend_log, has_room, keep
 from actions.run.journal.lease import Heartbeat, Lease, forget_starts, release_lease
 from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError
 from actions.run.state.fold import fold
-from actions.run.state.records import Body, JournalRecord, TerraformBody
+from actions.run.state.records import Body, Identified, JournalRecord, RunAccount, TerraformBody
 from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
 
 T = TypeVar("T")
@@ -217,3 +217,6 @@ class StageRecorder:
 
     async def remember(self, body: TerraformBody) -> None:
         await self._journal.write(body, stage=self._stage, attempt=self._attempt)
+
+    async def identify(self, account: RunAccount) -> None:
+        await self._journal.write(Identified(account))

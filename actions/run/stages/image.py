@@ -25,6 +25,7 @@ from actions.blueprint.source_files import inside
 from actions.blueprint.stages import ImageStage
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ecr import RegistryLogin, Repository, delete_image, fetch_digest, fetch_login, repository_of
+from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import retry_unreachable, wait_until
 from actions.run.context.stage_context import StageContext
@@ -100,6 +101,7 @@ class ImageHandler:
         return None  # perform looks the image up first anyway
 
     async def perform(self) -> Performed:
+        await require_account(self._context)
         session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:
             repository = await self._repository(session)
@@ -119,6 +121,7 @@ class ImageHandler:
 
     async def undo(self) -> str:
         """Remove the image that this run has pushed; an older one stays."""
+        await require_account(self._context)
         removed = 0
         session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,10 @@ class KubeconfigHandler:
             return await describe_cluster(session, name, region=region)
 
         async def ask() -> bytes:
-            return kubeconfig_for(await retry_not_found(describe, clock=self._context.clock))
+            found = await retry_not_found(describe, clock=self._context.clock)
+            # The runner's own, which kubectl in another shell does not have; exported keys count before a profile.
+            profile = "" if os.environ.get("AWS_ACCESS_KEY_ID") else os.environ.get("AWS_PROFILE", "")
+            return kubeconfig_for(found, profile=profile, has_aws_cli=shutil.which("aws") is not None)
 
         try:
             self._context.journal.note(f"Looking up the cluster {name} in {region} in EKS.")

@@ -12,6 +12,7 @@ from actions.blueprint.render import RUN_TAG
 from actions.blueprint.stages import NetworkStage
 from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.ec2 import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
+from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed
 from actions.run.context.retry import retry_unreachable
 from actions.run.context.stage_context import StageContext
@@ -40,6 +41,7 @@ class NetworkHandler:
         return None  # perform reads the rules first, which is cheap
 
     async def perform(self) -> Performed:
+        await require_account(self._context)
         async with self._session() as session:
             group = await self._group(session)
             self._context.journal.note(f"Reading the rules of {group}.")
@@ -54,6 +56,7 @@ class NetworkHandler:
         return Performed(f"{group} is open to itself for all protocols; added: {' and '.join(added)}.")
 
     async def undo(self) -> str:
+        await require_account(self._context)
         async with self._session() as session:
             removed = 0
             for group in dict.fromkeys(item.namespace for item in self._context.journal.owned() if not item.existed):

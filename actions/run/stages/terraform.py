@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from actions.base.errors import ConsoleError, ToolError
 from actions.base.wording import listed
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.source_files import root_folder, variables_of
+from actions.blueprint.source_files import needs_account, root_folder, variables_of
 from actions.blueprint.stages import TerraformStage
+from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.stage_context import StageContext
 from actions.run.journal.folder import load_environment, terraform_path
@@ -32,6 +35,8 @@ LOCK_SECONDS = 600.0
 _BUCKET = re.compile(r"(?<!data\.)\baws_s3_bucket\.[\w-]+(?:\[[^\[\]]*\])?$")
 _SHOWN_BUCKETS = 5
 _LOCK_LOOK_SECONDS = 5.0
+_COMPARED_SECONDS = 30.0
+"""Time for which a comparison of accounts counts: an init or a wait for a lock may take minutes."""
 _SHOWN_CHANGES = 500
 _SHOWN_FINDINGS = 200
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "-/+", "read": "<=", "forget": "."}
@@ -47,6 +52,8 @@ class TerraformHandler:
         self._root = context.declared(TerraformStage).root
         preset = context.blueprint.presets.get(context.view.preset)
         self._may_simulate = bool(preset and preset.simulate_terraform)
+        self._account = context.view.account
+        self._compared_at = -math.inf
 
     def describe(self) -> list[str]:
         program = f"terraform -chdir={terraform_path(self._context.folder, self._context.stage.id)}"
@@ -66,6 +73,7 @@ class TerraformHandler:
                 return await self._applied(terraform, "")
             except UnknownEndError as error:
                 self._context.journal.note(error.message)
+        await self._require_account()
         await self._prepared(terraform)
         if self._context.stage.is_approved and self._context.stage.plan is not None:
             try:
@@ -109,6 +117,7 @@ class TerraformHandler:
                 return await self._destroyed(terraform)
             except UnknownEndError as error:
                 self._context.journal.note(error.message)
+        await self._require_account()
         await self._known(terraform)
         if not await self._holdings(terraform):
             return "Nothing is in its state."
@@ -138,6 +147,18 @@ class TerraformHandler:
             await terraform.init()
             return await terraform.state_list()
 
+    async def _require_account(self) -> None:
+        """Require credentials of the run's account, unless the root works in none or they were compared just now.
+
+        Raises:
+            ConsoleError: As `require_account`.
+        """
+        now = self._context.clock.monotonic()
+        if now - self._compared_at < _COMPARED_SECONDS or not needs_account(self._context.blueprint.folder, self._root):
+            return
+        self._account = await require_account(self._context)
+        self._compared_at = self._context.clock.monotonic()
+
     async def _prepared(self, terraform: Terraform) -> None:
         """Settle the past of the root, and install providers."""
         await self._known(terraform)
@@ -152,6 +173,7 @@ class TerraformHandler:
         await self._retried(terraform, lambda: reconciliation.settle(self._variables))
 
     async def _planned(self, terraform: Terraform) -> Performed:
+        await self._require_account()
         self._context.journal.note("Planning.")
 
         async def plan() -> PlanSummary:
@@ -169,6 +191,9 @@ class TerraformHandler:
         )
 
     async def _applied(self, terraform: Terraform, plan_hash: str) -> Performed:
+        if not terraform.running():
+            await self._require_account()
+
         async def apply() -> Mapping[str, str]:
             async with _EventLog(self._context, terraform, "apply") as on_event:
                 return await terraform.apply(plan_hash, on_event=on_event)
@@ -180,6 +205,9 @@ class TerraformHandler:
         return Performed("Applied." + _simulated(terraform), outputs=outputs)
 
     async def _destroyed(self, terraform: Terraform) -> str:
+        if not terraform.running():
+            await self._require_account()
+
         async def destroy() -> None:
             async with _EventLog(self._context, terraform, "destroy") as on_event:
                 await terraform.destroy(self._variables(), on_event=on_event)
@@ -269,6 +297,10 @@ class TerraformHandler:
             self._context.binding,
             run_id=self._context.view.id,
             outputs=self._context.view.outputs,
+            circumstances={
+                "account_id": self._account.id if self._account else "",
+                "token_program": sys.executable,
+            },
         )
 
 

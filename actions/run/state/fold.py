@@ -16,6 +16,7 @@ from actions.run.state.records import (
     Approval,
     Created,
     Deleted,
+    Identified,
     Intent,
     Interrupted,
     JournalRecord,
@@ -253,6 +254,7 @@ class _Folding:
     def __init__(self, created: Created, at: float) -> None:
         self._created = created
         self._created_at = at
+        self._account = created.account
         self._goal = Goal.FORWARD
         self._is_paused = False
         self._deletes_data = False
@@ -288,6 +290,8 @@ class _Folding:
             case Interrupted() | OperationEnded() | Resolved():
                 stage = self._stage(record.stage)
                 stage.terraform = remembered(stage.terraform, record.body, record.at)
+            case Identified(account=account):
+                self._account = self._account or account
             case Created():
                 raise JournalError(f"record {record.seq} creates the run a second time.")
             case _ as never:
@@ -328,6 +332,7 @@ class _Folding:
             owned=tuple(self._owned.values()),
             audit=self._audit,
             last_seq=last_seq,
+            account=self._account,
             made_uids=frozenset(self._made_uids),
         )
 

@@ -86,6 +86,18 @@ class ClusterName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str = ""
 
 
+class RunAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The AWS account that a run works in, as STS named it."""
+
+    id: str
+    """Twelve digits."""
+    region: str
+    partition: str
+    """`aws`, `aws-cn`, `aws-us-gov`…"""
+    arn: str
+    """Of the caller."""
+
+
 class Created(_Body, frozen=True, tag="created"):
     """The first record of every journal."""
 
@@ -102,6 +114,14 @@ class Created(_Body, frozen=True, tag="created"):
     """The operator provides the cluster: it is neither created nor deleted."""
     number: int = 0
     """Position in the order in which runs were created on this machine; 0 in journals older than that count."""
+    account: RunAccount | None = None
+    """The account of the credentials at the launch; `None` if the run began without AWS, or in older journals."""
+
+
+class Identified(_Body, frozen=True, tag="identified"):
+    """The account of a run that was created without one, written at its first contact with AWS; the first counts."""
+
+    account: RunAccount
 
 
 class RunRequest(_Body, frozen=True, tag="wish"):
@@ -249,7 +269,7 @@ class Resolved(_Body, frozen=True, tag="resolved"):
 
 
 TerraformBody = Interrupted | OperationEnded | Resolved
-Body = Created | RunRequest | Intent | Outcome | Approval | Owned | Deleted | Output | TerraformBody
+Body = Created | Identified | RunRequest | Intent | Outcome | Approval | Owned | Deleted | Output | TerraformBody
 
 
 class JournalRecord(msgspec.Struct, frozen=True):

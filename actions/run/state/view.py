@@ -17,6 +17,7 @@ from actions.run.state.records import (
     PlanOffer,
     RequestKind,
     Resolution,
+    RunAccount,
     Scalar,
     StageFinding,
 )
@@ -260,6 +261,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
     """Problems of its runner, disk or journal; added by a reader."""
+    account: RunAccount | None = None
+    """The AWS account that it works in; `None` before its first contact with AWS."""
     made_uids: frozenset[str] = frozenset()
     """Uids of all objects that the run has ever made or adopted, deleted ones included."""
 

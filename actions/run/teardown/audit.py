@@ -10,6 +10,7 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.blueprint.render import RUN_LABEL, RUN_TAG
 from actions.cloud.account import fetch_tagged, is_still_there
 from actions.cloud.aws_session import AwsSession
+from actions.run.context.account import require_account
 from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 from actions.run.context.stage_context import StageContext
@@ -70,6 +71,10 @@ async def audit_account(context: StageContext, *, is_data_kept: bool) -> AuditRe
         is_data_kept: Stages that hold data were kept, with all that they need: what is found belongs to them, as all
             other stages are undone.
     """
+    try:
+        await require_account(context)
+    except ConsoleError as error:
+        return AuditReport(unknown=(f"AWS could not be searched for the run's tag: {error.message}",))
     session = AwsSession(region=context.view.cluster.region, threads=1)
     deadline = context.clock.monotonic() + (0.0 if is_data_kept else ACCOUNT_SETTLE_SECONDS)
     try:

@@ -26,7 +26,7 @@ from actions.run.journal.store import append_record
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.ownership import doubt_about
 from actions.run.objects.writes import request_removal, seen
-from actions.run.state.records import Deleted, Owned
+from actions.run.state.records import Deleted, Identified, Owned, RunAccount
 from actions.run.state.view import OwnedObject
 
 API_VERSION = "batch/v1"
@@ -116,7 +116,11 @@ class JournalJobRecorder:
     async def deleted(self, item: OwnedObject) -> None:
         await self._append(item.deletion())
 
-    async def _append(self, body: Owned | Deleted) -> None:
+    async def identify(self, account: RunAccount) -> None:
+        """Record the AWS account of a run that has none in its journal."""
+        await self._append(Identified(account))
+
+    async def _append(self, body: Owned | Deleted | Identified) -> None:
         deed = f"a Job on the volume of {self._folder.name}"
         await in_thread("ledger", append_record, self._folder, body, deed=deed, clock=self._clock)
 

@@ -36,7 +36,7 @@ async def answered(feed_of: CredentialsFeed, changed: asyncio.Event) -> None:
 
 
 def a_feed(changed: asyncio.Event) -> CredentialsFeed:
-    return CredentialsFeed(profile="", region="us-west-2", clock=SystemClock(), changed=changed.set)
+    return CredentialsFeed(region="us-west-2", clock=SystemClock(), changed=changed.set)
 
 
 async def test_account_and_expiry_are_known(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:

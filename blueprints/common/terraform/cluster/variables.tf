@@ -115,3 +115,15 @@ variable "fsx_csi" {
   type        = bool
   default     = false
 }
+
+variable "account_id" {
+  description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
+  type        = string
+  default     = ""
+}
+
+variable "token_program" {
+  description = "Python of eksml-tui, which makes the cluster's tokens for Helm. Empty: the program aws."
+  type        = string
+  default     = ""
+}

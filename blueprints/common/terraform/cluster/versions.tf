@@ -14,7 +14,8 @@ terraform {
 }
 
 provider "aws" {
-  region = var.region
+  region              = var.region
+  allowed_account_ids = var.account_id == "" ? null : [var.account_id]
 
   default_tags {
     tags = {
@@ -30,8 +31,11 @@ provider "helm" {
 
     exec {
       api_version = "client.authentication.k8s.io/v1beta1"
-      command     = "aws"
-      args        = ["eks", "get-token", "--cluster-name", module.eks.cluster_name, "--region", var.region]
+      command     = var.token_program == "" ? "aws" : var.token_program
+      args = concat(
+        var.token_program == "" ? ["eks", "get-token"] : ["-P", "-m", "actions.cloud.token"],
+        ["--cluster-name", module.eks.cluster_name, "--region", var.region],
+      )
     }
   }
 }

@@ -58,3 +58,9 @@ variable "delete_data" {
   type        = bool
   default     = false
 }
+
+variable "account_id" {
+  description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
+  type        = string
+  default     = ""
+}

@@ -29,3 +29,9 @@ variable "zone" {
     error_message = "The zone is not one of the region."
   }
 }
+
+variable "account_id" {
+  description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
+  type        = string
+  default     = ""
+}

@@ -117,3 +117,9 @@ variable "taints" {
   type        = string
   default     = "[]"
 }
+
+variable "account_id" {
+  description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
+  type        = string
+  default     = ""
+}

@@ -10,7 +10,8 @@ terraform {
 }
 
 provider "aws" {
-  region = var.region
+  region              = var.region
+  allowed_account_ids = var.account_id == "" ? null : [var.account_id]
 
   default_tags {
     tags = {

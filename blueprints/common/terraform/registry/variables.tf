@@ -12,3 +12,9 @@ variable "repository_name" {
   description = "Name of the image repository, e.g. nemo-aws."
   type        = string
 }
+
+variable "account_id" {
+  description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
+  type        = string
+  default     = ""
+}
