@@ -103,24 +103,28 @@ _ACCESS_KINDS = frozenset(
         "UnauthorizedSSOTokenError",
     }
 )
-_LOG_IN = "Log in, for example with: aws sso login, or choose another --profile."
+_LOGIN_KINDS = frozenset({"SSOError", "SSOTokenLoadError", "TokenRetrievalError", "UnauthorizedSSOTokenError"})
 
 
-def error_of(cause: Exception, *, action: str) -> ConsoleError:
+def error_of(cause: Exception, *, action: str, profile: str = "") -> ConsoleError:
     """Return the console's error for one of botocore.
 
     Args:
         cause: A `ClientError`, a `BotoCoreError` or a `ResponseParserError`.
         action: The call, as IAM names it: `eks:DescribeCluster`.
+        profile: For the remedy; empty if the environment names none.
     """
     response = getattr(cause, "response", None)
     if isinstance(response, dict):
-        return _refusal(response, action)
+        return _refusal(response, action, profile)
     kind, text = type(cause).__name__, _clean(str(cause))
     if kind in _UNREACHABLE_KINDS:
         return UnreachableError(f"AWS did not answer {action}: {text}", hint="Check the network, region and proxy.")
+    if kind in _LOGIN_KINDS:
+        name = f" of the profile {profile}" if profile else ""
+        return AccessError(f"The login{name} is missing or has ended: {text}", hint=_log_in(profile))
     if kind in _ACCESS_KINDS:
-        return AccessError(f"There are no AWS credentials for {action}: {text}", hint=_LOG_IN)
+        return AccessError(f"There are no AWS credentials for {action}: {text}", hint=_log_in(profile))
     if kind == "ResponseParserError":
         return FormatError(f"The answer to {action} is not from AWS.", hint="Check AWS_ENDPOINT_URL and the proxy.")
     if kind == "ProfileNotFound":
@@ -130,7 +134,12 @@ def error_of(cause: Exception, *, action: str) -> ConsoleError:
     return ConfigError(f"{action} could not be called: {text}")
 
 
-def _refusal(response: dict[str, dict[str, str]], action: str) -> ConsoleError:
+def _log_in(profile: str) -> str:
+    command = f"aws sso login --profile {profile}" if profile else "aws sso login"
+    return f"Log in, for example with: {command}, or choose another --profile."
+
+
+def _refusal(response: dict[str, dict[str, str]], action: str, profile: str) -> ConsoleError:
     details = response.get("Error", {})
     code, text = str(details.get("Code", "")), _clean(str(details.get("Message", "")))
     message = f"AWS refused {action} ({code}): {text}"
@@ -142,7 +151,7 @@ def _refusal(response: dict[str, dict[str, str]], action: str) -> ConsoleError:
             hint="Set it, for example by: timedatectl set-ntp true.",
         )
     if code in _LOGGED_OUT:
-        return AccessError(f"The AWS credentials are not valid any more ({code}): {text}", hint=_LOG_IN)
+        return AccessError(f"The AWS credentials are not valid any more ({code}): {text}", hint=_log_in(profile))
     if code in _MISSING or code.endswith((".NotFound", "NotFoundException")):
         return MissingError(f"AWS found nothing for {action}: {text}")
     if code in _CONFLICT:
@@ -238,7 +247,8 @@ class AwsSession:
         """
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
-                return await self._pool.call(_converted, work, action)
+                profile = self.profile or os.environ.get("AWS_PROFILE", "")
+                return await self._pool.call(_converted, work, action, profile)
         except TimeoutError as error:
             raise UnreachableError(f"AWS did not answer {action} in {_DEADLINE_SECONDS:.0f} s.") from error
 
@@ -258,6 +268,8 @@ class AwsSession:
                 import botocore.session
 
                 self._core = botocore.session.Session(profile=self.profile or None)
+                resolver = self._core.get_component("credential_provider")
+                resolver.insert_before("assume-role", _PromptRefusal(self._core))
                 region = self._region or os.environ.get("AWS_REGION")  # which botocore passes over, unlike the AWS CLI
                 self._session = boto3.Session(region_name=region or None, botocore_session=self._core)
             return self._session
@@ -292,14 +304,63 @@ def _config() -> Any:
     )
 
 
-def _converted(work: Callable[[], T], action: str) -> T:
+def _converted(work: Callable[[], T], action: str, profile: str) -> T:
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
     try:
         return work()
     except (BotoCoreError, ClientError, ResponseParserError) as error:
-        raise error_of(error, action=action) from error
+        raise error_of(error, action=action, profile=profile) from error
+
+
+def profile_chain(core: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the profile in effect and those that it takes its credentials from, each with its settings.
+
+    Args:
+        core: botocore's session.
+
+    Raises:
+        ConfigError: A configuration file cannot be read.
+    """
+    profiles: dict[str, dict[str, Any]] = core.full_config.get("profiles", {})
+    name = str(core.get_config_variable("profile") or "default")
+    chain: list[tuple[str, dict[str, Any]]] = []
+    while name in profiles and name not in {known for known, _ in chain}:
+        chain.append((name, profiles[name]))
+        name = str(profiles[name].get("source_profile", ""))
+    return chain
+
+
+class _PromptRefusal:
+    """A provider of no credentials: it refuses profiles for which botocore would ask for an MFA code on the terminal.
+
+    It stands before botocore's own provider of roles, so that exported keys count before it, as they do there.
+
+    Args:
+        core: botocore's session.
+    """
+
+    METHOD = CANONICAL_NAME = "mfa-refusal"
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    def load(self) -> None:
+        """Return no credentials.
+
+        Raises:
+            AccessError: A profile in effect asks for an MFA code.
+        """
+        for name, settings in profile_chain(self._core):
+            serial = settings.get("mfa_serial")
+            if serial and settings.get("role_arn"):
+                raise AccessError(
+                    f"The AWS profile {name} asks for an MFA code, which can be typed neither here nor in Terraform.",
+                    hint=f"Get a session first: aws sts get-session-token --serial-number {one_line(str(serial))} "
+                    "--token-code CODE; export its keys, or put them into a profile that the role's source_profile "
+                    "names, without mfa_serial. Or log in with: aws sso login.",
+                )
 
 
 def _iam_name(operation: str) -> str:

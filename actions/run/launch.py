@@ -208,7 +208,7 @@ def create_run(
         environment: See `create_folder`.
         clock: Stamps the journal.
         auto_approve: Carry out plans without a request to approve them.
-        account: The AWS account of the credentials, if it works in one; otherwise that of its first contact.
+        account: Of the credentials; `None` for that of its first contact with AWS.
         home: The folder of all runs, if not the usual one.
 
     Returns:
@@ -242,14 +242,9 @@ def create_run(
         existing_cluster=binding.existing_cluster,
         account=account,
     )
-    return create_folder(
-        created,
-        source=blueprint.folder,
-        roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
-        environment={**environment, **found_by},
-        clock=clock,
-        home=home,
-    )
+    roots = {root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)}
+    given = {**environment, **found_by}
+    return create_folder(created, source=blueprint.folder, roots=roots, environment=given, clock=clock, home=home)
 
 
 def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:

@@ -178,7 +178,7 @@ class TerraformDriver:
         return {name: _text(item.get("value")) for name, item in values.items() if not item.get("sensitive")}
 
     async def state_list(self) -> tuple[str, ...]:
-        """Return the addresses of everything in the state. Terraform is asked: only it can find the root's backend.
+        """Return the addresses of everything in the state, from Terraform: only it can find the root's backend.
 
         Raises:
             UninitialisedError: The root's backend has to be configured by `init` first.

@@ -3,7 +3,7 @@
 It behaves as Terraform 1.11.4 was recorded to: the first SIGINT has it finish what it is making and save its state, the
 second makes it forget. In the folder in which it runs, `signals` counts what it was sent, and `finish` lets it end.
 A file `mode` beside this program changes what it does: `torn` (a full disk has torn its last lines), `ui 2`, `deaf` (it
-is not yet at work, and tells nothing of signals).
+is not yet at work, and tells nothing of signals), `gone` (its refresh finds nothing that it could destroy).
 """
 
 from __future__ import annotations
@@ -106,13 +106,15 @@ def plan(out: str) -> int:
 
 
 def destroy() -> int:
-    """Forget it."""
+    """Forget it. What a refresh does not find is dropped without a word, as Terraform 1.11.4 was recorded to."""
     version()
-    for _ in names():
+    Path("terraform.tfstate.backup").write_text(STATE.read_text())
+    found = [] if mode() == "gone" else names()
+    for _ in found:
         say(hook("apply_start", "delete"))
         say(hook("apply_complete", "delete"))
     save([])
-    say(event("change_summary", changes={"add": 0, "change": 0, "remove": 1, "operation": "destroy"}))
+    say(event("change_summary", changes={"add": 0, "change": 0, "remove": len(found), "operation": "destroy"}))
     return 0
 
 
@@ -128,6 +130,9 @@ def main(words: list[str]) -> int:
             say(json.dumps({"resource_changes": [{"address": ADDRESS, "change": {"actions": [action]}}]}))
         case ["output", *_]:
             say("{}")
+        case ["state", "list"] if not STATE.exists():
+            os.write(2, b"No state file was found!\n\nState management commands require a state file.\n")
+            return 1
         case ["state", "list"]:
             say("\n".join(f"aws_eks_node_group.{name}" for name in names()))
         case ["destroy", *_]:

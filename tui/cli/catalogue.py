@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 import msgspec
 
-from actions.base.errors import ParameterError
+from actions.base.clock import SystemClock
+from actions.base.errors import ConsoleError, ParameterError
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind, bounds_of
@@ -95,8 +99,34 @@ def _plan(options: Namespace) -> int:
         blueprint, _assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
     )
     plan = plan_of(blueprint, binding, PriceBook.load())
-    sys.stdout.write(plan_json(plan) if options.output == "json" else plan_table(plan))
+    if options.output == "json":
+        sys.stdout.write(plan_json(plan))
+        return 0
+    sys.stdout.write(plan_table(plan))
+    preset = blueprint.presets.get(binding.preset)
+    is_rehearsal = preset is not None and preset.simulate_terraform
+    warning = "" if is_rehearsal else credentials_warning(options.profile, plan.high_seconds)
+    if warning:
+        sys.stdout.write(f"\n{warning}\n")
     return 0
+
+
+def credentials_warning(profile: str, seconds: float) -> str:
+    """Return a sentence if the AWS credentials here are known to end within `seconds`; without any request."""
+    file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    if not (os.environ.get("AWS_CREDENTIAL_EXPIRATION") or file.is_file()):
+        return ""  # botocore takes a while to start
+    from actions.cloud.account import end_sentence, fetch_end
+    from actions.cloud.aws_session import AwsSession
+
+    session = AwsSession(profile=profile, threads=1)
+    try:
+        ends_at = asyncio.run(fetch_end(session))
+    except ConsoleError as error:
+        return error.sentence()
+    finally:
+        session.close()
+    return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
 
 
 def _assignments(words: list[str]) -> dict[str, str]:

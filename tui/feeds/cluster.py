@@ -295,6 +295,11 @@ class CredentialsFeed:
         moment = self.caller.expires_at if self.caller else None
         return moment.timestamp() if moment else None
 
+    @property
+    def needs_login(self) -> bool:
+        """True if the credentials are known to end, and nothing renews them."""
+        return self.caller is not None and self.caller.ends_at is not None
+
     async def run(self, live: Callable[[], None]) -> None:
         """Fetch the identity again and again, until cancelled. Having no credentials is an answer, not a failure."""
         from actions.cloud.account import fetch_identity

@@ -21,6 +21,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
 
     Args:
         expires_in_seconds: Time until the credentials expire; negative afterwards, `None` if unknown or never.
+        needed_seconds: Longest expected time for what is left of the run on screen; `None` if they renew themselves.
         demo: Badge of the embedded cluster, empty on a real one.
         cost: Cost of the fleet; `None` before the first complete snapshot of the nodes.
         trouble: Reason why the snapshot may be stale; empty while it is live.
@@ -31,6 +32,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     cluster: str = ""
     region: str = ""
     expires_in_seconds: float | None = None
+    needed_seconds: float | None = None
     demo: str = ""
     is_readonly: bool = False
     cost: FleetCost | None = None
@@ -94,7 +96,7 @@ def _left(facts: HeaderFacts) -> Cells:
         *([Span(facts.account, Tone.MUTED)] if facts.account else []),
         Span(facts.cluster or "no cluster", Tone.STRONG),
         *([Span(facts.region)] if facts.region else []),
-        *_expiry(facts.expires_in_seconds),
+        *_expiry(facts.expires_in_seconds, facts.needed_seconds),
         *([Span(facts.trouble, Tone.BAD)] if facts.trouble else []),
         *([Span(facts.alarm, Tone.BAD)] if facts.alarm else []),
     ]
@@ -104,11 +106,13 @@ def _left(facts: HeaderFacts) -> Cells:
     return (Span(" "), *badges, *joined[:-1])
 
 
-def _expiry(seconds: float | None) -> list[Span]:
+def _expiry(seconds: float | None, needed_seconds: float | None) -> list[Span]:
     if seconds is None:
         return []
     if seconds <= 0:
         return [Span("credentials expired", Tone.BAD)]
+    if needed_seconds is not None and seconds < needed_seconds:
+        return [Span(f"creds {duration(seconds)}! run {duration(needed_seconds)}", Tone.WARN)]
     soon = seconds < _EXPIRES_SOON_SECONDS
     return [Span(f"creds {duration(seconds)}{'!' if soon else ''}", Tone.WARN if soon else Tone.PLAIN)]
 

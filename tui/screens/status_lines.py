@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actions.run.state.view import NoticeKind, RunState, RunView, notice_words
+from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -65,12 +65,25 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         cluster=(identity.name if identity else "") or guessed.cluster,
         region=(identity.region if identity else "") or guessed.region or settings.region,
         expires_in_seconds=None if expires_at is None else expires_at - now,
+        needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
         is_readonly=settings.readonly,
         cost=services.fleet_cost(),
         trouble=_trouble(services, health) if is_troubled else _connection(services),
         alarm=_alarm(services.runs),
     )
+
+
+def _needed_seconds(services: ConsoleServices) -> float | None:
+    """Return the longest expected time for what is left of the run on screen, if the credentials may not last for it.
+
+    `None` without such a run, and for credentials that renew themselves.
+    """
+    view = services.runs.view
+    if view is None or view.goal is not Goal.FORWARD or not services.credentials.needs_login:
+        return None
+    left = [stage for stage in view.stages if stage.state not in (StageState.SUCCEEDED, StageState.SKIPPED)]
+    return sum(stage.expect_high_seconds for stage in left) or None
 
 
 def _alarm(runs: RunFeed) -> str:

@@ -1,8 +1,8 @@
 """The AWS account of a run: the one that its journal names, compared before anything is done in it.
 
 Terraform drops from its state whatever the account of its credentials does not have, and calls that destroyed. So the
-account is asked of STS at the launch, written into the journal, and asked again before each plan, apply, destroy, audit
-and export.
+account is fetched from STS at the launch, written into the journal, and compared before each plan, apply, destroy,
+audit and export.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ async def compare_account(
     Args:
         view: The run.
         clock: For waiting.
-        note: Gets the reason of each wait.
+        note: Takes the reason of each wait.
         identify: Records the account of a run that has none.
         policy: The retries until STS answers.
 

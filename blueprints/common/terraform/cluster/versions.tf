@@ -31,11 +31,16 @@ provider "helm" {
 
     exec {
       api_version = "client.authentication.k8s.io/v1beta1"
-      command     = var.token_program == "" ? "aws" : var.token_program
-      args = concat(
-        var.token_program == "" ? ["eks", "get-token"] : ["-P", "-m", "actions.cloud.token"],
-        ["--cluster-name", module.eks.cluster_name, "--region", var.region],
-      )
+      command     = local.token_command[0]
+      args        = slice(local.token_command, 1, length(local.token_command))
     }
   }
+}
+
+locals {
+  # eksml-tui's own plugin, so that the program aws is not needed; aws where the root is used by hand.
+  token_command = concat(
+    var.token_program == "" ? ["aws", "eks", "get-token"] : [var.token_program, "-P", "-m", "actions.cloud.token"],
+    ["--cluster-name", module.eks.cluster_name, "--region", var.region],
+  )
 }
