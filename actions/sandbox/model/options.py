@@ -19,8 +19,8 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     node_ready_seconds: float = 1.0
     """From registration to Ready."""
     empty_node_seconds: float = 20.0
-    """From a node of Karpenter becoming empty to its removal, and that of its ended pods' logs: with less, a busy machine
-    has not read them by then. Karpenter's own `consolidateAfter` is minutes."""
+    """From a node of Karpenter becoming empty to its removal, and that of the logs of its ended pods: with less, a busy
+    machine has not read them by then. Karpenter's own `consolidateAfter` is minutes."""
     instance_end_seconds: float = 1.5
     """From the drain of a node to the end of its instance."""
     instances_of_a_type: int = 16
