@@ -1,0 +1,164 @@
+"""Versions that belong together: EKS with the ends of its support, charts, images, zones; `assets/versions/eks.json`.
+
+A version that the table does not list is newer than the table: nothing is refused for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import FormatError
+from actions.base.files import asset
+
+
+class Support(StrEnum):
+    """How EKS supports a Kubernetes version on a day; the price of a control plane follows from it."""
+
+    STANDARD = "standard"
+    EXTENDED = "extended"
+    ENDED = "ended"
+    """No new cluster can be made; EKS updates those that there are."""
+
+
+class EksVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Kubernetes version of EKS."""
+
+    version: str
+    """`1.35`."""
+    standard_until: date
+    """The day, UTC, with whose beginning extended support is billed."""
+    extended_until: date
+    """The day from which on EKS updates the cluster by itself."""
+    kernel: str
+    """Linux of the Amazon Linux 2023 images, as `6.12`."""
+
+    def support_on(self, day: date) -> Support:
+        """Return the support on a day."""
+        if day < self.standard_until:
+            return Support.STANDARD
+        return Support.EXTENDED if day < self.extended_until else Support.ENDED
+
+
+class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A chart that the cluster root installs."""
+
+    name: str
+    """The variable that installs it, as `efa_device_plugin`."""
+    chart: str
+    """Version of the Helm chart."""
+    app: str
+    """Version of the program in it."""
+    kubernetes_min: str = ""
+    kubernetes_max: str = ""
+    """The newest version that it is made for; empty if it names none."""
+    instance_types: frozenset[str] | None = None
+    """Types on whose nodes its pods run. `None` if a label decides."""
+    reads: tuple[str, ...] = ()
+    """IAM actions beside those that its module allows."""
+
+    def supports(self, version: str) -> bool:
+        """Return true if it is made for a Kubernetes version."""
+        low, high, found = minor(self.kubernetes_min), minor(self.kubernetes_max), minor(version)
+        return not found or ((not low or low <= found) and (not high or found <= high))
+
+    def runs_on(self, instance_type: str) -> bool:
+        """Return true if its pods run on nodes of a type."""
+        return self.instance_types is None or instance_type in self.instance_types
+
+
+class AmiType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A kind of node image, as EKS names it."""
+
+    name: str
+    accelerator: str
+    """`gpu`, `neuron` or empty."""
+    kubernetes_max: str = ""
+    """The last version that has one; empty if all have."""
+
+    def is_offered(self, version: str) -> bool:
+        """Return true if there is an image for a Kubernetes version."""
+        last, found = minor(self.kubernetes_max), minor(version)
+        return not last or not found or found <= last
+
+
+class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table."""
+
+    as_of: date
+    """When its sources were read."""
+    sources: dict[str, str]
+    eks: tuple[EksVersion, ...]
+    components: tuple[Component, ...]
+    ami_types: tuple[AmiType, ...]
+    forbidden_zone_ids: frozenset[str]
+    """Zones, by id, in which EKS takes no subnet."""
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> VersionMatrix:
+        """Read the table at `path`, or the one that ships with the program.
+
+        Raises:
+            FormatError: It cannot be read, or is not one; the message says where.
+        """
+        if path is None:
+            return _shipped()
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise FormatError(f"{path.name}: {error}.", hint="Install the package again.") from error
+
+    def find(self, version: str) -> EksVersion | None:
+        """The entry of `1.35`, also written `v1.35.2-eks-bb2d`; `None` for one that the table does not list."""
+        return next((entry for entry in self.eks if minor(entry.version) == minor(version)), None)
+
+    def support_of(self, version: str, day: date) -> Support:
+        """Return the support of a version on a day. One that is newer than the table has standard support."""
+        entry = self.find(version)
+        if entry is not None:
+            return entry.support_on(day)
+        return Support.ENDED if minor(version) < minor(self.eks[0].version) else Support.STANDARD
+
+    def offered_on(self, day: date) -> list[EksVersion]:
+        """The versions of which a cluster can be made on a day, oldest first."""
+        return [entry for entry in self.eks if entry.support_on(day) is not Support.ENDED]
+
+    def newest_in_standard_support(self, day: date) -> EksVersion | None:
+        """The newest version that is in standard support on a day; `None` if the table is too old for any."""
+        return next((entry for entry in reversed(self.eks) if entry.support_on(day) is Support.STANDARD), None)
+
+    def component(self, name: str) -> Component:
+        """The chart that the cluster root installs under a name.
+
+        Raises:
+            KeyError: The table has none of that name.
+        """
+        return _named(name, self.components)
+
+    def ami_type(self, name: str) -> AmiType | None:
+        """The image type of a name; `None` if the table does not list it."""
+        return next((entry for entry in self.ami_types if entry.name == name), None)
+
+
+def minor(version: str) -> tuple[int, ...]:
+    """Return `(1, 35)` of `1.35`, `v1.35.2-eks-bb2d`, `1.35+`; empty for what is not a version."""
+    parts = version.strip().removeprefix("v").split(".")[:2]
+    digits = ["".join(character for character in part if character in "0123456789") for part in parts]
+    return tuple(map(int, digits)) if len(digits) == 2 and all(digits) else ()
+
+
+def _named(name: str, components: Iterable[Component]) -> Component:
+    for component in components:
+        if component.name == name:
+            return component
+    raise KeyError(name)
+
+
+@cache
+def _shipped() -> VersionMatrix:
+    return VersionMatrix.load(asset("versions/eks.json"))
