@@ -22,6 +22,8 @@ class Check(Part, frozen=True, kw_only=True, tag_field="check", tag="check"):
     """A check that is not required only warns."""
     when: ParameterCondition | None = None
     """Left out unless it holds."""
+    existing_cluster_only: bool = False
+    """Left out of a run that makes its own cluster: a stage of kind capacity has asked before anything was paid for."""
 
 
 class PodsCheck(Check, frozen=True, kw_only=True, tag="pods"):
@@ -64,12 +66,17 @@ class PoolCheck(Check, frozen=True, kw_only=True, tag="pool"):
 
 
 class QuotaCheck(Check, frozen=True, kw_only=True, tag="quota"):
-    """The account's service quota is at least `amount`. Unknown without AWS access."""
+    """So much of the account's service quota is not in use yet. Unknown without AWS access."""
 
     service: str = "ec2"
     code: str
+    """As Service Quotas has it; of instances, that of the quota on demand: the one for spot follows from it."""
     amount: str
     """A number or `${name}`."""
+    capacity_type: str = ""
+    """`${name}`: the instances of a capacity block count for no quota. Empty: on demand."""
+    reservation: str = ""
+    """`${name}`: reserved instances count from the moment they are reserved. Empty for none."""
 
 
 class CapacityCheck(Check, frozen=True, kw_only=True, tag="capacity"):

@@ -20,11 +20,13 @@ from actions.blueprint.references import (
     watch_problems,
 )
 from actions.blueprint.source_files import inside, outputs_of, read_manifests, variables_of
-from actions.blueprint.stages import AnyStage, ImageStage, TerraformStage
+from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
 """The outputs of an image stage."""
+CAPACITY_OUTPUTS = frozenset({"zone", "zone_id", "placement_group"})
+"""The outputs of a capacity stage."""
 
 
 def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
@@ -40,6 +42,7 @@ def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         _targets,
         _roots,
         _images,
+        _capacities,
         watch_problems,
         naming_problems,
     )
@@ -199,6 +202,14 @@ def _images(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if stage.context and not (inside(blueprint.folder, stage.context) / stage.dockerfile).is_file():
             message = f"{stage.id} builds from {stage.context}/{stage.dockerfile}, which is not there."
             yield BlueprintProblem(("stages", index, "context"), message)
+
+
+def _capacities(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    for index, stage in enumerate(blueprint.stages):
+        if isinstance(stage, CapacityStage):
+            for name in sorted(set(stage.outputs) - CAPACITY_OUTPUTS):
+                message = f"{stage.id} reports {name!r}, which is not an output of a capacity stage."
+                yield BlueprintProblem(("stages", index, "outputs"), message, known_names(CAPACITY_OUTPUTS))
 
 
 def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) -> Iterator[BlueprintProblem]:

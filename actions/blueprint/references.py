@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_label, is_segment, is_subdomain
@@ -30,6 +31,7 @@ from actions.blueprint.parts import OUTPUT_REFERENCE, REFERENCE, ObjectName, Par
 from actions.blueprint.problem import BlueprintProblem, Where, known_names
 from actions.blueprint.stages import (
     AnyStage,
+    CapacityStage,
     CheckStage,
     HelmStage,
     ImageStage,
@@ -59,9 +61,10 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             yield from unknown_references(where, text, known)
             yield from _unknown_outputs(blueprint, stage, where, text)
         yield from _condition(blueprint, stage.when, (*where, "when"), stage.id)
-        if isinstance(stage, CheckStage):
-            for position, check in enumerate(stage.checks):
-                yield from _check(blueprint, check, (*where, "checks", position))
+        if isinstance(stage, CheckStage | CapacityStage):
+            key, checks = ("checks", stage.checks) if isinstance(stage, CheckStage) else ("quotas", stage.quotas)
+            for position, check in enumerate(checks):
+                yield from _check(blueprint, check, (*where, key, position))
 
 
 def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[BlueprintProblem]:
@@ -91,8 +94,10 @@ def _texts(stage: AnyStage) -> Iterator[str]:
         case KubeconfigStage():
             yield from (stage.cluster, stage.region)
         case CheckStage():
-            for check in stage.checks:
-                yield from _texts_of_check(check)
+            yield from chain.from_iterable(map(_texts_of_check, stage.checks))
+        case CapacityStage():
+            yield from (stage.instance_type, str(stage.count), stage.zone, stage.capacity_type, stage.reservation)
+            yield from chain.from_iterable(map(_texts_of_check, stage.quotas))
         case HelmStage():
             yield from stage.settings.values()
         case NetworkStage():
@@ -126,7 +131,7 @@ def _texts_of_check(check: AnyCheck) -> Iterator[str]:
         case PoolCheck():
             yield check.instance_type
         case QuotaCheck():
-            yield check.amount
+            yield from (check.amount, check.capacity_type, check.reservation)
         case NodesCheck():
             yield from (check.selector, str(check.at_least), str(check.amount))
         case CapacityCheck():

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.blueprint.checks import AnyCheck, AnyLogCheck
+from actions.blueprint.checks import Amount, AnyCheck, AnyLogCheck, QuotaCheck
 from actions.blueprint.parts import Expectation, ObjectName, OutputTarget, ParameterCondition, Part, Scalar, StageId
 
 
@@ -261,6 +261,30 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
         return self.manifests
 
 
+class CapacityStage(Stage, frozen=True, kw_only=True, tag="capacity"):
+    """Chooses the zone that offers the nodes' instance type, and looks at their reservation. Makes nothing.
+
+    Reports `zone`, `zone_id` and `placement_group`.
+    """
+
+    WORKS_IN_CLUSTER = False
+
+    instance_type: str
+    count: Amount
+    """Nodes."""
+    zone: str = ""
+    """`${name}`: name or id of a zone; `auto` or empty to have one chosen."""
+    capacity_type: str = "ON_DEMAND"
+    """`${name}`: `ON_DEMAND`, `SPOT` or `CAPACITY_BLOCK`."""
+    reservation: str = ""
+    """`${name}`: `cr-…`, or empty for none."""
+    lead_hours: int = 24
+    """The time that the stages before the nodes may take: a reservation that begins later is waited for first."""
+    is_awaited: bool = False
+    """Waits until a reservation has begun; without it one that begins within `lead_hours` will do."""
+    quotas: tuple[QuotaCheck, ...] = ()
+
+
 AnyStage = (
     TerraformStage
     | KubeconfigStage
@@ -272,4 +296,5 @@ AnyStage = (
     | ImageStage
     | PodStage
     | JobStage
+    | CapacityStage
 )

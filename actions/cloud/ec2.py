@@ -1,4 +1,7 @@
-"""EC2: open capacity reservations, and the security group rule that EFA needs (open to itself, both directions)."""
+"""EC2: zones and what they offer, capacity reservations, and the security group rule that EFA needs.
+
+That rule opens a group to itself, both directions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from actions.cloud.aws_session import AwsSession
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """A capacity reservation or capacity block."""
+    """A capacity reservation or capacity block. Times are seconds since the epoch."""
 
     id: str
     state: str
@@ -25,7 +28,13 @@ class Reservation(msgspec.Struct, frozen=True):
     total: int
     available: int
     ends_at: float | None = None
-    """The end of a capacity block, seconds since the epoch. `None` for others: their instances outlive them."""
+    """The end of a capacity block. `None` for others: their instances outlive them."""
+    zone_id: str = ""
+    """`usw2-az4`: the same place in every account, which a zone's name is not."""
+    starts_at: float | None = None
+    """The begin of a capacity block, and of a reservation for a date. `None` for one that began when it was made."""
+    placement_group: str = ""
+    """Name of the cluster placement group that it was made in; empty for none."""
 
 
 async def fetch_reservation(session: AwsSession, reservation_id: str) -> Reservation:
@@ -46,14 +55,74 @@ async def fetch_reservation(session: AwsSession, reservation_id: str) -> Reserva
             total=int(entry.get("TotalInstanceCount") or 0),
             available=int(entry.get("AvailableInstanceCount") or 0),
             ends_at=_end_of_block(entry),
+            zone_id=one_line(str(entry.get("AvailabilityZoneId") or "")),
+            starts_at=_time(entry.get("StartDate")),
+            placement_group=one_line(str(entry.get("PlacementGroupArn") or "")).rpartition("/")[2],
         )
     raise MissingError(f"There is no capacity reservation {reservation_id}.")
 
 
 def _end_of_block(entry: Mapping[str, object]) -> float | None:
-    end = entry.get("EndDate")
-    is_block = entry.get("ReservationType") == "capacity-block"
-    return end.timestamp() if is_block and isinstance(end, datetime) else None
+    return _time(entry.get("EndDate")) if entry.get("ReservationType") == "capacity-block" else None
+
+
+def _time(value: object) -> float | None:
+    return value.timestamp() if isinstance(value, datetime) else None
+
+
+class Zone(msgspec.Struct, frozen=True):
+    """An availability zone of a region: no local zone, no Wavelength zone."""
+
+    name: str
+    """`us-west-2d`: another place in another account."""
+    id: str
+    """`usw2-az4`: the same place in every account."""
+
+    def describe(self) -> str:
+        """Return name and id, as `us-west-2d (usw2-az4)`."""
+        return f"{self.name} ({self.id})" if self.id else self.name
+
+
+async def fetch_zones(session: AwsSession) -> list[Zone]:
+    """The region's zones that the account can use, by name.
+
+    Raises:
+        AccessError: No right for `ec2:DescribeAvailabilityZones`.
+        UnreachableError: No answer.
+    """
+    filters = [
+        {"Name": "state", "Values": ["available"]},
+        {"Name": "opt-in-status", "Values": ["opt-in-not-required"]},
+    ]
+    answer = await session.call("ec2", "describe_availability_zones", Filters=filters)
+    zones = [
+        Zone(one_line(str(entry.get("ZoneName", ""))), one_line(str(entry.get("ZoneId", ""))))
+        for entry in answer.get("AvailabilityZones") or ()
+    ]
+    return sorted(zones, key=lambda zone: zone.name)
+
+
+async def fetch_offering_zones(session: AwsSession, instance_type: str) -> frozenset[str]:
+    """The ids of the zones that offer an instance type. It says nothing of what is free there.
+
+    Raises:
+        AccessError: No right for `ec2:DescribeInstanceTypeOfferings`.
+        UnreachableError: No answer.
+    """
+    found: set[str] = set()
+    token: dict[str, str] = {}
+    while True:
+        answer = await session.call(
+            "ec2",
+            "describe_instance_type_offerings",
+            LocationType="availability-zone-id",
+            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+            **token,
+        )
+        found |= {str(entry.get("Location", "")) for entry in answer.get("InstanceTypeOfferings") or ()}
+        if not answer.get("NextToken"):
+            return frozenset(found)
+        token = {"NextToken": str(answer["NextToken"])}
 
 
 ALL_PROTOCOLS = "-1"

@@ -49,7 +49,7 @@ class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A chart that the cluster root installs."""
 
     name: str
-    """The variable that installs it, as `efa_device_plugin`."""
+    """The variable that installs it, as `efa_plugin`."""
     chart: str
     """Version of the Helm chart."""
     app: str

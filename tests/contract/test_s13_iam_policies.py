@@ -33,10 +33,14 @@ OF_TAGS_AND_DOCKER = frozenset(
 """Authorised besides the calls: tags of rules that are made, and what `docker push` does with our login."""
 WITHOUT_RESOURCE = frozenset(
     {
+        "ec2:DescribeAddresses",
+        "ec2:DescribeAvailabilityZones",
         "ec2:DescribeCapacityReservations",
+        "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstances",
         "ec2:DescribeNatGateways",
         "ec2:DescribeSecurityGroupRules",
+        "ec2:DescribeVpcs",
         "ecr:GetAuthorizationToken",
         "servicequotas:GetServiceQuota",
         "tag:GetResources",

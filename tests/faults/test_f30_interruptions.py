@@ -9,6 +9,7 @@ import pytest
 
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import fetch_reservation
+from actions.run.checks.capacity import CapacityRequest
 from actions.run.checks.external import reservation_observation
 from actions.run.state.records import CheckResult
 from tests.unit.diagnose.samples import an_event, why
@@ -37,7 +38,8 @@ class Answering(AwsSession):
 
 async def seen(hours: float, *, kind: str = "capacity-block") -> tuple[CheckResult, str]:
     found = await fetch_reservation(Answering(EndDate=NOW + timedelta(hours=hours), ReservationType=kind), "cr-1")
-    answer = reservation_observation(found, instance_type="p5.48xlarge", count=2, now=NOW)
+    request = CapacityRequest(region="us-west-2", instance_type="p5.48xlarge", count=2, reservation="cr-1")
+    answer = reservation_observation(found, request, now=NOW)
     return answer.result, answer.detail
 
 

@@ -9,26 +9,29 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from ipaddress import ip_address
 
 import aiohttp
 import msgspec
 
-from actions.base.errors import ConsoleError, MissingError
+from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.base.untrusted import one_line
 from actions.blueprint.checks import QuotaCheck
 from actions.cloud.aws_session import AwsSession
-from actions.cloud.ec2 import Reservation, fetch_reservation
+from actions.cloud.ec2 import Reservation, Zone, fetch_reservation
 from actions.cloud.ecr import Repository, fetch_digest
+from actions.cloud.quotas import SPOT_CODES, VCPU_QUOTAS, fetch_quota, fetch_use
+from actions.run.checks.capacity import (
+    CAPACITY_BLOCK,
+    CapacityRequest,
+    check_reservation,
+    describe_reservation,
+    require_reservation,
+)
 from actions.run.checks.observation import Observation, failed, passed, unknown
 
-CAPACITY_BLOCK = "CAPACITY_BLOCK"
-BLOCK_ENDS_EARLY = timedelta(minutes=30)
-"""Time before the end of a capacity block from which instances are terminated.
-
-Source: EC2 user guide, Capacity Blocks for ML.
-"""
+SPOT = "SPOT"
 
 
 @asynccontextmanager
@@ -41,59 +44,70 @@ async def aws_session(region: str) -> AsyncIterator[AwsSession]:
         session.close()
 
 
-async def check_quota(check: QuotaCheck, *, region: str, wanted: float) -> Observation:
-    """Check that a service quota is at least `wanted`."""
-    async with aws_session(region) as session:
-        try:
-            answer = await session.call(
-                "service-quotas", "get_service_quota", ServiceCode=check.service, QuotaCode=check.code
-            )
-            found = float(answer["Quota"]["Value"])
-        except (ConsoleError, KeyError) as error:
-            return unknown(f"The quota {check.code} cannot be looked up: {error}")
-    detail = f"The quota is {found:g}, {wanted:g} required."
-    return passed(detail) if found >= wanted else failed(detail)
-
-
-async def check_capacity(
-    *, region: str, capacity_type: str, reservation_id: str, instance_type: str, count: int, now: datetime
+async def check_quota(
+    check: QuotaCheck, *, region: str, wanted: float, capacity_type: str = "", reservation: str = ""
 ) -> Observation:
-    """Check that the named reservation has free instances, and that a capacity block names one."""
-    if not reservation_id:
-        if capacity_type == CAPACITY_BLOCK:
-            return failed("A capacity block needs the id of its reservation.")
-        return passed(f"{capacity_type}, without a reservation.")
+    """Check that so much of a service quota is not in use yet.
+
+    Args:
+        check: The quota for instances on demand; for spot instances, that of the same families is looked up.
+        region: Its region.
+        wanted: In the quota's unit.
+        capacity_type: `ON_DEMAND`, `SPOT` or `CAPACITY_BLOCK`, in any spelling; empty for what is no instance.
+        reservation: Its id, if the instances are reserved: these count already.
+    """
+    market = capacity_type.upper().replace("-", "_")
+    if check.code in VCPU_QUOTAS and market == CAPACITY_BLOCK:
+        return passed("Instances of a capacity block count for no quota.")
+    if check.code in VCPU_QUOTAS and reservation:
+        return passed("The instances are reserved: the quota has counted them since the reservation was made.")
+    code = SPOT_CODES.get(check.code, check.code) if market == SPOT else check.code
     async with aws_session(region) as session:
         try:
-            found = await fetch_reservation(session, reservation_id)
+            found = await fetch_quota(session, check.service, code)
+        except ConsoleError as error:
+            return unknown(f"The quota {code} cannot be looked up: {error.message}")
+        try:
+            used = await fetch_use(session, code)
+        except ConsoleError as error:
+            return _compared(found, wanted, f"what is in use is not known: {error.message}")
+    if used is None:
+        return _compared(found, wanted, "what is in use is not known.")
+    detail = f"{used:g} of the quota of {found:g} are in use, {wanted:g} more are required."
+    return passed(detail) if found - used >= wanted else failed(detail)
+
+
+def _compared(found: float, wanted: float, why: str) -> Observation:
+    """Return the result without what is in use: too small a quota fails, another is not known to be enough."""
+    detail = f"The quota is {found:g}, {wanted:g} required; {why}"
+    return unknown(detail) if found >= wanted else failed(detail)
+
+
+async def check_capacity(request: CapacityRequest, *, now: datetime) -> Observation:
+    """Check that the named reservation has free instances, and that a capacity block names one."""
+    try:
+        require_reservation(request)
+    except ConfigError as error:
+        return failed(error.message)
+    if not request.reservation:
+        return passed(f"{request.capacity_type}, without a reservation.")
+    async with aws_session(request.region) as session:
+        try:
+            found = await fetch_reservation(session, request.reservation)
         except MissingError as error:
             return failed(error.message)
         except ConsoleError as error:
-            return unknown(f"The reservation {reservation_id} cannot be looked up: {error.message}")
-    return reservation_observation(found, instance_type=instance_type, count=count, now=now)
+            return unknown(f"The reservation {request.reservation} cannot be looked up: {error.message}")
+    return reservation_observation(found, request, now=now)
 
 
-def reservation_observation(found: Reservation, *, instance_type: str, count: int, now: datetime) -> Observation:
+def reservation_observation(found: Reservation, request: CapacityRequest, *, now: datetime) -> Observation:
     """Return the result for a reservation. The instances of a capacity block end half an hour before it does."""
-    if found.state != "active":
-        return failed(f"The reservation {found.id} is {found.state}.")
-    if found.instance_type != instance_type:
-        return failed(f"The reservation {found.id} is for {found.instance_type}, not {instance_type}.")
-    if found.available < count:
-        return failed(f"The reservation {found.id} has {found.available} of {found.total} left, {count} required.")
-    detail = f"The reservation {found.id} has {found.available} × {instance_type} in {found.zone}"
-    if found.ends_at is None:
-        return passed(f"{detail}.")
-    last = datetime.fromtimestamp(found.ends_at, UTC) - BLOCK_ENDS_EARLY
-    if last <= now:
-        return failed(
-            f"The reservation {found.id} is over: EC2 has been ending its instances since {last:%Y-%m-%d %H:%M} UTC."
-        )
-    hours, minutes = divmod(int((last - now).total_seconds()) // 60, 60)
-    return passed(
-        f"{detail}. EC2 ends its instances from {last:%Y-%m-%d %H:%M} UTC on, in {hours} h {minutes} min:"
-        " save checkpoints before."
-    )
+    try:
+        check_reservation(found, request, now=now)
+    except ConfigError as error:
+        return failed(error.message)
+    return passed(describe_reservation(found, Zone(found.zone, found.zone_id), now=now))
 
 
 async def check_ecr_image(repository: Repository, reference: str) -> Observation:

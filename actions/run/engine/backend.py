@@ -16,6 +16,7 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
 from actions.blueprint.stages import (
     AnyStage,
+    CapacityStage,
     CheckStage,
     HelmStage,
     ImageStage,
@@ -36,6 +37,7 @@ from actions.run.journal.folder import blueprint_path, kubeconfig_path
 from actions.run.journal.reader import load_run
 from actions.run.spool.collector import watching
 from actions.run.spool.format import spooled_losses
+from actions.run.stages.capacity import CapacityHandler
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler
 from actions.run.stages.image import ImageHandler
@@ -72,6 +74,8 @@ def handler_class(stage: AnyStage) -> Callable[[StageContext], StageHandler]:
             return ImageHandler
         case JobStage():
             return JobHandler
+        case CapacityStage():
+            return CapacityHandler
         case _:
             assert_never(stage)
 

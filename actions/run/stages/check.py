@@ -11,6 +11,7 @@ from actions.blueprint.checks import AnyCheck
 from actions.blueprint.parameters import holds
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ecr import repository_of
+from actions.run.checks.capacity import CapacityRequest
 from actions.run.checks.cluster import (
     check_disk,
     check_files,
@@ -143,16 +144,26 @@ async def _check_cluster(
 
 
 async def _check_account(context: StageContext, check: checks.QuotaCheck | checks.CapacityCheck) -> Observation:
-    region = context.view.cluster.region
     if isinstance(check, checks.QuotaCheck):
-        return await check_quota(check, region=region, wanted=context.number(check.amount))
-    return await check_capacity(
-        region=region,
+        return await run_quota_check(context, check)
+    request = CapacityRequest(
+        region=context.view.cluster.region,
         capacity_type=context.text(check.capacity_type),
-        reservation_id=context.text(check.reservation),
+        reservation=context.text(check.reservation),
         instance_type=context.text(check.instance_type),
         count=context.whole(check.count),
-        now=context.clock.now(),
+    )
+    return await check_capacity(request, now=context.clock.now())
+
+
+async def run_quota_check(context: StageContext, check: checks.QuotaCheck) -> Observation:
+    """Compare a quota with the run's values."""
+    return await check_quota(
+        check,
+        region=context.view.cluster.region,
+        wanted=context.number(check.amount),
+        capacity_type=context.text(check.capacity_type),
+        reservation=context.text(check.reservation),
     )
 
 
@@ -203,7 +214,12 @@ class CheckHandler:
     def __init__(self, context: StageContext) -> None:
         self._context = context
         checks = context.declared(CheckStage).checks
-        self._checks: tuple[AnyCheck, ...] = tuple(check for check in checks if holds(check.when, context.binding))
+        is_own = not context.binding.existing_cluster
+        self._checks: tuple[AnyCheck, ...] = tuple(
+            check
+            for check in checks
+            if holds(check.when, context.binding) and not (is_own and check.existing_cluster_only)
+        )
 
     def describe(self) -> list[str]:
         return [f"# {check.title}: {command_of(check, self._context.namespace)}" for check in self._checks]

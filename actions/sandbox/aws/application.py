@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
 from actions.sandbox.aws import ec2
+from actions.sandbox.aws.capacity import SIGNED_REGION, Capacity
 from actions.sandbox.aws.eks import add_node_groups, describe_cluster, is_known, list_clusters, no_such_cluster
 from actions.sandbox.aws.services import (
     QUOTA_TARGET,
@@ -60,7 +61,7 @@ def create_aws_app(
     time = clock or SystemClock()
     created_at = time.now().timestamp()
     node_groups = groups if groups is not None else NodeGroups.of(options, time)
-    query = _queries(node_groups, options)
+    query = _queries(node_groups, options, time)
 
     async def clusters(_request: web.Request) -> web.Response:
         return web.json_response(list_clusters(options))
@@ -104,9 +105,11 @@ def _signed_with(key: AccessKey) -> Middleware:
     return check
 
 
-def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _queries(
+    node_groups: NodeGroups, options: SandboxOptions, clock: Clock
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Make the handler of the root path: the query protocols, and the JSON protocols that share it."""
-    rules = ec2.SecurityGroups()
+    rules = ec2.SecurityGroups(Capacity(node_groups, clock))
     json_calls: dict[str, JsonCall] = {
         QUOTA_TARGET: service_quota,
         SECRETS_MANAGER_TARGET: secret_value,
@@ -120,7 +123,8 @@ def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.
         form = {key: str(value) for key, value in (await request.post()).items()}
         action, request_id = form.get("Action", ""), _request_id()
         if form.get("Version") == ec2.VERSION:
-            status, text = rules.answer(form, request_id)
+            scope = request.headers.get("Authorization", "").partition("Credential=")[2].split("/")
+            status, text = rules.answer({**form, SIGNED_REGION: scope[2]}, request_id)
             return web.Response(text=text, status=status, content_type="text/xml")
         if action == "GetCallerIdentity":
             return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")

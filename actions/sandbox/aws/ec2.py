@@ -1,6 +1,4 @@
-"""EC2 answers: rules of security groups, which exist under any id, and capacity reservations.
-
-A reservation exists under every id of the right form; its first digit selects the instance type.
+"""EC2 answers: rules of security groups, which exist under any id, and what `aws.capacity` says.
 
 Source: botocore's service model `ec2` (2016-11-15); compared by calling it with boto3.
 """
@@ -9,21 +7,18 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from xml.sax.saxutils import escape
 
 import msgspec
+
+from actions.sandbox.aws.capacity import Capacity, Ec2Error, Form, numbers, values
 
 VERSION = "2016-11-15"
 """The version of the API; a query with another version is for another service."""
 
 _NAMESPACE = f"http://ec2.amazonaws.com/doc/{VERSION}/"
 _GROUP = re.compile(r"^sg-[0-9a-f]{8,17}$")
-_RESERVATION = re.compile(r"^cr-([0-9a-f])[0-9a-f]{16}$")
-_RESERVED_TYPES = ("p4de.24xlarge", "p5.48xlarge", "trn1.32xlarge", "g5.8xlarge")
-_RESERVED_COUNT = 16
-
-Form = Mapping[str, str]
 
 
 class SecurityGroupRule(msgspec.Struct, frozen=True):
@@ -37,19 +32,16 @@ class SecurityGroupRule(msgspec.Struct, frozen=True):
     tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Ec2Error(Exception):
-    """An error answer to the call: a code of EC2 and a sentence."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class SecurityGroups:
-    """The rules of all groups of the account, as far as calls have made them."""
+    """The rules of all groups of the account, as far as calls have made them; and what EC2 says of its capacity.
 
-    def __init__(self) -> None:
+    Args:
+        capacity: Zones, offerings, reservations, instances.
+    """
+
+    def __init__(self, capacity: Capacity) -> None:
         self._rules: dict[str, SecurityGroupRule] = {}
+        self._capacity = capacity
 
     def __iter__(self) -> Iterator[SecurityGroupRule]:
         return iter(list(self._rules.values()))
@@ -63,7 +55,7 @@ class SecurityGroups:
             "AuthorizeSecurityGroupEgress": self._authorize,
             "RevokeSecurityGroupIngress": self._revoke,
             "RevokeSecurityGroupEgress": self._revoke,
-            "DescribeCapacityReservations": _reservations,
+            **self._capacity.calls(),
         }
         try:
             if action not in calls:
@@ -76,7 +68,7 @@ class SecurityGroups:
         return 200, f'<{name} xmlns="{_NAMESPACE}"><requestId>{request_id}</requestId>{body}</{name}>'
 
     def _describe(self, form: Form) -> str:
-        filters = {form[f"Filter.{n}.Name"]: _values(form, f"Filter.{n}.Value") for n in _numbers(form, "Filter")}
+        filters = {form[f"Filter.{n}.Name"]: values(form, f"Filter.{n}.Value") for n in numbers(form, "Filter")}
         groups = filters.get("group-id", [])
         for group in groups:
             _require_group(group)
@@ -86,7 +78,7 @@ class SecurityGroups:
     def _authorize(self, form: Form) -> str:
         group, is_egress = form.get("GroupId", ""), form["Action"].endswith("Egress")
         _require_group(group)
-        made = [self._made(form, number, group, is_egress=is_egress) for number in _numbers(form, "IpPermissions")]
+        made = [self._made(form, number, group, is_egress=is_egress) for number in numbers(form, "IpPermissions")]
         for rule in made:
             self._rules[rule.id] = rule
         rules = "".join(map(_rule_xml, made))
@@ -102,32 +94,16 @@ class SecurityGroups:
             raise Ec2Error("InvalidPermission.Duplicate", "the specified rule already exists")
         tags = {
             form[f"TagSpecification.1.Tag.{n}.Key"]: form.get(f"TagSpecification.1.Tag.{n}.Value", "")
-            for n in _numbers(form, "TagSpecification.1.Tag")
+            for n in numbers(form, "TagSpecification.1.Tag")
         }
         return SecurityGroupRule(f"sgr-{secrets.token_hex(9)[:17]}", group, is_egress, protocol, peer, tags)
 
     def _revoke(self, form: Form) -> str:
-        for rule_id in _values(form, "SecurityGroupRuleId"):
+        for rule_id in values(form, "SecurityGroupRuleId"):
             if self._rules.pop(rule_id, None) is None:
                 message = f"The security group rule ID '{rule_id}' does not exist"
                 raise Ec2Error("InvalidSecurityGroupRuleId.NotFound", message)
         return "<return>true</return>"
-
-
-def _reservations(form: Form) -> str:
-    entries = []
-    for reservation_id in _values(form, "CapacityReservationId"):
-        match = _RESERVATION.match(reservation_id)
-        if match is None:
-            message = f"The capacity reservation '{reservation_id}' does not exist"
-            raise Ec2Error("InvalidCapacityReservationId.NotFound", message)
-        name = _RESERVED_TYPES[int(match[1], 16) % len(_RESERVED_TYPES)]
-        entries.append(
-            f"<item><capacityReservationId>{reservation_id}</capacityReservationId><instanceType>{name}</instanceType>"
-            f"<availabilityZone>us-west-2a</availabilityZone><totalInstanceCount>{_RESERVED_COUNT}</totalInstanceCount>"
-            f"<availableInstanceCount>{_RESERVED_COUNT}</availableInstanceCount><state>active</state></item>"
-        )
-    return f"<capacityReservationSet>{''.join(entries)}</capacityReservationSet>"
 
 
 def _rule_xml(rule: SecurityGroupRule) -> str:
@@ -146,13 +122,3 @@ def _rule_xml(rule: SecurityGroupRule) -> str:
 def _require_group(group: str) -> None:
     if _GROUP.match(group) is None:
         raise Ec2Error("InvalidGroup.NotFound", f"The security group '{group}' does not exist")
-
-
-def _numbers(form: Form, prefix: str) -> list[int]:
-    """The numbers that members of a list carry: `Filter.1.Name`, `Filter.2.Name`."""
-    found = {key[len(prefix) + 1 :].partition(".")[0] for key in form if key.startswith(f"{prefix}.")}
-    return sorted(int(number) for number in found if number.isdigit())
-
-
-def _values(form: Form, prefix: str) -> list[str]:
-    return [form[f"{prefix}.{number}"] for number in _numbers(form, prefix) if f"{prefix}.{number}" in form]

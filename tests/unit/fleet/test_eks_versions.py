@@ -70,14 +70,14 @@ def test_karpenter_is_made_for_every_version_that_is_offered() -> None:
     "name", ["g5.8xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "trn1.32xlarge"]
 )
 def test_the_efa_plugin_knows_the_types_that_blueprints_offer(name: str) -> None:
-    assert VersionMatrix.load().component("efa_device_plugin").runs_on(name)
+    assert VersionMatrix.load().component("efa_plugin").runs_on(name)
 
 
 def test_a_plugin_runs_on_the_types_that_its_chart_lists() -> None:
     matrix = VersionMatrix.load()
-    assert matrix.component("neuron_device_plugin").runs_on("trn1n.32xlarge")
-    assert not matrix.component("neuron_device_plugin").runs_on("p5.48xlarge")
-    assert matrix.component("nvidia_device_plugin").runs_on("anything.at.all"), "a label decides"
+    assert matrix.component("neuron_plugin").runs_on("trn1n.32xlarge")
+    assert not matrix.component("neuron_plugin").runs_on("p5.48xlarge")
+    assert matrix.component("nvidia_plugin").runs_on("anything.at.all"), "a label decides"
     with pytest.raises(KeyError):
         matrix.component("nothing")
 

@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from actions.blueprint.checks import ToolCheck
 from actions.blueprint.parts import Expectation
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ec2 import Reservation
+from actions.run.checks.capacity import CapacityRequest
 from actions.run.checks.cluster import free_gib_of, nodes_observation, version_observation
 from actions.run.checks.external import (
     Image,
@@ -67,6 +69,7 @@ def test_no_node_at_all_is_said_in_other_words() -> None:
 
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
+REQUEST = CapacityRequest(region="us-west-2", instance_type="p5.48xlarge", count=2, reservation="cr-1")
 
 
 @pytest.mark.parametrize(
@@ -92,15 +95,15 @@ def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult)
     ],
 )
 def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:
-    seen = reservation_observation(found, instance_type="p5.48xlarge", count=2, now=NOW)
+    seen = reservation_observation(found, REQUEST, now=NOW)
     assert words in seen.detail
     assert (seen.result is PASSED) == ("in us-west-2b" in words)
 
 
 async def test_a_capacity_block_without_its_reservation_fails_without_asking() -> None:
-    given = {"region": "us-west-2", "reservation_id": "", "instance_type": "p5.48xlarge", "count": 1, "now": NOW}
-    assert (await check_capacity(capacity_type="CAPACITY_BLOCK", **given)).result is FAILED  # type: ignore[arg-type]
-    assert (await check_capacity(capacity_type="ON_DEMAND", **given)).result is PASSED  # type: ignore[arg-type]
+    block = replace(REQUEST, reservation="", capacity_type="CAPACITY_BLOCK")
+    assert (await check_capacity(block, now=NOW)).result is FAILED
+    assert (await check_capacity(replace(block, capacity_type="ON_DEMAND"), now=NOW)).result is PASSED
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,31 @@ module "karpenter" {
   }
 }
 
+# Karpenter from 1.8 on reads more than the module's policy allows it. A policy of its own: with these, that of the module
+# could exceed the 6144 characters of a managed one.
+resource "aws_iam_role_policy" "karpenter_reads" {
+  count = var.karpenter ? 1 : 0
+
+  name = "reads"
+  role = module.karpenter.iam_role_name
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect    = "Allow"
+        Action    = ["ec2:DescribeCapacityReservations", "ec2:DescribeInstanceStatus", "ec2:DescribePlacementGroups"]
+        Resource  = "*"
+        Condition = { StringEquals = { "aws:RequestedRegion" = var.region } }
+      },
+      {
+        Effect   = "Allow"
+        Action   = "iam:ListInstanceProfiles"
+        Resource = "*"
+      },
+    ]
+  })
+}
+
 # Every release depends on the cluster, so a destroy removes them while the API still answers.
 resource "helm_release" "karpenter" {
   count = var.karpenter ? 1 : 0
@@ -115,7 +140,7 @@ resource "helm_release" "karpenter" {
   namespace  = "kube-system"
   repository = "oci://public.ecr.aws/karpenter"
   chart      = "karpenter"
-  version    = "1.2.1"
+  version    = var.karpenter_version
   wait       = true
 
   values = [yamlencode({
@@ -127,7 +152,7 @@ resource "helm_release" "karpenter" {
     nodeSelector = { NodeGroupType = "core" }
   })]
 
-  depends_on = [module.eks, module.karpenter]
+  depends_on = [module.eks, module.karpenter, aws_iam_role_policy.karpenter_reads]
 }
 
 resource "helm_release" "nvidia_device_plugin" {
@@ -138,7 +163,7 @@ resource "helm_release" "nvidia_device_plugin" {
   create_namespace = true
   repository       = "https://nvidia.github.io/k8s-device-plugin"
   chart            = "nvidia-device-plugin"
-  version          = "0.17.1"
+  version          = var.nvidia_plugin_version
   wait             = false # it has no pods before the first GPU node
 
   values = [yamlencode({
@@ -157,7 +182,7 @@ resource "helm_release" "neuron_device_plugin" {
   namespace  = "kube-system"
   repository = "oci://public.ecr.aws/neuron"
   chart      = "neuron-helm-chart"
-  version    = "1.3.0"
+  version    = var.neuron_plugin_version
   wait       = false # it has no pods before the first Neuron node
 
   values = [yamlencode({
@@ -174,8 +199,8 @@ resource "helm_release" "efa_device_plugin" {
   namespace  = "kube-system"
   repository = "https://aws.github.io/eks-charts"
   chart      = "aws-efa-k8s-device-plugin"
-  version    = "v0.5.7" # before v0.5.6 its list of instance types has no p5e and p5en
-  wait       = false    # it has no pods before the first node with EFA
+  version    = var.efa_plugin_version
+  wait       = false # it has no pods before the first node with EFA
 
   # The chart tolerates only critical add-ons: on tainted nodes it would be missing without a word.
   values = [yamlencode({
@@ -195,7 +220,7 @@ resource "helm_release" "fsx_csi_driver" {
   namespace  = "kube-system"
   repository = "https://kubernetes-sigs.github.io/aws-fsx-csi-driver"
   chart      = "aws-fsx-csi-driver"
-  version    = "1.9.0"
+  version    = var.fsx_csi_version
   wait       = true
 
   # The file system is a static volume: the controller needs no AWS rights.

@@ -127,3 +127,35 @@ variable "token_program" {
   type        = string
   default     = ""
 }
+
+# The charts below belong together and to the Kubernetes versions that blueprints offer: assets/versions of the program.
+
+variable "karpenter_version" {
+  description = "Chart of Karpenter. Each is made for a range of Kubernetes versions."
+  type        = string
+  default     = "1.14.1"
+}
+
+variable "nvidia_plugin_version" {
+  description = "Chart of the NVIDIA device plugin."
+  type        = string
+  default     = "0.17.4"
+}
+
+variable "neuron_plugin_version" {
+  description = "Chart of the Neuron device plugin. It runs on the instance types that it lists."
+  type        = string
+  default     = "1.3.0"
+}
+
+variable "efa_plugin_version" {
+  description = "Chart of the EFA device plugin. It runs on the instance types that it lists."
+  type        = string
+  default     = "v0.5.30"
+}
+
+variable "fsx_csi_version" {
+  description = "Chart of the FSx CSI driver. From 1.12.0 on its tools are those of Amazon Linux 2023, which the nodes run."
+  type        = string
+  default     = "1.17.0"
+}

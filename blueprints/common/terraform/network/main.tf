@@ -1,13 +1,23 @@
 data "aws_availability_zones" "available" {
+  exclude_zone_ids = ["use1-az3", "usw1-az2", "cac1-az3"] # EKS takes no subnets there
+
   filter {
     name   = "opt-in-status"
     values = ["opt-in-not-required"] # no local zones: EKS and FSx do not offer them
+  }
+
+  lifecycle {
+    postcondition {
+      condition     = contains(concat(["", "auto"], self.names, self.zone_ids), var.zone)
+      error_message = "${var.zone} is not a zone of ${var.region} that EKS can use. Those are ${join(", ", self.names)}."
+    }
   }
 }
 
 locals {
   names = data.aws_availability_zones.available.names
-  first = var.zone == "" ? local.names[0] : var.zone
+  by_id = zipmap(data.aws_availability_zones.available.zone_ids, local.names)
+  first = contains(["", "auto"], var.zone) ? local.names[0] : lookup(local.by_id, var.zone, var.zone)
   zones = concat([local.first], slice([for name in local.names : name if name != local.first], 0, 1))
 }
 

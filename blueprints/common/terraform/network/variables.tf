@@ -20,12 +20,12 @@ variable "vpc_cidr" {
 }
 
 variable "zone" {
-  description = "Zone of file system and accelerated nodes: where the capacity reservation is. Empty: the region's first."
+  description = "Zone of file system and accelerated nodes, by name or id: one that offers the nodes' type, and where the capacity reservation is. Empty or auto: the region's first."
   type        = string
   default     = ""
 
   validation {
-    condition     = var.zone == "" || startswith(var.zone, var.region)
+    condition     = contains(["", "auto"], var.zone) || startswith(var.zone, var.region) || can(regex("^[a-z]{3,5}[0-9]+-az[0-9]+$", var.zone))
     error_message = "The zone is not one of the region."
   }
 }

@@ -1,0 +1,147 @@
+"""Service quotas with what is in use of them: vCPUs of running instances by family and market, addresses, VPCs.
+
+Instances of a capacity block count for no quota. Those of a reservation count from the moment it is made, so that
+starting them adds nothing; the reservation's free places count too.
+
+Source: EC2 user guide, "EC2 instance type quotas" and "Capacity Blocks for ML"; codes as ListServiceQuotas has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import FormatError
+from actions.cloud.aws_session import AwsSession
+from actions.fleet.instance_types import InstanceTable
+
+
+class Market(StrEnum):
+    """How an instance is bought, as far as quotas tell it apart."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+class VcpuQuota(msgspec.Struct, frozen=True):
+    """A quota on the vCPUs that run of some families, in one market."""
+
+    families: tuple[str, ...]
+    """Letters before the generation: `g` of g5.8xlarge, `trn` of trn1.32xlarge."""
+    market: Market
+
+
+_FAMILIES = (
+    (("a", "c", "d", "h", "i", "m", "r", "t", "z"), "L-1216C47A", "L-34B43A08"),
+    (("g", "gr", "vt"), "L-DB2E81BA", "L-3819A6DF"),
+    (("p",), "L-417A185B", "L-7212CCBC"),
+    (("trn",), "L-2C3B7624", "L-6B0D517C"),
+    (("inf",), "L-1945791B", "L-B5D1601B"),
+)
+VCPU_QUOTAS: Mapping[str, VcpuQuota] = MappingProxyType(
+    {code: VcpuQuota(families, Market.ON_DEMAND) for families, code, _ in _FAMILIES}
+    | {code: VcpuQuota(families, Market.SPOT) for families, _, code in _FAMILIES}
+)
+"""By quota code."""
+SPOT_CODES: Mapping[str, str] = MappingProxyType({on_demand: spot for _, on_demand, spot in _FAMILIES})
+"""The code of the quota for spot instances, by that of the same families on demand."""
+ADDRESSES = "L-0263D0A3"
+"""Elastic IP addresses of a region: a NAT gateway takes one."""
+VPCS = "L-F678F1CE"
+"""VPCs of a region; of the service `vpc`."""
+
+_FAMILY = re.compile(r"^([a-z]+?)(?:-?[0-9])")
+
+
+async def fetch_quota(session: AwsSession, service: str, code: str) -> float:
+    """The value of a quota.
+
+    Raises:
+        AccessError: No right for `servicequotas:GetServiceQuota`.
+        MissingError: There is no such quota.
+        UnreachableError: No answer.
+        FormatError: The answer holds no number.
+    """
+    answer = await session.call("service-quotas", "get_service_quota", ServiceCode=service, QuotaCode=code)
+    try:
+        return float(answer["Quota"]["Value"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"The quota {code} of {service} has no value.") from error
+
+
+async def fetch_use(session: AwsSession, code: str) -> float | None:
+    """The amount in use of a quota; `None` for a quota whose use this module cannot count.
+
+    Raises:
+        AccessError: No right for the call that lists what counts.
+        UnreachableError: No answer.
+    """
+    if code == ADDRESSES:
+        return float(len((await session.call("ec2", "describe_addresses")).get("Addresses") or ()))
+    if code == VPCS:
+        return float(len(await _listed("Vpcs", lambda page: session.call("ec2", "describe_vpcs", **page))))
+    quota = VCPU_QUOTAS.get(code)
+    if quota is None:
+        return None
+    running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    groups = await _listed(
+        "Reservations", lambda page: session.call("ec2", "describe_instances", Filters=running, **page)
+    )
+    used = float(sum(_vcpus_of(entry, quota) for group in groups for entry in group.get("Instances") or ()))
+    if quota.market is Market.ON_DEMAND:
+        active = [{"Name": "state", "Values": ["active"]}]
+        reservations = await _listed(
+            "CapacityReservations",
+            lambda page: session.call("ec2", "describe_capacity_reservations", Filters=active, **page),
+        )
+        used += _free_places(reservations, quota)
+    return used
+
+
+async def _listed(key: str, call: Callable[[dict[str, str]], Awaitable[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return a list of all pages; `call` is given the parameters that name one."""
+    found: list[dict[str, Any]] = []
+    page: dict[str, str] = {}
+    while True:
+        answer = await call(page)
+        found += answer.get(key) or ()
+        if not answer.get("NextToken"):
+            return found
+        page = {"NextToken": str(answer["NextToken"])}
+
+
+def _vcpus_of(entry: Mapping[str, Any], quota: VcpuQuota) -> int:
+    """Return what an instance counts: 0 in another family or market, and in a capacity block."""
+    lifecycle = str(entry.get("InstanceLifecycle") or "")
+    market = Market.SPOT if lifecycle == "spot" else Market.ON_DEMAND
+    name = str(entry.get("InstanceType") or "")
+    if lifecycle == "capacity-block" or market is not quota.market or family_of(name) not in quota.families:
+        return 0
+    options = entry.get("CpuOptions") or {}
+    return int(options.get("CoreCount") or 0) * int(options.get("ThreadsPerCore") or 1) or _vcpus_of_type(name)
+
+
+def _free_places(reservations: Iterable[Mapping[str, Any]], quota: VcpuQuota) -> int:
+    """Return the vCPUs of reserved places without an instance, which count as if one ran."""
+    return sum(
+        int(entry.get("AvailableInstanceCount") or 0) * _vcpus_of_type(str(entry.get("InstanceType") or ""))
+        for entry in reservations
+        if entry.get("ReservationType") != "capacity-block"
+        and family_of(str(entry.get("InstanceType") or "")) in quota.families
+    )
+
+
+def family_of(instance_type: str) -> str:
+    """Return the letters before the generation: `trn` of `trn1n.32xlarge`."""
+    match = _FAMILY.match(instance_type)
+    return match[1] if match else ""
+
+
+def _vcpus_of_type(name: str) -> int:
+    found = InstanceTable.load().find(name)
+    return found.vcpu if found else 0
