@@ -25,7 +25,7 @@ from actions.run.stages.check import command_of, run_quota_check
 from actions.run.state.records import CheckResult, StageFinding
 
 _LOOK_SECONDS = 60.0
-"""Between two looks at a reservation that has not begun."""
+"""The longest time between two looks at a reservation that has not begun: it may be cancelled meanwhile."""
 
 
 class CapacityHandler:
@@ -102,7 +102,12 @@ class CapacityHandler:
             until = describe_time(found, now=self._now()) or f"It is {found.state}."
             paid = " Nothing is paid for until then." if lead else ""
             self._context.journal.note(f"Waiting for the reservation {found.id}. {until}{paid}")
-            await self._context.clock.sleep(_LOOK_SECONDS)
+            await self._context.clock.sleep(self._pause(begin - lead if begin else None))
+
+    def _pause(self, until: datetime | None) -> float:
+        """Return the seconds to the next look: at the moment that is waited for, but within a minute."""
+        left = _LOOK_SECONDS if until is None else (until - self._now()).total_seconds() + 1.0
+        return min(_LOOK_SECONDS, max(1.0, left))
 
     async def _reservation(self, request: CapacityRequest) -> Reservation:
         async def ask() -> Reservation:

@@ -19,7 +19,11 @@ from actions.sandbox.programs.mpirun import request_of
 from tests.unit.blueprint.shipped import object_of, shipped
 
 _JOBS = {"efa-info": "efa-info-test", "nccl": "efa-nccl-test"}
-_NETWORK = {"network": {"storage_subnet_id": "subnet-1"}, "provision": {"node_security_group_id": "sg-1"}}
+_NETWORK = {
+    "capacity": {"placement_group": ""},
+    "network": {"storage_subnet_id": "subnet-1"},
+    "provision": {"node_security_group_id": "sg-1"},
+}
 
 
 def blueprint() -> Blueprint:

@@ -58,7 +58,11 @@ def test_compilation_training_and_node_group_have_one_number(nodes: int) -> None
         "nodes",
         bind(blueprint(), {"nodes": nodes}),
         run_id="r",
-        outputs={"network": {"storage_subnet_id": "subnet-1"}, "provision": {"node_security_group_id": "sg-1"}},
+        outputs={
+            "capacity": {"placement_group": "reserved"},
+            "network": {"storage_subnet_id": "subnet-1"},
+            "provision": {"node_security_group_id": "sg-1"},
+        },
     )
     assert (values["node_count"], values["efa"], values["subnet_ids"]) == (nodes, True, "subnet-1")
     assert values["ami_type"] == "AL2023_x86_64_NEURON"

@@ -58,7 +58,11 @@ def test_one_parameter_chooses_the_machine_with_all_its_efa_interfaces(instance_
         "nodes",
         bind(blueprint(), {"instance_type": instance_type, "capacity_reservation_id": "cr-0123456789abcdef0"}),
         run_id="r",
-        outputs={"network": {"storage_subnet_id": "subnet-1"}, "provision": {"node_security_group_id": "sg-1"}},
+        outputs={
+            "capacity": {"placement_group": "reserved"},
+            "network": {"storage_subnet_id": "subnet-1"},
+            "provision": {"node_security_group_id": "sg-1"},
+        },
     )
     assert values["instance_type"] == instance_type
     assert values["capacity_reservation_id"] == "cr-0123456789abcdef0"

@@ -10,8 +10,17 @@ import pytest
 from actions.base.errors import MissingError, RefusedError
 from actions.cloud.account import fetch_secret, fetch_tagged
 from actions.cloud.aws_session import AwsSession
-from actions.cloud.ec2 import Direction, add_self_rule, fetch_reservation, fetch_self_rules, remove_rules
+from actions.cloud.ec2 import (
+    Direction,
+    add_self_rule,
+    fetch_offering_zones,
+    fetch_reservation,
+    fetch_self_rules,
+    fetch_zones,
+    remove_rules,
+)
 from actions.cloud.ecr import Repository, delete_image, fetch_digest, fetch_login
+from actions.cloud.quotas import fetch_use
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
 
@@ -58,13 +67,43 @@ async def test_what_ec2_does_not_have_is_missing(session: AwsSession) -> None:
         await remove_rules(session, GROUP, Direction.INGRESS, ["sgr-0123456789abcdef0"])
     with pytest.raises(MissingError):
         await fetch_reservation(session, "cr-id")
-    with pytest.raises(RefusedError, match="does not serve DescribeVpcs"):
-        await session.call("ec2", "describe_vpcs")
+    with pytest.raises(RefusedError, match="does not serve DescribeSubnets"):
+        await session.call("ec2", "describe_subnets")
 
 
 async def test_a_reservation_is_for_the_type_that_its_id_says(session: AwsSession) -> None:
     found = await fetch_reservation(session, "cr-1123456789abcdef0")
     assert (found.state, found.instance_type, found.available) == ("active", "p5.48xlarge", 16)
+    assert (found.zone, found.zone_id, found.ends_at) == ("us-west-2a", "usw2-az2", None)
+
+
+async def test_a_reservation_is_scheduled_before_it_is_active_and_a_block_has_an_end(session: AwsSession) -> None:
+    coming = await fetch_reservation(session, "cr-11111111111111b5c")
+    assert coming.state in ("scheduled", "active")
+    assert coming.starts_at is not None
+    block = await fetch_reservation(session, "cr-111111111111111b1")
+    assert block.ends_at is not None
+    assert block.starts_at is not None
+    assert block.ends_at - block.starts_at == 86_400
+
+
+async def test_zones_have_ids_of_their_own_and_one_offers_no_accelerators(session: AwsSession) -> None:
+    zones = await fetch_zones(session)
+    assert [(zone.name, zone.id) for zone in zones[:2]] == [("us-west-2a", "usw2-az2"), ("us-west-2b", "usw2-az1")]
+    assert await fetch_offering_zones(session, "trn1.32xlarge") == {"usw2-az1", "usw2-az2", "usw2-az3"}
+    assert await fetch_offering_zones(session, "m5.xlarge") == {zone.id for zone in zones}
+    assert await fetch_offering_zones(session, "zz9.plural") == frozenset()
+    elsewhere = AwsSession(region="ap-southeast-2")
+    assert (await fetch_zones(elsewhere))[0].id == "apse2-az2"
+    elsewhere.close()
+
+
+async def test_the_nodes_of_the_account_are_what_is_in_use_of_a_quota(session: AwsSession) -> None:
+    assert await fetch_use(session, "L-1216C47A") == 8, "two m5.xlarge"
+    assert await fetch_use(session, "L-34B43A08") == 0, "none of them is a spot instance"
+    assert await fetch_use(session, "L-DB2E81BA") == 0
+    assert await fetch_use(session, "L-0263D0A3") == await fetch_use(session, "L-F678F1CE") == 0
+    assert await fetch_use(session, "L-FFFFFFFF") is None
 
 
 async def test_the_secrets_of_a_rehearsal_can_be_read(session: AwsSession) -> None:

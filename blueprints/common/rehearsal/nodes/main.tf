@@ -61,6 +61,11 @@ variable "placement_group" {
   default = false
 }
 
+variable "placement_group_name" {
+  type    = string
+  default = ""
+}
+
 variable "disk_gib" {
   type    = number
   default = 200
