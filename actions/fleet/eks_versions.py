@@ -50,6 +50,8 @@ class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     """The variable that installs it, as `efa_plugin`."""
+    title: str
+    """Its name for people, at the begin of a sentence."""
     chart: str
     """Version of the Helm chart."""
     app: str

@@ -23,6 +23,7 @@ from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import git_modules, root_folder, shared_roots
 from actions.blueprint.stages import TerraformStage
+from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
@@ -216,12 +217,14 @@ def create_run(
 
     Raises:
         BlueprintError: It has a stage that works in the cluster and that no kubeconfig stage precedes.
+        ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
         JournalError: The folder lies on a network file system.
     """
     require_access(blueprint)
     chosen = blueprint.under(binding.preset)
     require_preconditions(chosen, binding)
+    require_together(blueprint, binding, clock.now().date())
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     context, kubeconfig, found_by = ("", "", {}) if makes_cluster else _present_cluster(target)
     created = Created(

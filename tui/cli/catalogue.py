@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,10 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError, ParameterError
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import bind, bounds_of
+from actions.blueprint.parameters import Binding, bind, bounds_of
+from actions.blueprint.version_rules import require_together, support_note
 from actions.fleet.instance_types import PriceBook
+from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
 
 BAD_FILE = 2
 """Exit code for a blueprint with a mistake."""
@@ -98,6 +101,8 @@ def _plan(options: Namespace) -> int:
     binding = bind(
         blueprint, _assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
     )
+    now = SystemClock().now()
+    require_together(blueprint, binding, now.date())
     plan = plan_of(blueprint, binding, PriceBook.load())
     if options.output == "json":
         sys.stdout.write(plan_json(plan))
@@ -105,9 +110,12 @@ def _plan(options: Namespace) -> int:
     sys.stdout.write(plan_table(plan))
     preset = blueprint.presets.get(binding.preset)
     is_rehearsal = preset is not None and preset.simulate_terraform
-    warning = "" if is_rehearsal else credentials_warning(options.profile, plan.high_seconds)
-    if warning:
-        sys.stdout.write(f"\n{warning}\n")
+    notes = (
+        "" if is_rehearsal else credentials_warning(options.profile, plan.high_seconds),
+        support_note(blueprint, binding, now.date()),
+        _capacity(blueprint, binding, now),
+    )
+    sys.stdout.write("".join(f"\n{line}\n" for line in notes if line))
     return 0
 
 
@@ -127,6 +135,22 @@ def credentials_warning(profile: str, seconds: float) -> str:
     finally:
         session.close()
     return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
+
+
+def _capacity(blueprint: Blueprint, binding: Binding, now: datetime) -> str:
+    """Zone and reservation of a launch, in a sentence; empty if it asks for none.
+
+    Raises:
+        ConfigError, MissingError: They cannot be used.
+    """
+    request = capacity_request(blueprint, binding)
+    if request is None:
+        return ""
+    if not has_credentials():
+        return (
+            f"Zone and reservation for {request.instance_type} were not looked up: no AWS credentials are named here."
+        )
+    return asyncio.run(survey_capacity(request, now=now))
 
 
 def _assignments(words: list[str]) -> dict[str, str]:

@@ -131,6 +131,11 @@ def problem_lines(sentence: str, width: int) -> list[Cells]:
     return _wrapped(f"✘ {sentence}", Tone.BAD, width)
 
 
+def note_lines(sentences: Sequence[str], width: int) -> list[Cells]:
+    """Return the lines below a plan: what is known of zone, reservation and support."""
+    return [line for sentence in sentences for line in _wrapped(sentence, Tone.ACCENT, width)]
+
+
 def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:
     return [(Span(line, tone),) for line in textwrap.wrap(text, max(1, width), subsequent_indent="  ")]
 

@@ -19,10 +19,20 @@ from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
+from actions.blueprint.version_rules import require_together, support_note
 from actions.command.verbs import LaunchArguments
 from actions.fleet.instance_types import InstanceTable, PriceBook
 from tui.feeds.services import ConsoleServices
-from tui.present.blueprints import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines, problem_lines
+from tui.present.blueprints import (
+    EXISTING,
+    NO_PRESET,
+    PRESET,
+    chosen_values,
+    fields_of,
+    note_lines,
+    plan_lines,
+    problem_lines,
+)
 from tui.present.cells import Span, Tone
 from tui.present.form import Field, Value
 from tui.present.header import header_line
@@ -47,6 +57,8 @@ _HINT = (
     Span(" leave", Tone.MUTED),
 )
 
+_QUIET_SECONDS = 0.7
+"""Time without a change of a field before AWS is asked."""
 _PLAN_FRAME = 6
 """Columns taken by the plan's border, padding and scrollbar."""
 
@@ -77,6 +89,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
         self._problem = ""
+        self._notes: tuple[str, ...] = ()
+        self._refusal = ""
         self._planning: Worker[None] | None = None
         self._tables = (PriceBook.load(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
@@ -144,10 +158,11 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         while self._planning is not None and not self._planning.is_finished:
             with suppress(WorkerCancelled):  # a field was edited: there is a newer one
                 await self._planning.wait()
-        if self._bound is None:
+        if self._bound is None or self._refusal:
             self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
             return
         lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
+        lines += note_lines(self._notes, BODY_COLUMNS)
         if await self.app.push_screen_wait(ConfirmModal(Confirmation(f"Launch {self._blueprint.id}?", lines))):
             self.dismiss(
                 LaunchArguments(
@@ -169,7 +184,30 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self._say(error.sentence())
         else:
             self._bound, self._plan, self._problem = bound, plan, ""
+            self._refusal, self._notes = "", self._noted(bound)
             self._show_plan()
+            self._look_for_capacity(bound)
+
+    @work(exclusive=True, group="capacity")
+    async def _look_for_capacity(self, bound: Bound) -> None:
+        """Ask AWS for the zone and the reservation, once the fields have been left alone for a while."""
+        from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
+
+        request = capacity_request(self._blueprint, bound)
+        if request is None or not has_credentials():
+            return
+        await self._services.clock.sleep(_QUIET_SECONDS)
+        try:
+            found = await survey_capacity(request, now=self._services.clock.now())
+        except ConsoleError as error:
+            self._refusal = error.sentence()
+        else:
+            self._notes = (*self._noted(bound), found)
+        self._show_plan()
+
+    def _noted(self, bound: Bound) -> tuple[str, ...]:
+        note = support_note(self._blueprint, bound, self._services.clock.now().date())
+        return (note,) if note else ()
 
     def on_resize(self) -> None:
         """Lay out header and plan for the new width."""
@@ -177,10 +215,11 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._show_plan()
 
     def _show_plan(self) -> None:
-        if self._problem:
-            self._lines.show(problem_lines(self._problem, self._plan_width))
+        width = self._plan_width
+        if self._problem or self._refusal:
+            self._lines.show(problem_lines(self._problem or self._refusal, width))
         elif self._plan is not None:
-            self._lines.show(plan_lines(self._plan, self._plan_width))
+            self._lines.show(plan_lines(self._plan, width) + note_lines(self._notes, width))
 
     def _say(self, problem: str) -> None:
         self._problem = problem
@@ -193,6 +232,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     def _compute(self, values: Mapping[str, Value]) -> tuple[Bound, LaunchPlan]:
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
+        require_together(self._blueprint, bound, self._services.clock.now().date())
         return bound, plan_of(self._blueprint, bound, prices, instances=instances)
 
     def _change_preset(self, preset: str) -> None:

@@ -5,12 +5,13 @@ The decision is a pure function over what EC2 answers; `find_capacity` asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from actions.base.errors import AccessError, ConfigError, ConsoleError
+from actions.base.errors import AccessError, ConfigError, ConsoleError, ParameterError
+from actions.blueprint.stages import CapacityStage
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import Reservation, Zone, fetch_offering_zones, fetch_reservation, fetch_zones
 from actions.fleet.eks_versions import VersionMatrix
@@ -61,6 +62,30 @@ class Capacity(msgspec.Struct, frozen=True):
     def placement_group(self) -> str:
         """The group that the reservation was made in; empty for none."""
         return self.reservation.placement_group if self.reservation else ""
+
+
+def request_of(stage: CapacityStage, region: str, text: Callable[[str], str]) -> CapacityRequest:
+    """Return what a stage of a run asks for.
+
+    Args:
+        stage: As the blueprint declares it.
+        region: The run's.
+        text: Fills in `${name}`.
+
+    Raises:
+        ParameterError: The number of nodes is not one.
+    """
+    count = text(str(stage.count))
+    if not count.isdigit():
+        raise ParameterError(f"{count!r} is not a number of nodes.", hint="Correct count in the blueprint.")
+    return CapacityRequest(
+        region=region,
+        instance_type=text(stage.instance_type),
+        count=int(count),
+        zone=text(stage.zone),
+        capacity_type=text(stage.capacity_type).upper().replace("-", "_"),
+        reservation=text(stage.reservation),
+    )
 
 
 async def find_capacity(session: AwsSession, request: CapacityRequest, *, now: datetime) -> Capacity:

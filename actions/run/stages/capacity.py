@@ -16,6 +16,7 @@ from actions.run.checks.capacity import (
     check_reservation,
     describe_time,
     find_capacity,
+    request_of,
 )
 from actions.run.checks.external import aws_session
 from actions.run.context.protocols import Performed, StageFailedError
@@ -133,15 +134,7 @@ class CapacityHandler:
         return StageFinding(result, "zone", f"{found.detail} {found.unknown}".rstrip(), "")
 
     def _request(self) -> CapacityRequest:
-        context, stage = self._context, self._stage
-        return CapacityRequest(
-            region=context.view.cluster.region,
-            instance_type=context.text(stage.instance_type),
-            count=context.whole(stage.count),
-            zone=context.text(stage.zone),
-            capacity_type=context.text(stage.capacity_type).upper().replace("-", "_"),
-            reservation=context.text(stage.reservation),
-        )
+        return request_of(self._stage, self._context.view.cluster.region, self._context.text)
 
     def _now(self) -> datetime:
         return self._context.clock.now()

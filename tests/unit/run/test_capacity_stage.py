@@ -12,7 +12,7 @@ from actions.run.state.view import RunState, RunView
 from tests.support.answering import write_kubeconfig
 from tests.support.sandboxes import account_of
 from tests.support.smallrun import a_small_run, carry_out
-from tests.unit.sandbox_actors.server import whole_cluster
+from tests.unit.sandbox_actors.server import cloud_alone
 
 BLUEPRINT = """
 schema: eksml/v1
@@ -49,7 +49,7 @@ AWAITED = """
 async def _account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     folder = tmp_path / "sandbox"
     folder.mkdir()
-    async with whole_cluster(folder):
+    async with cloud_alone(folder):
         for name, value in account_of(folder).items():
             monkeypatch.setenv(name, value)
         yield

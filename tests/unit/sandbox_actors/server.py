@@ -73,6 +73,17 @@ async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIt
 
 
 @asynccontextmanager
+async def cloud_alone(folder: Path, options: SandboxOptions = FAST) -> AsyncIterator[None]:
+    """The account and an API in which nobody reconciles anything."""
+
+    def account(session: KubeSession, key: AccessKey, authority: bytes) -> web.Application:
+        return create_aws_app(session, options, key=key, authority=authority)
+
+    async with serving(folder, options, SandboxParts(Kubelet(options), aws=account)):
+        yield
+
+
+@asynccontextmanager
 async def _client(kubeconfig: Path, clock: Clock | None = None) -> AsyncIterator[ApiClient]:
     session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig))
     try:

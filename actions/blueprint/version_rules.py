@@ -1,0 +1,127 @@
+"""Choices that cannot work together: Kubernetes version, charts, node images and instance types of a launch.
+
+What the table of versions does not list is newer than it, and is not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+
+from actions.base.errors import ParameterError
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, reason_to_skip
+from actions.blueprint.parts import Scalar
+from actions.blueprint.render import tfvars_of
+from actions.blueprint.stages import AnyStage, TerraformStage
+from actions.fleet.eks_versions import Component, Support, VersionMatrix
+from actions.fleet.instance_types import InstanceTable
+
+_DEVICES = {"efa_plugin": "vpc.amazonaws.com/efa", "neuron_plugin": "aws.amazon.com/neuron"}
+Variables = Mapping[str, Scalar]
+
+
+def require_together(blueprint: Blueprint, binding: Binding, day: date) -> None:
+    """Require that what a launch makes works together. A cluster that is there is not looked at.
+
+    Args:
+        blueprint: As it was loaded.
+        binding: The values of its parameters.
+        day: The day of the launch, UTC: EKS makes no cluster of a version whose support has ended.
+
+    Raises:
+        ParameterError: Two choices exclude each other; one sentence with the remedy.
+        BlueprintError: A Terraform root cannot be read.
+    """
+    adapted = blueprint.under(binding.preset)
+    preset = blueprint.presets.get(binding.preset)
+    if preset is not None and preset.is_cost_simulated:
+        return
+    stages = [stage for stage in adapted.stages if isinstance(stage, TerraformStage)]
+    roots = [_variables(blueprint, stage, binding) for stage in stages if not reason_to_skip(stage, binding)]
+    for error in _problems(roots, VersionMatrix.load(), InstanceTable.load(), day):
+        raise error
+
+
+def support_note(blueprint: Blueprint, binding: Binding, day: date) -> str:
+    """Return a sentence if the launch makes a cluster in extended support; empty if it does not."""
+    matrix = VersionMatrix.load()
+    version = binding.text("eks_version")
+    entry = matrix.find(version) if version and not binding.existing_cluster else None
+    newest = matrix.newest_in_standard_support(day)
+    if entry is None or entry.support_on(day) is not Support.EXTENDED:
+        return ""
+    instead = f" {newest.version} has standard support until {newest.standard_until}." if newest else ""
+    return (
+        f"Kubernetes {version} is in extended support since {entry.standard_until}, until {entry.extended_until}: "
+        f"the control plane costs more.{instead}"
+    )
+
+
+def _variables(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> Variables:
+    """Return the variables of a root before anything has run: what earlier stages report is not known."""
+    unknown: dict[str, dict[str, str]] = {}
+    for wire in stage.sets:
+        source, _, name = wire.source.partition(".")
+        unknown.setdefault(source, {})[name] = ""
+    return tfvars_of(blueprint, stage.id, binding, run_id="", outputs=unknown)
+
+
+def _problems(
+    roots: list[Variables], matrix: VersionMatrix, instances: InstanceTable, day: date
+) -> Iterator[ParameterError]:
+    installed = [
+        component for component in matrix.components if any(root.get(component.name) is True for root in roots)
+    ]
+    version = next((str(root["eks_version"]) for root in roots if "eks_version" in root), "")
+    if version:
+        yield from _of_version(version, installed, matrix, day)
+    for root in roots:
+        if "ami_type" in root and "instance_type" in root:
+            yield from _of_nodes(root, version, installed, matrix, instances)
+
+
+def _of_version(version: str, installed: list[Component], matrix: VersionMatrix, day: date) -> Iterator[ParameterError]:
+    newest = matrix.newest_in_standard_support(day)
+    hint = f"Set eks_version to {newest.version}." if newest else "Set eks_version to a newer one."
+    entry = matrix.find(version)
+    if matrix.support_of(version, day) is Support.ENDED:
+        since = f" on {entry.extended_until}" if entry else ""
+        yield ParameterError(f"EKS has ended its support of Kubernetes {version}{since}.", hint=hint)
+    for component in installed:
+        if entry is not None and not component.supports(version):
+            bounds = f"from {component.kubernetes_min}" + (
+                f" to {component.kubernetes_max}" if component.kubernetes_max else ""
+            )
+            yield ParameterError(
+                f"{component.title} {component.chart} is made for Kubernetes {bounds}, not {version}.", hint=hint
+            )
+
+
+def _of_nodes(
+    root: Variables, version: str, installed: list[Component], matrix: VersionMatrix, instances: InstanceTable
+) -> Iterator[ParameterError]:
+    name, ami = str(root["instance_type"]), matrix.ami_type(str(root["ami_type"]))
+    kind = instances.find(name)
+    if ami is not None and version and not ami.is_offered(version):
+        yield ParameterError(
+            f"{ami.name} has no image for Kubernetes {version}; the last is for {ami.kubernetes_max}.",
+            hint="Choose an image type that begins with AL2023_.",
+        )
+    if ami is not None and kind is not None and kind.accelerator.value not in ("", ami.accelerator):
+        yield ParameterError(
+            f"{ami.name} has no driver for the {kind.accelerator_model} of {name}.",
+            hint="Choose another instance_type.",
+        )
+    if kind is not None and root.get("efa") is True and kind.efa_interfaces == 0:
+        yield ParameterError(f"{name} has no EFA interface.", hint="Choose another instance_type.")
+    for component in installed:
+        is_needed = component.name != "neuron_plugin" or (kind is not None and kind.neuron_devices > 0)
+        if component.name == "efa_plugin":
+            is_needed = root.get("efa") is True
+        if is_needed and component.name in _DEVICES and not component.runs_on(name):
+            yield ParameterError(
+                f"{component.title} {component.chart} does not run on {name}: its nodes would offer no "
+                f"{_DEVICES[component.name]}.",
+                hint="Choose another instance_type.",
+            )

@@ -1,0 +1,214 @@
+"""Versions that belong together: blueprints and roots name those of the table; what excludes each other is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actions.base.errors import ParameterError
+from actions.base.files import asset, shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.checks import VersionCheck
+from actions.blueprint.parameters import bind
+from actions.blueprint.stages import CapacityStage, CheckStage, TerraformStage
+from actions.blueprint.version_rules import require_together, support_note
+from actions.fleet.eks_versions import VersionMatrix
+
+MATRIX = VersionMatrix.load()
+SHIPPED = ("bionemo-esm1nv", "efa-nccl-tests", "llama2-trn1-mpi", "llama2-trn1-ray", "nemo-gpt3-5b")
+CLUSTER = shipped_blueprints() / "common" / "terraform" / "cluster"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_default_is_the_newest_version_in_standard_support_and_all_that_eks_offers_can_be_chosen(name: str) -> None:
+    parameter = load_blueprint(shipped_blueprints() / name).parameters["eks_version"]
+    newest = MATRIX.newest_in_standard_support(MATRIX.as_of)
+    assert newest is not None
+    assert parameter.default == newest.version
+    assert list(parameter.choices) == [entry.version for entry in MATRIX.offered_on(MATRIX.as_of)]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_choice_of_version_and_instance_type_works_together_today(name: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    for version in blueprint.parameters["eks_version"].choices:
+        require_together(blueprint, bind(blueprint, {"eks_version": version}), MATRIX.as_of)
+    for kind in blueprint.parameters["instance_type"].choices:
+        require_together(blueprint, bind(blueprint, {"instance_type": kind} | _room(name)), MATRIX.as_of)
+
+
+def _room(name: str) -> dict[str, Any]:
+    return {"worker_memory_gib": 20} if name == "bionemo-esm1nv" else {}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_cluster_that_is_newer_than_the_table_is_not_refused(name: str) -> None:
+    checks = [
+        check
+        for stage in load_blueprint(shipped_blueprints() / name).stages
+        if isinstance(stage, CheckStage)
+        for check in stage.checks
+        if isinstance(check, VersionCheck)
+    ]
+    assert checks
+    assert all(not check.maximum for check in checks)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_zone_is_chosen_before_anything_is_made_and_everything_stands_in_it(name: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    first, network = blueprint.stages[:2]
+    assert isinstance(first, CapacityStage)
+    assert not first.holds
+    assert (network.id, network.needs) == ("network", ("capacity",))
+    assert [(wire.source, wire.tfvar) for wire in network.sets] == [("capacity.zone", "zone")]
+    assert blueprint.parameters["zone"].default == "auto"
+    for text in ("us-west-2d", "usw2-az4", "apne1-az4", "cac1-az1", ""):
+        bind(blueprint, {"zone": text})
+    with pytest.raises(ParameterError, match="zone is"):
+        bind(blueprint, {"zone": "the second one"})
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "bionemo-esm1nv"])
+def test_nodes_wait_for_their_reservation_and_stand_in_its_placement_group(name: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    wait, nodes = blueprint.stage("reservation"), blueprint.stage("nodes")
+    assert isinstance(wait, CapacityStage)
+    assert wait.is_awaited
+    assert {"reservation", "capacity"} <= set(nodes.needs)
+    assert ("capacity.placement_group", "placement_group_name") in [(wire.source, wire.tfvar) for wire in nodes.sets]
+
+
+def test_the_charts_of_the_cluster_root_are_those_of_the_table() -> None:
+    text = (CLUSTER / "variables.tf").read_text(encoding="utf-8")
+    defaults = dict(
+        re.findall(r'^variable "(\w+)_version" \{[^}]*?default\s*=\s*"([^"]+)"', text, re.MULTILINE | re.DOTALL)
+    )
+    assert {component.name: component.chart for component in MATRIX.components} == defaults
+    main = (CLUSTER / "main.tf").read_text(encoding="utf-8")
+    assert all(f"= var.{component.name}_version" in main for component in MATRIX.components)
+    assert not re.search(r'^\s+version\s*=\s*"v?[0-9.]+"\n\s+wait', main, re.MULTILINE)
+
+
+def test_karpenter_may_call_what_its_chart_calls_and_the_module_does_not_allow() -> None:
+    main = (CLUSTER / "main.tf").read_text(encoding="utf-8")
+    policy = re.search(r'resource "aws_iam_role_policy" "karpenter_reads" \{.*?^\}', main, re.MULTILINE | re.DOTALL)
+    assert policy is not None
+    reads = MATRIX.component("karpenter").reads
+    assert set(re.findall(r'"((?:ec2|iam):\w+)"', policy[0])) == set(reads)
+    assert "aws_iam_role_policy.karpenter_reads" in main.partition('resource "helm_release" "karpenter"')[2]
+
+
+def test_no_subnet_stands_in_a_zone_that_eks_refuses() -> None:
+    main = (shipped_blueprints() / "common" / "terraform" / "network" / "main.tf").read_text(encoding="utf-8")
+    listed = re.search(r"exclude_zone_ids = (\[.*?\])", main)
+    assert listed is not None
+    assert set(json.loads(listed[1])) == MATRIX.forbidden_zone_ids
+
+
+def test_roots_stand_in_for_each_other_with_the_same_variables() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "llama2-trn1-mpi")
+    wired = {wire.tfvar for stage in blueprint.stages if isinstance(stage, TerraformStage) for wire in stage.sets}
+    assert {"zone", "placement_group_name"} <= wired
+
+
+ROOT = """
+variable "eks_version" { default = "1.36" }
+variable "karpenter" { default = false }
+variable "efa_plugin" { default = false }
+"""
+NODES = """
+variable "instance_type" { default = "" }
+variable "ami_type" { default = "" }
+variable "efa" { default = false }
+"""
+BLUEPRINT = """
+schema: eksml/v1
+id: small
+title: A small run
+summary: For tests.
+cluster: {{name: small, region: us-west-2}}
+parameters:
+  eks_version: {{type: text, title: Version, default: "1.36", sets: [{{tfvar: eks_version}}]}}
+  instance_type: {{type: text, title: Type, default: p5.48xlarge, sets: [{{tfvar: instance_type}}]}}
+stages:
+  - {{id: provision, kind: terraform, title: Cluster, root: cluster, expect: 1s..5s, own_cluster_only: true,
+     values: {{karpenter: true, efa_plugin: true}}}}
+  - {{id: nodes, kind: terraform, title: Nodes, root: nodes, expect: 1s..5s, own_cluster_only: true,
+     values: {{ami_type: {ami}, efa: true}}}}
+"""
+
+
+def refused(tmp_path: Path, *, ami: str = "AL2023_x86_64_NVIDIA", existing: bool = False, **given: str) -> str:
+    """The sentence with which a launch on the day of the table is refused; empty if it is not."""
+    for name, text in (("cluster", ROOT), ("nodes", NODES)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "main.tf").write_text(text)
+    (tmp_path / "blueprint.yaml").write_text(BLUEPRINT.format(ami=ami))
+    blueprint = load_blueprint(tmp_path)
+    try:
+        require_together(blueprint, bind(blueprint, given, existing_cluster=existing), MATRIX.as_of)
+    except ParameterError as error:
+        return error.sentence()
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"eks_version": "1.30"}, "ended its support of Kubernetes 1.30 on 2026-07-23. Set eks_version to 1.36."),
+        ({"eks_version": "1.24"}, "EKS has ended its support of Kubernetes 1.24. Set"),
+        ({"ami": "AL2023_x86_64_NEURON"}, "AL2023_x86_64_NEURON has no driver for the H100 of p5.48xlarge"),
+        ({"ami": "AL2_x86_64_GPU"}, "AL2_x86_64_GPU has no image for Kubernetes 1.36; the last is for 1.32"),
+        ({"instance_type": "g5.xlarge"}, "g5.xlarge has no EFA interface"),
+    ],
+)
+def test_choices_that_exclude_each_other_are_refused_with_the_remedy(
+    tmp_path: Path, given: dict[str, Any], words: str
+) -> None:
+    assert words in refused(tmp_path, **given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"eks_version": "1.33"},
+        {"eks_version": "1.41"},
+        {"instance_type": "p5en.48xlarge"},
+        {"eks_version": "1.24", "existing": True},
+    ],
+)
+def test_what_works_together_and_what_is_newer_than_the_table_is_not_refused(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    assert refused(tmp_path, **given) == ""
+
+
+def test_a_chart_that_is_too_old_for_a_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = json.loads(asset("versions/eks.json").read_text())
+    document["components"][0] |= {"chart": "1.2.1", "kubernetes_max": "1.32"}
+    efa = next(item for item in document["components"] if item["name"] == "efa_plugin")
+    efa["instance_types"].remove("p5en.48xlarge")
+    (tmp_path / "eks.json").write_text(json.dumps(document))
+    old = VersionMatrix.load(tmp_path / "eks.json")
+    monkeypatch.setattr(VersionMatrix, "load", classmethod(lambda _: old))
+    (tmp_path / "a").mkdir()
+    assert "Karpenter 1.2.1 is made for Kubernetes from 1.26 to 1.32, not 1.36." in refused(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    said = refused(tmp_path / "b", eks_version="1.32", instance_type="p5en.48xlarge")
+    assert "does not run on p5en.48xlarge: its nodes would offer no vpc.amazonaws.com/efa" in said
+
+
+def test_extended_support_is_told_with_what_has_standard_support() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    note = support_note(blueprint, bind(blueprint, {"eks_version": "1.33"}), date(2026, 11, 22))
+    assert note.startswith("Kubernetes 1.33 is in extended support since 2026-07-29, until 2027-07-29")
+    assert "1.36 has standard support until 2027-08-02" in note
+    assert support_note(blueprint, bind(blueprint, {}), date(2026, 11, 22)) == ""
+    assert support_note(blueprint, bind(blueprint, {}, existing_cluster=True), date(2028, 1, 1)) == ""

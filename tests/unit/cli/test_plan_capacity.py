@@ -1,0 +1,95 @@
+"""`eksml-tui plan` and the launch form look at zone, reservation and versions before there is a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import ConfigError
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.checks.capacity import CapacityRequest
+from tests.support.sandboxes import account_of
+from tests.support.waiting import settle, wait_for
+from tests.unit.sandbox_actors.server import cloud_alone
+from tui.app import ConsoleApp
+from tui.cli import main
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL")
+
+
+@pytest.fixture(autouse=True)
+def _nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+
+
+@pytest.fixture
+async def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    folder = tmp_path / "sandbox"
+    folder.mkdir()
+    async with cloud_alone(folder):
+        for name, value in account_of(folder).items():
+            monkeypatch.setenv(name, value)
+        yield
+
+
+async def plan(*words: str) -> int:
+    return await asyncio.to_thread(main, ["plan", *words])
+
+
+async def test_without_credentials_the_plan_says_that_nothing_was_looked_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await plan("llama2-trn1-mpi") == 0
+    assert "Zone and reservation for trn1.32xlarge were not looked up" in capsys.readouterr().out
+    assert await plan("llama2-trn1-mpi", "--preset", "rehearsal") == 0
+    assert "were not looked up" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("account")
+async def test_the_plan_names_the_zone_and_the_times_of_a_block(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await plan("llama2-trn1-mpi") == 0
+    assert "trn1.32xlarge is offered in us-west-2a (usw2-az2)" in capsys.readouterr().out
+    block = ("capacity_type=CAPACITY_BLOCK", "capacity_reservation_id=cr-211111111111111b1")
+    assert await plan("llama2-trn1-mpi", *block) == 0
+    said = capsys.readouterr().out
+    assert "cr-211111111111111b1 has 16 × trn1.32xlarge in us-west-2a" in said
+    assert "EC2 ends its instances from" in said
+
+
+@pytest.mark.usefixtures("account")
+async def test_the_plan_refuses_a_zone_without_the_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await plan("llama2-trn1-ray", "zone=usw2-az4") == 1
+    said = capsys.readouterr().err
+    assert "us-west-2d (usw2-az4) does not offer trn1.32xlarge" in said
+    assert "us-west-2a (usw2-az2)" in said
+
+
+async def test_the_plan_tells_extended_support(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await plan("efa-nccl-tests", "eks_version=1.32") == 0
+    assert "Kubernetes 1.32 is in extended support since 2026-03-23" in capsys.readouterr().out
+
+
+async def test_the_form_refuses_a_zone_without_the_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[CapacityRequest] = []
+
+    async def refuse(request: CapacityRequest, *, now: datetime) -> str:
+        asked.append(request)
+        raise ConfigError("us-west-2d does not offer g5.12xlarge.", hint="Choose another.")
+
+    monkeypatch.setenv("AWS_PROFILE", "somebody")
+    monkeypatch.setattr("actions.run.capacity_survey.survey_capacity", refuse)
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget()))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settle(pilot)
+        app.dispatcher.submit("launch bionemo-esm1nv")
+        await wait_for(pilot, lambda: "us-west-2d does not offer g5.12xlarge" in screen_text(app), "it is refused")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "The parameters cannot be used" in screen_text(app), "nothing is launched")
+    assert [(request.zone, request.capacity_type) for request in asked] == [("auto", "ON_DEMAND")]
