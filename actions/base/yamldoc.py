@@ -92,14 +92,16 @@ def _suspects(value: Any, path: Path_) -> Iterator[Path_]:
                 yield from _suspects(item, (*path, index))
 
 
-def load_documents(data: bytes, *, file: str, kind: type[InputError] = InputError) -> list[Document]:
+def load_documents(
+    data: bytes, *, file: str, kind: type[InputError] = InputError, limit_bytes: int = MAX_BYTES
+) -> list[Document]:
     """Read all documents of a stream. Empty documents are left out.
 
     Raises:
         InputError: Or its subclass `kind`, with file, line and column.
     """
-    if len(data) > MAX_BYTES:
-        raise kind(f"the file has more than {MAX_BYTES} bytes, which is the limit.", file=file)
+    if len(data) > limit_bytes:
+        raise kind(f"the file has more than {limit_bytes} bytes, which is the limit.", file=file)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -141,14 +143,14 @@ def load_document(data: bytes, *, file: str, kind: type[InputError] = InputError
     return documents[0]
 
 
-def read_input(path: Path, *, kind: type[InputError] = InputError) -> bytes:
-    """Read a file that a person named.
+def read_input(path: Path, *, kind: type[InputError] = InputError, limit_bytes: int = MAX_BYTES) -> bytes:
+    """Read a file that a person named, up to one byte more than the limit.
 
     Raises:
         InputError: Or its subclass `kind`: missing, a folder or a device, unreadable.
     """
     try:
-        return read_bounded(path, MAX_BYTES + 1)
+        return read_bounded(path, limit_bytes + 1)
     except OSError as error:
         raise kind(f"cannot be read: {error.strerror}.", file=str(path)) from error
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache, partial
 
 from actions.base.errors import BlueprintError, ParameterError
+from actions.base.names import is_segment
 from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
@@ -20,7 +21,7 @@ from actions.blueprint.references import (
     watch_problems,
 )
 from actions.blueprint.source_files import inside, outputs_of, read_manifests, variables_of
-from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, TerraformStage
+from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
@@ -43,6 +44,7 @@ def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         _roots,
         _images,
         _capacities,
+        _releases,
         watch_problems,
         naming_problems,
     )
@@ -323,3 +325,33 @@ def _is_for(target: FieldTarget, stage: TerraformStage) -> bool:
 
 def _names(blueprint: Blueprint) -> set[str]:
     return {*blueprint.parameters, *blueprint.derived}
+
+
+def _releases(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    """Each release of an operator is one file, or several with what is done to them; its names are names of files."""
+    for index, stage in enumerate(blueprint.stages):
+        if isinstance(stage, ManifestsStage) and stage.source is not None:
+            where = ("stages", index, "source")
+            for key, message, hint in _mistakes_of(stage.source):
+                yield BlueprintProblem((*where, key), f"the source of {stage.id} {message}.", hint)
+
+
+def _mistakes_of(source: Source) -> Iterator[tuple[str, str, str]]:
+    """Yield the key, what is wrong, and the way out."""
+    for key in ("name", "version"):
+        if not is_segment(getattr(source, key)):
+            yield key, f"has {getattr(source, key)[:60]!r} as {key}, which cannot be a folder", "Correct it."
+    steps = [key for key in ("namespace", "images", "changes") if getattr(source, key)]
+    if steps and not source.files:
+        yield (
+            steps[0],
+            f"has {steps[0]} without files",
+            "A single file is applied as it is: leave it out.",
+        )
+    if source.files and not source.url:
+        yield "files", "has files and no url", "Write the address of their folder."
+    if source.files and source.sha256:
+        yield "sha256", "has files and a sha256", "Leave it empty: each file has its own."
+    for file in source.files:
+        if not all(is_segment(step) and "\\" not in step for step in file.split("/")):
+            yield "files", f"has {file[:60]!r} among files, which is not a path below url", "Correct it."

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, Holding, HoldingKind
 from actions.blueprint.parameters import Binding, fill, reason_to_skip
 from actions.blueprint.render import own_objects
@@ -146,6 +147,8 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     low_seconds: float
     high_seconds: float
     is_cost_simulated: bool = False
+    operators: tuple[OperatorCopy, ...] = ()
+    """The operators' releases that it needs, but for those that a rehearsal brings."""
 
     @property
     def is_priced(self) -> bool:
@@ -170,7 +173,8 @@ def plan_of(
     With an existing cluster only what the run adds to it counts.
 
     Raises:
-        BlueprintError: A manifest cannot be rendered.
+        BlueprintError: A manifest cannot be rendered, or an operator's file is not the one of the sum beside it.
+        ConflictError: An operator's file is not the one that the blueprint records.
     """
     table = instances or InstanceTable.load()
     adapted = blueprint.under(binding.preset)
@@ -185,6 +189,7 @@ def plan_of(
         low_seconds=sum(stage.low_seconds for stage in active),
         high_seconds=sum(stage.high_seconds for stage in active),
         is_cost_simulated=bool(preset and preset.is_cost_simulated),
+        operators=copies_of(adapted, binding),
     )
 
 
@@ -288,7 +293,13 @@ def plan_table(plan: LaunchPlan) -> str:
     if plan.unpriced:
         left_out = "not included, as no price is known" if plan.is_priced else "no price is known"
         lines.append(f"{left_out}: {', '.join(plan.unpriced)}")
+    lines += operator_lines(plan)
     return "\n".join(lines) + "\n"
+
+
+def operator_lines(plan: LaunchPlan) -> list[str]:
+    """Return a line for each operator's release that the run needs: where it is or comes from."""
+    return [f"operator {copy.name} {copy.version} {copy.state.value}: {copy.note}" for copy in plan.operators]
 
 
 def plan_json(plan: LaunchPlan) -> str:

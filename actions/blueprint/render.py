@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
+from actions.blueprint.operators import operator_manifests, without_those_of
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
-from actions.blueprint.source_files import empty_variables, operator_manifests, read_manifests, variables_of
+from actions.blueprint.source_files import empty_variables, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, formatted, templates_of
 from actions.cluster.kinds import is_namespaced
@@ -66,7 +67,8 @@ def manifests_of(
     objects = own_objects(blueprint, stage, binding, outputs)
     if isinstance(stage, ManifestsStage) and stage.source is not None:
         preset = blueprint.presets.get(binding.preset)
-        objects.extend(operator_manifests(stage.source, mirrors, shipped=preset.mirror if preset else ""))
+        operator = operator_manifests(stage.source, mirrors, shipped=preset.mirror if preset else "")
+        objects = [*without_those_of(operator, objects), *operator]
     labels = labels_of(run_id, stage_id)
     home = namespace or namespace_of(blueprint, binding)
     for manifest in objects:

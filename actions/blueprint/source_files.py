@@ -1,25 +1,21 @@
-"""The files that a blueprint refers to: its manifests, pinned operator manifests, and Terraform roots.
+"""The files that a blueprint refers to: its manifests and Terraform roots. Operators' are in `operators`.
 
-Manifests are read strictly and never from outside the blueprint's folder. Operator manifests are found in a mirror by
-name and version, and checked against their recorded sha256. Terraform roots that several blueprints use lie in a
-shared folder of the program and are named `common/…`; a run keeps copies of those that its blueprint names, in the
-same place below its own copy of the blueprint.
+Manifests are read strictly and never from outside the blueprint's folder. Terraform roots that several blueprints use
+lie in a shared folder of the program and are named `common/…`; a run keeps copies of those that its blueprint names, in
+the same place below its own copy of the blueprint.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from actions.base.errors import BlueprintError, MissingError
-from actions.base.files import asset, config_home, shipped_blueprints
-from actions.base.yamldoc import Document, load_documents, read_input
+from actions.base.errors import BlueprintError
+from actions.base.files import shipped_blueprints
+from actions.base.yamldoc import MAX_BYTES, Document, load_documents, read_input
 from actions.blueprint.model import Blueprint
-from actions.blueprint.stages import Source, TerraformStage
-from actions.blueprint.targets import Manifest
+from actions.blueprint.stages import TerraformStage
 
 
 def inside(folder: Path, relative: str) -> Path:
@@ -45,17 +41,18 @@ def read_manifests(folder: Path, relative: str) -> list[Document]:
     return parse_manifests(read_input(path, kind=BlueprintError), file=_shown(folder, relative))
 
 
-def parse_manifests(data: bytes, *, file: str) -> list[Document]:
+def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> list[Document]:
     """The Kubernetes objects of a stream of YAML documents.
 
     Args:
         data: YAML.
         file: Name for messages.
+        limit_bytes: The most that it may have.
 
     Raises:
         BlueprintError: It is not strict YAML, or one of its documents is no object.
     """
-    documents = load_documents(data, file=file, kind=BlueprintError)
+    documents = load_documents(data, file=file, kind=BlueprintError, limit_bytes=limit_bytes)
     for document in documents:
         _require_object(document)
     return documents
@@ -75,67 +72,6 @@ def _require_object(document: Document) -> None:
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata")
-
-
-MANIFEST_FILE = "manifest.yaml"
-SUM_FILE = "manifest.yaml.sha256"
-
-
-def operator_manifests(source: Source, mirrors: Sequence[Path], *, shipped: str = "") -> list[Manifest]:
-    """The objects of an operator at its pinned version.
-
-    A mirror holds `NAME/VERSION/manifest.yaml` beside `manifest.yaml.sha256`, written as by sha256sum.
-
-    Args:
-        source: Which operator.
-        mirrors: Folders that are searched first.
-        shipped: Asset folder that serves as a mirror too, for rehearsals; empty for none.
-
-    Raises:
-        MissingError: No mirror has it.
-        BlueprintError: Its bytes are not those that were recorded, or are no Kubernetes objects.
-    """
-    folders = [*mirrors, config_home() / "mirror", *([asset(shipped)] if shipped else [])]
-    for folder in folders:
-        path = folder / source.name / source.version / MANIFEST_FILE
-        if path.is_file():
-            found = [dict(item.value) for item in parse_manifests(_checked(path, source), file=str(path))]
-            return [_adapted(each, source) for each in found if _name_of(each) not in source.without]
-    raise MissingError(
-        f"{source.name} {source.version} is not in any mirror.",
-        hint=f"Fill one: eksml-tui mirror {source.name}; or put its {MANIFEST_FILE} and {SUM_FILE} into "
-        f"{folders[0] / source.name / source.version}.",
-    )
-
-
-def _name_of(manifest: Manifest) -> str:
-    return f"{manifest.get('kind')}/{(manifest.get('metadata') or {}).get('name')}"
-
-
-def _adapted(manifest: Manifest, source: Source) -> Manifest:
-    """The manifest with the arguments that the blueprint adds to its containers, each once."""
-    if manifest.get("kind") != "Deployment" or not source.arguments:
-        return manifest
-    adapted = copy.deepcopy(manifest)
-    for container in adapted.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or ():
-        added = source.arguments.get(container.get("name", ""), ())
-        given = container.get("args") or []
-        if added:
-            container["args"] = [*given, *(argument for argument in added if argument not in given)]
-    return adapted
-
-
-def _checked(path: Path, source: Source) -> bytes:
-    data = read_input(path, kind=BlueprintError)
-    recorded = read_input(path.with_name(SUM_FILE), kind=BlueprintError).decode(errors="replace").split()
-    found = hashlib.sha256(data).hexdigest()
-    if found not in recorded[:1]:
-        raise BlueprintError(
-            f"{source.name} {source.version} is not what was recorded: its sha256 is {found[:12]}….",
-            file=str(path),
-            hint=f"Fetch it again, or record it anew in {SUM_FILE}.",
-        )
-    return data
 
 
 SHARED = "common"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -131,16 +131,35 @@ class KubeconfigStage(Stage, frozen=True, kw_only=True, tag="kubeconfig"):
     region: str = "${region}"
 
 
+class FieldChange(Part, frozen=True, kw_only=True):
+    """A field of an operator's release that gets another value, as a patch of its kustomization would give it."""
+
+    kind: str
+    name: str
+    """`metadata.name` of the object in the release."""
+    path: str
+    """As in a target; it must be there."""
+    value: Scalar
+
+
 class Source(Part, frozen=True, kw_only=True):
-    """The release that manifests outside of the project come from."""
+    """The release that manifests outside of the project come from: one file, or several that are made one here."""
 
     name: str
     """Folder in a mirror directory, e.g. `training-operator`."""
     version: str
     url: str
-    """The address of the pinned release; empty if it can only come from a mirror."""
+    """The address of the pinned release; with `files`, of their folder; empty if it can only come from a mirror."""
     sha256: str
-    """SHA-256 of the file at `url`, hex. Empty if not recorded: then only a mirror serves it."""
+    """SHA-256 of the file at `url`, hex. Empty if not recorded, and with `files`: those have their own."""
+    files: dict[str, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]] = msgspec.field(default_factory=dict)
+    """Where the release has no single file: paths below `url`, each with its SHA-256, in the order of the result."""
+    namespace: str = ""
+    """With `files`: the namespace of its objects, of their subjects and of webhooks' services."""
+    images: dict[str, str] = msgspec.field(default_factory=dict)
+    """With `files`: images as they stand there, and what replaces them."""
+    changes: tuple[FieldChange, ...] = ()
+    """With `files`: fields that get another value, one after the other."""
     made_by: str = ""
     """The command that makes the file, where the release has none: for people."""
     without: tuple[str, ...] = ()
@@ -148,13 +167,18 @@ class Source(Part, frozen=True, kw_only=True):
     arguments: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Arguments that are added to containers of its Deployments, by the container's name."""
 
+    @property
+    def is_pinned(self) -> bool:
+        """True if whatever comes from its address can be verified."""
+        return bool(self.url and (self.sha256 or self.files))
+
 
 class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     """Applies objects and waits until they are ready."""
 
     manifests: tuple[str, ...] = ()
     source: Source | None = None
-    """Instead of `manifests`: an operator from a mirror or its pinned source."""
+    """An operator from its pinned release or a mirror. `manifests` are added, but for objects that it has itself."""
     detect: ObjectName | None = None
     """If this was there before the run, nothing is applied, and nothing deleted on teardown."""
     ready: tuple[ObjectName, ...] = ()

@@ -11,12 +11,13 @@ from actions.base.errors import ConfigError, MissingError, RefusedError, Unreach
 from actions.base.untrusted import one_line
 
 MOST_BYTES = 32 << 20
-_TIMEOUT = aiohttp.ClientTimeout(total=300, connect=20, sock_read=60)
+_CONNECT_SECONDS = 20.0
+_SILENT_SECONDS = 60.0
 _MOST_REDIRECTS = 5
 _PIECE = 1 << 16
 
 
-async def download(url: str, *, limit_bytes: int = MOST_BYTES) -> bytes:
+async def download(url: str, *, limit_bytes: int = MOST_BYTES, total_seconds: float = 300.0) -> bytes:
     """Fetch a file. Proxies and their exceptions come from the environment (`HTTPS_PROXY`, `NO_PROXY`).
 
     Raises:
@@ -27,11 +28,13 @@ async def download(url: str, *, limit_bytes: int = MOST_BYTES) -> bytes:
     """
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise ConfigError(f"{url!r} is not the address of a file.", hint="Write https://…")
+    timeout = aiohttp.ClientTimeout(total=total_seconds, connect=_CONNECT_SECONDS, sock_read=_SILENT_SECONDS)
     try:
-        async with aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session:
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
             return await _fetched(session, url, limit_bytes)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        said = one_line(str(error)) or type(error).__name__
+        late = f"not done within {total_seconds:.0f} seconds" if isinstance(error, TimeoutError) else ""
+        said = one_line(str(error)) or late or type(error).__name__
         raise UnreachableError(
             f"{url} could not be fetched: {said}.", hint="Check the network and HTTPS_PROXY, or give the file by hand."
         ) from error

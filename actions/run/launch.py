@@ -6,7 +6,7 @@ import base64
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,12 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError
+from actions.base.errors import ConfigError, MissingError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
+from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, ParameterType
+from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import git_modules, root_folder, shared_roots
 from actions.blueprint.stages import TerraformStage
@@ -59,9 +61,10 @@ def create_folder(
     environment: Mapping[str, str],
     clock: Clock,
     roots: Mapping[str, Path] = MappingProxyType({}),
+    operators: Sequence[OperatorCopy] = (),
     home: Path | None = None,
 ) -> Path:
-    """Create the folder of a run: a copy of its blueprint, its environment, its journal.
+    """Create the folder of a run: a copy of its blueprint, its operators' releases, its environment, its journal.
 
     Args:
         created: The journal's first record.
@@ -70,6 +73,7 @@ def create_folder(
             empty values are.
         clock: Stamps the journal.
         roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
+        operators: The releases that it will apply; of those that are on this machine it keeps a copy.
         home: The folder of all runs, if not the usual one.
 
     Raises:
@@ -91,6 +95,8 @@ def create_folder(
         for place, root in roots.items():
             if not (copy / place).exists():
                 _copy_folder(root, copy / place)
+        for operator in operators:
+            _copy_operator(operator, operators_path(scratch))
         write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
         create_journal(journal_path(scratch), numbered, clock)
         for block in (heartbeat_path(scratch), starts_path(scratch)):
@@ -140,6 +146,31 @@ def _copy_folder(source: Path, target: Path) -> None:
             raise ConfigError(
                 f"{copy} cannot be written: {error.strerror}.", hint="Free some space there, or check its rights."
             ) from error
+
+
+def _copy_operator(operator: OperatorCopy, mirror: Path) -> None:
+    """Keep a release as it is now: it is applied an hour later, perhaps again after days."""
+    if operator.path:
+        folder = mirror / operator.name / operator.version
+        folder.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
+        for file in (MANIFEST_FILE, SUM_FILE):
+            write_private(folder / file, Path(operator.path).with_name(file).read_bytes())
+
+
+def _operators(blueprint: Blueprint, binding: Binding) -> Sequence[OperatorCopy]:
+    """Return the releases that the run will apply, of which the cluster may have one already if it is an existing one.
+
+    Raises:
+        MissingError: One is not on this machine.
+        BlueprintError, ConflictError: A file is not the one that was recorded.
+    """
+    copies = copies_of(blueprint, binding)
+    for copy in copies:
+        if not copy.path and not binding.existing_cluster:
+            raise MissingError(
+                f"{copy.name} {copy.version} is not on this machine.", hint=f"Run eksml-tui mirror {copy.name}."
+            )
+    return copies
 
 
 def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
@@ -199,7 +230,7 @@ def create_run(
     account: RunAccount | None = None,
     home: Path | None = None,
 ) -> Path:
-    """Create a run of a blueprint. Nothing is started.
+    """Create a run of a blueprint, and return its folder. Nothing is started.
 
     Args:
         blueprint: As it was loaded; its folder is copied into the run.
@@ -212,13 +243,11 @@ def create_run(
         account: Of the credentials; `None` for that of its first contact with AWS.
         home: The folder of all runs, if not the usual one.
 
-    Returns:
-        The run's folder.
-
     Raises:
-        BlueprintError: It has a stage that works in the cluster and that no kubeconfig stage precedes.
+        BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
+        MissingError: An operator's release is: `mirror.fetch_missing` brings it.
         JournalError: The folder lies on a network file system.
     """
     require_access(blueprint)
@@ -245,9 +274,15 @@ def create_run(
         existing_cluster=binding.existing_cluster,
         account=account,
     )
-    roots = {root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)}
-    given = {**environment, **found_by}
-    return create_folder(created, source=blueprint.folder, roots=roots, environment=given, clock=clock, home=home)
+    return create_folder(
+        created,
+        source=blueprint.folder,
+        roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
+        operators=_operators(chosen, binding),
+        environment={**environment, **found_by},
+        clock=clock,
+        home=home,
+    )
 
 
 def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:

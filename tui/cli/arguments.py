@@ -200,7 +200,13 @@ def _mirror(commands: Commands) -> None:
     mirror.add_argument(
         "--to", type=Path, metavar="DIR", help="folder of the mirror (default: mirror in the settings folder)"
     )
-    mirror.add_argument("--from", dest="source", type=Path, metavar="FILE", help="use this file instead of a download")
+    mirror.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="use this file, or folder of a release's files: no download",
+    )
     mirror.add_argument("--check", action="store_true", help="only check the files that are there")
     mirror.add_argument("--output", "-o", choices=("table", "json"), default="table")
 

@@ -11,9 +11,10 @@ import msgspec
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, MissingError, UnreadableError
-from actions.base.files import config_home
+from actions.base.files import read_bounded
 from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, pinned_operators
+from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
+from actions.blueprint.operators import MAX_BYTES, mirror_folder
 
 _FAILED = 1
 
@@ -42,7 +43,7 @@ def run(options: Namespace) -> int:
     wanted = _chosen(pinned_operators(blueprints), options.name)
     if options.source is not None and len(wanted) != 1:
         raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
-    mirror = Mirror((options.to or config_home() / "mirror").expanduser())
+    mirror = Mirror((options.to or mirror_folder()).expanduser())
     lines = [_line(mirror, one, options) for one in wanted]
     if options.output == "json":
         document = {"folder": str(mirror.folder), "operators": lines}
@@ -76,7 +77,7 @@ def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
         line.error = error.sentence()
         return line
     if entry is None:
-        line.error = f"{wanted.key} is not in {mirror.folder}. {_remedy(wanted)}"
+        line.error = f"{wanted.key} is not in {mirror.folder}. {remedy_of(wanted.source)}"
         return line
     line.state = "held" if held else "taken"
     line.sha256, line.basis, line.origin = entry.sha256, entry.basis.value, entry.origin
@@ -85,27 +86,17 @@ def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
 
 def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEntry:
     source, clock = wanted.source, SystemClock()
-    if given is not None:
-        return mirror.take(source, _bytes_of(given), origin=str(given), by_hand=True, clock=clock)
-    if not source.url:
-        raise MissingError(f"No single file of {wanted.key} is known.", hint=_remedy(wanted))
-    from actions.cloud.download import download
-
-    data = asyncio.run(download(source.url))
-    return mirror.take(source, data, origin=source.url, by_hand=False, clock=clock)
-
-
-def _remedy(wanted: PinnedOperator) -> str:
-    source = wanted.source
-    if source.url:
-        return f"Run eksml-tui mirror {source.name}."
-    how = f"Make it with {source.made_by} > FILE, then run" if source.made_by else "Run"
-    return f"{how} eksml-tui mirror {source.name} --from FILE."
+    if given is None:
+        return asyncio.run(fetch(mirror, source, clock=clock))
+    if given.is_dir() and source.files:
+        files = {file: _bytes_of(given / file) for file in source.files}
+        return mirror.take_files(source, files, origin=str(given), clock=clock)
+    return mirror.take(source, _bytes_of(given), origin=str(given), by_hand=True, clock=clock)
 
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, MAX_BYTES + 1)
     except OSError as error:
         raise UnreadableError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,9 +40,10 @@ class RunActions:
         self._runs = runs
         self._clock = clock
         self._disk = NamedExecutor("wishes")
+        self._network = NamedExecutor("fetch")
 
     async def launch(self, blueprint: Blueprint, binding: Binding, *, auto_approve: bool = False) -> Path:
-        """Create a run, start its runner, and put it on screen.
+        """Create a run, start its runner, and put it on screen. `fetch_operators` comes first.
 
         Raises:
             ConsoleError: The run cannot be created or its runner cannot be started.
@@ -55,6 +57,30 @@ class RunActions:
         await self._runs.refresh_list()
         self._runs.choose(folder)
         return folder
+
+    async def fetch_operators(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
+        """Fetch the operators' releases that a run needs and that are not on this machine.
+
+        Args:
+            blueprint: The blueprint.
+            binding: The values of its parameters.
+            say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
+
+        Raises:
+            ConsoleError: One cannot be had.
+        """
+        from actions.blueprint.mirror import CopyState, copies_of, fetch_missing
+
+        chosen = blueprint.under(binding.preset)
+        copies = await self._disk.call(copies_of, chosen, binding)
+        if all(copy.path for copy in copies):
+            return
+        absent = [f"{copy.name} {copy.version}" for copy in copies if copy.state is CopyState.FETCHED]
+        if absent:
+            say(f"Fetching {', '.join(absent)}.")
+        fetching = fetch_missing(chosen, binding, clock=self._clock)
+        for sentence in await self._network.call(asyncio.run, fetching):
+            say(sentence)
 
     async def approve(self, run_id: str, stage_id: str) -> str:
         """Approve the plan that a stage is waiting with, as shown on screen.
@@ -171,6 +197,7 @@ class RunActions:
     def close(self) -> None:
         """Accept no more requests."""
         self._disk.close()
+        self._network.close()
 
     def _view_of(self, run_id: str) -> RunView:
         summary = self._runs.find(run_id)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan
+from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.fleet.quantity import UNKNOWN, format_usd
 from tui.present.cells import Cells, Span, Tone, fit, width_of
@@ -123,7 +124,18 @@ def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
         lines += _wrapped(f"▲ {bound} price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
     if plan.is_cost_simulated:
         lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
+    for copy in plan.operators:
+        mark, tone = _COPY_MARKS[copy.state]
+        lines += _wrapped(f"{mark} {copy.name} {copy.version} {copy.state.value}: {copy.note}", tone, width)
     return lines + _stage_lines(plan.stages, width)
+
+
+_COPY_MARKS = {
+    CopyState.VERIFIED: ("✔", Tone.MUTED),
+    CopyState.UNVERIFIED: ("▲", Tone.WARN),
+    CopyState.FETCHED: ("…", Tone.MUTED),
+    CopyState.MISSING: ("✘", Tone.BAD),
+}
 
 
 def problem_lines(sentence: str, width: int) -> list[Cells]:

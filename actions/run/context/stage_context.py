@@ -11,6 +11,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ParameterError
 from actions.blueprint.model import Blueprint
+from actions.blueprint.operators import operators_path
 from actions.blueprint.parameters import Binding, fill
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.render import manifests_of, secrets_of
@@ -93,6 +94,7 @@ class StageContext(msgspec.Struct, frozen=True):
             run_id=self.view.id,
             outputs=self.view.outputs,
             namespace=self.namespace,
+            mirrors=(operators_path(self.folder),),
         )
 
     def text(self, text: str) -> str:

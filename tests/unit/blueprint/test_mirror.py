@@ -11,7 +11,7 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, FormatError
 from actions.blueprint.mirror import Basis, Mirror, pinned_operators
-from actions.blueprint.source_files import operator_manifests
+from actions.blueprint.operators import operator_manifests
 from actions.blueprint.stages import Source
 
 FILE = b"""\

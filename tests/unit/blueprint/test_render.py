@@ -13,9 +13,9 @@ import pytest
 from actions.base.errors import BlueprintError, MissingError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.operators import operator_manifests
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import labels_of, manifests_of, secrets_of, tfvars_of
-from actions.blueprint.source_files import operator_manifests
 from actions.blueprint.stages import ManifestsStage, Source
 from tests.unit.blueprint.builders import a_blueprint
 
