@@ -125,16 +125,21 @@ def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     if plan.is_cost_simulated:
         lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
     for copy in plan.operators:
-        mark, tone = _COPY_MARKS[copy.state]
-        lines += _wrapped(f"{mark} {copy.name} {copy.version} {copy.state.value}: {copy.note}", tone, width)
-    return lines + _stage_lines(plan.stages, width)
+        if copy.state in _COPY_MARKS:
+            mark, tone = _COPY_MARKS[copy.state]
+            lines += _wrapped(f"{mark} {copy.name} {copy.version} {copy.state.value}: {copy.note}", tone, width)
+    lines += _stage_lines(plan.stages, width)
+    for state, words in _GOOD_COPIES.items():
+        names = ", ".join(f"{copy.name} {copy.version}" for copy in plan.operators if copy.state is state)
+        lines += _wrapped(f"{words} {names}", Tone.MUTED, width) if names else []
+    return lines
 
 
-_COPY_MARKS = {
-    CopyState.VERIFIED: ("✔", Tone.MUTED),
-    CopyState.UNVERIFIED: ("▲", Tone.WARN),
-    CopyState.FETCHED: ("…", Tone.MUTED),
-    CopyState.MISSING: ("✘", Tone.BAD),
+_COPY_MARKS = {CopyState.UNVERIFIED: ("▲", Tone.WARN), CopyState.MISSING: ("✘", Tone.BAD)}
+"""Of operators that need a look."""
+_GOOD_COPIES = {
+    CopyState.VERIFIED: "✔ Here and verified:",
+    CopyState.FETCHED: "Fetched and verified by the launch, before there is a run:",
 }
 
 
