@@ -15,6 +15,21 @@ from tests.support.program import Program
 
 LOOK = "eksml-script: 1\nsteps: [{open: nodes}]\n"
 NEEDS_TERRAFORM = "eksml-script: 1\nsteps: [{launch: {blueprint: bionemo-esm1nv}}]\n"
+UNREACHABLE = """\
+schema: eksml/v1
+id: gangs
+title: A test
+summary: None.
+cluster: {name: gangs, region: us-west-2}
+stages:
+  - {id: access, kind: kubeconfig, cluster: gangs, region: us-west-2, title: Access, expect: 1s..2s}
+  - id: operators
+    kind: manifests
+    title: Operator
+    needs: [access]
+    expect: 1s..2s
+    source: {name: gang, version: 2.0.0, url: "http://127.0.0.1:9/gang.yaml", sha256: %s}
+""" % ("0" * 64)
 REHEARSE = """\
 eksml-script: 1
 steps:
@@ -142,6 +157,18 @@ def test_a_real_launch_without_terraform_is_refused_before_anything_is_made(demo
     done = play(demo, NEEDS_TERRAFORM, "--kubeconfig", kubeconfig, environment=without_terraform(demo))
     assert done.returncode == 1
     assert "needs the terraform program for network" in done.stdout
+    assert demo.run_folders() == []
+
+
+def test_an_operator_that_cannot_be_fetched_is_told_before_there_is_a_run(demo: Program) -> None:
+    folder = demo.home / "blueprints" / "gangs"
+    folder.mkdir(parents=True)
+    (folder / "blueprint.yaml").write_text(UNREACHABLE)
+    launch = "eksml-script: 1\nsteps: [{launch: {blueprint: gangs}}]\n"
+    kubeconfig = ("--kubeconfig", str(demo.kubeconfig()))
+    done = play(demo, launch, "--blueprints", str(folder.parent), *kubeconfig, environment={"NO_PROXY": "127.0.0.1"})
+    assert done.returncode == 1
+    assert "http://127.0.0.1:9/gang.yaml could not be fetched: Cannot connect to host" in done.stdout
     assert demo.run_folders() == []
 
 

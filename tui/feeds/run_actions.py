@@ -59,7 +59,7 @@ class RunActions:
         return folder
 
     async def fetch_operators(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
-        """Fetch the operators' releases that a run needs and that are not on this machine.
+        """Fetch the operators' releases that a run needs and that are not on this machine, if all else is there.
 
         Args:
             blueprint: The blueprint.
@@ -67,11 +67,13 @@ class RunActions:
             say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
 
         Raises:
-            ConsoleError: One cannot be had.
+            ConsoleError: One cannot be had; or see `require_preconditions`.
         """
         from actions.blueprint.mirror import CopyState, copies_of, fetch_missing
+        from actions.run.launch import require_preconditions
 
         chosen = blueprint.under(binding.preset)
+        await self._disk.call(require_preconditions, chosen, binding)
         copies = await self._disk.call(copies_of, chosen, binding)
         if all(copy.path for copy in copies):
             return
