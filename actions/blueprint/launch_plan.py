@@ -6,19 +6,33 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from actions.base.clock import SystemClock
+from actions.blueprint.durations import expectation_of
+from actions.blueprint.holding_rates import (
+    Rate,
+    Tariff,
+    UsagePrice,
+    held_nodes,
+    holding_rates,
+    markets_of,
+    node_rates,
+    usage_prices,
+)
 from actions.blueprint.mirror import OperatorCopy, copies_of
-from actions.blueprint.model import Blueprint, Holding, HoldingKind
-from actions.blueprint.parameters import Binding, fill, reason_to_skip
+from actions.blueprint.model import Blueprint, HoldingKind
+from actions.blueprint.parameters import Binding, reason_to_skip
 from actions.blueprint.render import own_objects
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
-from actions.fleet.instance_types import InstanceTable, InstanceType, PriceBook
-from actions.fleet.quantity import HOURS_PER_MONTH, format_usd
+from actions.fleet.instance_types import InstanceTable, InstanceType
+from actions.fleet.prices import PriceBook
+from actions.fleet.quantity import format_usd
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 DEVICES = {
@@ -125,6 +139,10 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     usd_high: Decimal | None
     unpriced: tuple[str, ...]
     """Things that are held and have no known price: with any, the sums are lower bounds."""
+    rates: tuple[Rate, ...] = ()
+    """Everything that is paid by the hour while it runs, each with the source of its price."""
+    basis: str = ""
+    """The source of its duration: a rate with its source, or `for the defaults`; empty if no parameter moves it."""
     objects: tuple[str, ...]
     """The objects that it applies, `Kind/name`; for Terraform, its root."""
     skip_reason: str = ""
@@ -144,11 +162,23 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     total_high: Decimal
     unpriced: tuple[str, ...]
     """Everything without a price, once."""
+    usage: tuple[UsagePrice, ...] = ()
+    """What is paid by use: in no sum."""
     low_seconds: float
     high_seconds: float
     is_cost_simulated: bool = False
     operators: tuple[OperatorCopy, ...] = ()
     """The operators' releases that it needs, but for those that a rehearsal brings."""
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """True if something that is paid is in no sum."""
+        return bool(self.unpriced or self.usage)
+
+    @property
+    def rates(self) -> tuple[Rate, ...]:
+        """Everything that is paid by the hour, once."""
+        return tuple(dict.fromkeys(rate for stage in self.stages for rate in stage.rates))
 
     @property
     def is_priced(self) -> bool:
@@ -157,7 +187,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def peak_usd_per_hour(self) -> Decimal | None:
-        """The dearest hour; `None` if nothing has a price."""
+        """The dearest hour; `None` if nothing has a price. A lower bound where the totals are."""
         return max((stage.usd_per_hour for stage in self.stages if stage.usd_per_hour is not None), default=None)
 
 
@@ -167,18 +197,28 @@ def plan_of(
     prices: PriceBook,
     *,
     instances: InstanceTable | None = None,
+    day: date | None = None,
 ) -> LaunchPlan:
-    """Compute the plan. On-demand prices; what has none is named, never counted as nothing.
+    """Compute the plan. Nodes by their market; what has no price is named, never counted as nothing.
 
     With an existing cluster only what the run adds to it counts.
+
+    Args:
+        blueprint: As it was loaded.
+        binding: The values of its parameters.
+        prices: Known prices.
+        instances: The instance table; the one that ships with the program by default.
+        day: The day on which the support of a Kubernetes version counts; today by default.
 
     Raises:
         BlueprintError: A manifest cannot be rendered, or an operator's file is not the one of the sum beside it.
         ConflictError: An operator's file is not the one that the blueprint records.
     """
     table = instances or InstanceTable.load()
-    adapted = blueprint.under(binding.preset)
-    stages = tuple(_stage_plan(adapted, stage, binding, prices, table) for stage in adapted.stages)
+    region = binding.text("region", blueprint.cluster.region)
+    tariff = Tariff(prices, region, day or SystemClock().now().date())
+    planning = _Planning(blueprint, binding, tariff, table)
+    stages = tuple(planning.plan(stage) for stage in planning.blueprint.stages)
     active = [stage for stage in stages if not stage.is_skipped]
     preset = blueprint.presets.get(binding.preset)
     return LaunchPlan(
@@ -186,10 +226,11 @@ def plan_of(
         total_low=sum((stage.usd_low or Decimal(0) for stage in active), Decimal(0)),
         total_high=sum((stage.usd_high or Decimal(0) for stage in active), Decimal(0)),
         unpriced=tuple(dict.fromkeys(name for stage in active for name in stage.unpriced)),
+        usage=planning.usage(stage.id for stage in active),
         low_seconds=sum(stage.low_seconds for stage in active),
         high_seconds=sum(stage.high_seconds for stage in active),
         is_cost_simulated=bool(preset and preset.is_cost_simulated),
-        operators=copies_of(adapted, binding),
+        operators=copies_of(planning.blueprint, binding),
     )
 
 
@@ -202,68 +243,65 @@ def _previewed(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> list[
     return own_objects(blueprint, stage, binding, unknown)
 
 
-def _stage_plan(
-    blueprint: Blueprint, stage: AnyStage, binding: Binding, prices: PriceBook, instances: InstanceTable
-) -> StagePlan:
-    skip_reason = reason_to_skip(stage, binding)
-    manifests = [] if skip_reason else _previewed(blueprint, stage, binding)
-    held = [] if binding.existing_cluster else [blueprint.holdings[name] for name in stage.holds]
-    nodes = Counter(_held_nodes(held, binding)) | Counter(nodes_for(manifests, instances))  # pods fill held nodes
-    rates, unpriced = _rates(held, nodes, binding, prices)
-    rate = sum(rates, Decimal(0)) if rates else None
-    return StagePlan(
-        id=stage.id,
-        title=stage.title,
-        kind=stage.kind,
-        low_seconds=0.0 if skip_reason else stage.expect.low_seconds,
-        high_seconds=0.0 if skip_reason else stage.expect.high_seconds,
-        nodes=tuple(sorted(nodes.items())),
-        usd_per_hour=rate,
-        usd_low=_during(rate, stage.expect.low_seconds),
-        usd_high=_during(rate, stage.expect.high_seconds),
-        unpriced=tuple(unpriced),
-        objects=_objects(stage, manifests),
-        skip_reason=skip_reason,
-    )
+class _Planning:
+    """One launch: everything that the plan of each of its stages follows from."""
 
+    def __init__(self, blueprint: Blueprint, binding: Binding, tariff: Tariff, instances: InstanceTable) -> None:
+        self.blueprint = blueprint.under(binding.preset)
+        self._original = blueprint
+        self._binding = binding
+        self._tariff = tariff
+        self._instances = instances
+        self._markets = markets_of(blueprint.holdings.values(), binding)
 
-def _held_nodes(held: Iterable[Holding], binding: Binding) -> Mapping[str, int]:
-    nodes: Counter[str] = Counter()
-    for holding in held:
-        if holding.kind is HoldingKind.NODES:
-            nodes[fill(holding.instance_type, binding.everything)] += int(fill(holding.count, binding.everything))
-    return nodes
+    def plan(self, stage: AnyStage) -> StagePlan:
+        """Return the plan of a stage."""
+        skip_reason = reason_to_skip(stage, self._binding)
+        manifests = [] if skip_reason else _previewed(self.blueprint, stage, self._binding)
+        for_pods = Counter(nodes_for(manifests, self._instances))
+        rates = tuple(self._rates(stage, for_pods))
+        known = [rate.usd_per_hour for rate in rates if rate.usd_per_hour is not None]
+        hourly = sum(known, Decimal(0)) if known else None
+        expected = expectation_of(self._original, stage, self._binding, self._instances)
+        return StagePlan(
+            id=stage.id,
+            title=stage.title,
+            kind=stage.kind,
+            low_seconds=0.0 if skip_reason else expected.low_seconds,
+            high_seconds=0.0 if skip_reason else expected.high_seconds,
+            nodes=tuple(sorted((Counter(self._held_nodes(stage)) | for_pods).items())),
+            usd_per_hour=hourly,
+            usd_low=_during(hourly, expected.low_seconds),
+            usd_high=_during(hourly, expected.high_seconds),
+            unpriced=tuple(rate.name for rate in rates if rate.usd_per_hour is None),
+            rates=rates,
+            basis="" if skip_reason else expected.basis,
+            objects=_objects(stage, manifests),
+            skip_reason=skip_reason,
+        )
 
+    def usage(self, stage_ids: Iterable[str]) -> tuple[UsagePrice, ...]:
+        """Return what is paid by use while these stages run."""
+        names = dict.fromkeys(name for stage_id in stage_ids for name in self._held(self.blueprint.stage(stage_id)))
+        held = [self.blueprint.holdings[name] for name in names]
+        return tuple(usage_prices(held, self._binding, self._tariff))
 
-def _rates(
-    held: Iterable[Holding], nodes: Mapping[str, int], binding: Binding, prices: PriceBook
-) -> tuple[list[Decimal], list[str]]:
-    rates: list[Decimal] = []
-    unpriced: list[str] = []
-    priced = [*_node_rates(nodes, binding.text("region"), prices), *_holding_rates(held, binding)]
-    for name, rate in priced:
-        if rate is None:
-            unpriced.append(name)
-        else:
-            rates.append(rate)
-    return rates, unpriced
+    def _held(self, stage: AnyStage) -> tuple[str, ...]:
+        return () if self._binding.existing_cluster else stage.holds
 
+    def _held_nodes(self, stage: AnyStage) -> Mapping[str, int]:
+        return held_nodes((self.blueprint.holdings[name] for name in self._held(stage)), self._binding)
 
-def _node_rates(nodes: Mapping[str, int], region: str, prices: PriceBook) -> Iterator[tuple[str, Decimal | None]]:
-    for instance_type, count in nodes.items():
-        price = prices.price_of(instance_type, region)
-        yield f"{count} × {instance_type}", None if price is None else price.usd_per_hour * count
-
-
-def _holding_rates(held: Iterable[Holding], binding: Binding) -> Iterator[tuple[str, Decimal | None]]:
-    for holding in held:
-        if holding.kind is HoldingKind.FLAT:
-            yield holding.title, None if holding.usd_per_hour is None else Decimal(str(holding.usd_per_hour))
-        elif holding.kind is HoldingKind.STORAGE:
-            gib = int(fill(holding.gib, binding.everything))
-            month = holding.usd_per_gib_month
-            rate = None if month is None else Decimal(str(month)) * gib / HOURS_PER_MONTH
-            yield f"{holding.title}, {gib} GiB", rate
+    def _rates(self, stage: AnyStage, for_pods: Counter[str]) -> Iterator[Rate]:
+        """Yield the rates of held nodes, of more nodes that its pods need, and of everything else that is held."""
+        held = {name: self.blueprint.holdings[name] for name in self._held(stage)}
+        for name, holding in held.items():
+            if holding.kind is HoldingKind.NODES:
+                nodes = held_nodes((holding,), self._binding)
+                yield from node_rates(nodes, self._markets, self._tariff, holding=name)
+        more = for_pods - Counter(self._held_nodes(stage))  # pods fill held nodes
+        yield from node_rates(more, self._markets, self._tariff)
+        yield from holding_rates(held, self._binding, self._tariff)
 
 
 def _during(rate: Decimal | None, seconds: float) -> Decimal | None:
@@ -283,16 +321,24 @@ SCHEMA = "eksml-plan/1"
 
 
 def plan_table(plan: LaunchPlan) -> str:
-    """Return a table: a line for each stage, the total, and what has no price. The last line has its newline too."""
+    """Return a table: a line for each stage, the totals, the sources of durations and prices, and what has no price."""
     lines = _aligned([("STAGE", "KIND", "EXPECTED", "HOLDS", "$/h", "COST"), *map(_row, plan.stages)])
     simulated = " (simulated)" if plan.is_cost_simulated else ""
-    total = _at_least(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
+    total = bound_text(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
     lines += ["", f"total   {_span(plan.low_seconds, plan.high_seconds)}, {total}{simulated}"]
     if plan.peak_usd_per_hour is not None:
-        lines.append(f"peak    {format_usd(plan.peak_usd_per_hour)}/h")
+        lines.append(f"peak    {bound_text(plan)}{format_usd(plan.peak_usd_per_hour)}/h")
     if plan.unpriced:
         left_out = "not included, as no price is known" if plan.is_priced else "no price is known"
         lines.append(f"{left_out}: {', '.join(plan.unpriced)}")
+    if plan.usage:
+        lines.append(f"not included, as it is paid by use: {', '.join(item.text for item in plan.usage)}")
+    bases = [(stage.id, stage.basis) for stage in plan.stages if stage.basis]
+    if bases:
+        lines += ["", *_aligned([("DURATION", "FROM"), *bases])]
+    priced = [rate for rate in plan.rates if rate.usd_per_hour is not None]
+    if priced:
+        lines += ["", *_aligned([("PRICE", "$/h", "SOURCE", "AS OF"), *map(_rate_row, priced)])]
     lines += operator_lines(plan)
     return "\n".join(lines) + "\n"
 
@@ -300,6 +346,11 @@ def plan_table(plan: LaunchPlan) -> str:
 def operator_lines(plan: LaunchPlan) -> list[str]:
     """Return a line for each operator's release that the run needs: where it is or comes from."""
     return [f"operator {copy.name} {copy.version} {copy.state.value}: {copy.note}" for copy in plan.operators]
+
+
+def _rate_row(rate: Rate) -> tuple[str, ...]:
+    hourly = "" if rate.usd_per_hour is None else f"{rate.usd_per_hour:.3f}"
+    return (rate.name, hourly, rate.source, rate.as_of.isoformat() if rate.as_of else "no date")
 
 
 def plan_json(plan: LaunchPlan) -> str:
@@ -314,12 +365,13 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
     nodes = ", ".join(f"{count} × {name}" for name, count in stage.nodes)
     hourly = "?" if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
     cost = "?" if stage.usd_low is None or stage.usd_high is None else _range(stage.usd_low, stage.usd_high)
-    more = " + ?" if stage.unpriced and cost != "?" else ""
-    return (stage.id, stage.kind, _span(stage.low_seconds, stage.high_seconds), nodes, hourly, cost + more)
+    least = "≥ " if stage.unpriced and cost != "?" else ""
+    return (stage.id, stage.kind, _span(stage.low_seconds, stage.high_seconds), nodes, least + hourly, least + cost)
 
 
-def _at_least(plan: LaunchPlan) -> str:
-    return "at least " if plan.unpriced else ""
+def bound_text(plan: LaunchPlan) -> str:
+    """Return `at least ` where the plan's sums leave something out, else nothing."""
+    return "at least " if plan.is_lower_bound else ""
 
 
 def _range(low: Decimal, high: Decimal) -> str:

@@ -121,6 +121,10 @@ class HoldingKind(StrEnum):
     NODES = "nodes"
     FLAT = "flat"
     STORAGE = "storage"
+    CONTROL_PLANE = "control-plane"
+    """An EKS cluster, by the support of its version."""
+    USAGE = "usage"
+    """Paid by what is used of it, such as traffic: named with its price, and in no sum."""
 
 
 class Holding(Part, frozen=True, kw_only=True):
@@ -131,14 +135,30 @@ class Holding(Part, frozen=True, kw_only=True):
     instance_type: str = ""
     """With nodes: a type, or `${name}`."""
     count: str = "1"
-    """With nodes: a number, or `${name}`."""
+    """With nodes: a number, or `${name}`. 0: only those that a node pool starts for pods, counted from the pods."""
+    capacity_type: str = "on-demand"
+    """With nodes: the market, as Karpenter or EKS names it, or `${name}`."""
+    disk_gib: str = "0"
+    """With nodes: the size of each root disk, gp3, or `${name}`."""
+    version: str = ""
+    """With control-plane: a Kubernetes version, or `${name}`."""
+    prices: tuple[str, ...] = ()
+    """With flat, storage and usage: services of the price table that are paid together, with `${name}` in them."""
     usd_per_hour: float | None = None
-    """With flat: its price; `null` if unknown."""
+    """With flat: its price where the table has none; `null` if unknown."""
     usd_per_gib_month: float | None = None
+    """With storage: its price where the table has none; `null` if unknown."""
     gib: str = "0"
     """With storage: a number, or `${name}`."""
     source: str = ""
-    """The place where the price was read, and the date."""
+    """The place where the blueprint's own price was read, and the date."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The keys that may hold `${name}`."""
+        return (
+            self.instance_type, self.count, self.capacity_type, self.disk_gib, self.version, self.gib, *self.prices
+        )  # fmt: skip
 
 
 class SecretKind(StrEnum):

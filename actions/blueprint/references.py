@@ -51,7 +51,7 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Every `${…}` that names nothing, and every condition that can never hold."""
     known = {*blueprint.parameters, *blueprint.derived}
     for name, holding in blueprint.holdings.items():
-        for text in (holding.instance_type, holding.count, holding.gib):
+        for text in holding.texts:
             yield from unknown_references(("holdings", name), text, known)
     if blueprint.results is not None:
         yield from unknown_references(("results", "folder"), blueprint.results.folder, known)

@@ -63,6 +63,24 @@ class StageWatch(Part, frozen=True, kw_only=True):
     progress: FileProgress | None = None
 
 
+class Work(Part, frozen=True, kw_only=True):
+    """The amount of work in a stage, so that its duration follows the parameters: time is work divided by a rate.
+
+    The rate is what the stage's `expect` says of the default values: those of the preset, if `expect` is the preset's.
+    """
+
+    unit: str
+    """`sequences`, `files`."""
+    amount: tuple[str, ...]
+    """Parameters and derived values; the work is their product."""
+    parallel: tuple[str, ...] = ()
+    """Parameters and derived values to whose product the rate is proportional, such as processes."""
+    same: tuple[str, ...] = ()
+    """Parameters on which the rate depends in no known way: with another value of one it is not known."""
+    source: str
+    """The place where the rate was read."""
+
+
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """The keys that every stage has, and what is true of every stage of a kind."""
 
@@ -77,6 +95,8 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     needs: tuple[StageId, ...] = ()
     """Stages that must have succeeded before."""
     expect: Expectation
+    work: Work | None = None
+    """Without it, `expect` is of the default values."""
     holds: tuple[str, ...] = ()
     """Names of `holdings` that are paid for while this stage runs."""
     outputs: tuple[str, ...] = ()

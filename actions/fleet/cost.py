@@ -18,7 +18,8 @@ from decimal import Decimal
 import msgspec
 
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
-from actions.fleet.instance_types import InstanceTable, Price, PriceBook
+from actions.fleet.instance_types import InstanceTable
+from actions.fleet.prices import Price, PriceBook
 from actions.fleet.quantity import HOURS_PER_MONTH, format_hourly, format_usd
 
 _NOTHING = Decimal(0)
@@ -104,12 +105,13 @@ class CostModel:
 
     @classmethod
     def load(cls, *, region: str = "") -> CostModel:
-        """Both tables as they ship with the program.
+        """The tables that ship with the program, with the operator's own prices.
 
         Raises:
             FormatError: A table is damaged.
+            UsageError: The operator's prices are wrong.
         """
-        return cls(PriceBook.load(), InstanceTable.load(), region=region)
+        return cls(PriceBook.usual(), InstanceTable.load(), region=region)
 
     def node_cost(self, node: NodeFacts, usage: NodeUsage = UNUSED) -> NodeCost:
         """The cost of one node under the requests on it; one object for all nodes that cost the same."""

@@ -29,7 +29,7 @@ import msgspec
 from actions.base.clock import format_rfc3339
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import NOTHING, UNUSED, NodeFacts, NodeUsage, Resources, state_of
-from actions.fleet.instance_types import Price
+from actions.fleet.prices import Price
 from actions.fleet.quantity import UNKNOWN, format_bytes, format_cpu, percent_of
 
 BAR_CELLS = 40

@@ -17,7 +17,7 @@ from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind, bounds_of
 from actions.blueprint.version_rules import require_together, support_note
-from actions.fleet.instance_types import PriceBook
+from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
 
 BAD_FILE = 2
@@ -103,7 +103,7 @@ def _plan(options: Namespace) -> int:
     )
     now = SystemClock().now()
     require_together(blueprint, binding, now.date())
-    plan = plan_of(blueprint, binding, PriceBook.load())
+    plan = plan_of(blueprint, binding, PriceBook.usual())
     if options.output == "json":
         sys.stdout.write(plan_json(plan))
         return 0

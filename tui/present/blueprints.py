@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from actions.blueprint.launch_plan import LaunchPlan, StagePlan
+from actions.blueprint.launch_plan import LaunchPlan, StagePlan, bound_text
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.fleet.quantity import UNKNOWN, format_usd
@@ -115,13 +115,20 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
 
 def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     """Return the sums and one line for each stage; in few columns titles are cut, then the nodes are left out."""
-    total = _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
-    peak = "" if plan.peak_usd_per_hour is None else f", at most {format_usd(plan.peak_usd_per_hour)}/h"
+    least = bound_text(plan)
+    total = least + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
+    peak = "" if plan.peak_usd_per_hour is None else f", peak {least}{format_usd(plan.peak_usd_per_hour)}/h"
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
     lines: list[Cells] = [(Span("Total: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
-        bound = "At least: no" if plan.is_priced else "No"
-        lines += _wrapped(f"▲ {bound} price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
+        lines += _wrapped(f"▲ No price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
+    if plan.usage:
+        lines += _wrapped(
+            f"Paid by use, and not in it: {'; '.join(item.text for item in plan.usage)}", Tone.MUTED, width
+        )
+    for stage in plan.stages:
+        if stage.basis:
+            lines += _wrapped(f"{stage.id}: {stage.basis}", Tone.MUTED, width)
     if plan.is_cost_simulated:
         lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
     for copy in plan.operators:
@@ -179,11 +186,12 @@ def _stage_row(stage: StagePlan) -> tuple[str, ...]:
     """Return title, time, hourly cost, total cost and nodes; all but the title are empty for a skipped stage."""
     if stage.is_skipped:
         return (stage.title, "", "", "", "")
+    least = "≥ " if stage.unpriced else ""
     return (
         stage.title,
         duration_range(stage.low_seconds, stage.high_seconds),
-        UNKNOWN if stage.usd_per_hour is None else format_usd(stage.usd_per_hour),
-        _range(stage.usd_low, stage.usd_high),
+        UNKNOWN if stage.usd_per_hour is None else least + format_usd(stage.usd_per_hour),
+        UNKNOWN if stage.usd_low is None else least + _range(stage.usd_low, stage.usd_high),
         ", ".join(f"{count} × {instance}" for instance, count in stage.nodes),
     )
 

@@ -9,8 +9,8 @@ import msgspec
 
 from actions.fleet.cost import FleetCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
-from actions.fleet.instance_types import Price
 from actions.fleet.node_report import price_source
+from actions.fleet.prices import Price
 from actions.fleet.quantity import HOURS_PER_MONTH, format_usd
 from tui.present.cells import Cells, CellValue, Span, Tone
 

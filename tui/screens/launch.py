@@ -21,7 +21,8 @@ from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
 from actions.blueprint.version_rules import require_together, support_note
 from actions.command.verbs import LaunchArguments
-from actions.fleet.instance_types import InstanceTable, PriceBook
+from actions.fleet.instance_types import InstanceTable
+from actions.fleet.prices import PriceBook
 from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
     EXISTING,
@@ -92,7 +93,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._notes: tuple[str, ...] = ()
         self._refusal = ""
         self._planning: Worker[None] | None = None
-        self._tables = (PriceBook.load(), InstanceTable.load())
+        self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
         self._header = Lines(id="header")
         self._form = ParameterForm(self._fields(), values=self._values)

@@ -29,7 +29,7 @@ from actions.blueprint.operators import cache_folder, digest_of, mirror_folder
 from actions.blueprint.parameters import Binding, bind
 from actions.blueprint.stages import ManifestsStage
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.fleet.instance_types import PriceBook
+from actions.fleet.prices import PriceBook
 from actions.run.client import load_run
 from actions.run.launch import create_run
 from tests.support.answering import write_kubeconfig

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import FormatError
-from actions.fleet.instance_types import GIB, InstanceTable, PriceBook
+from actions.fleet.instance_types import GIB, InstanceTable
+from actions.fleet.prices import PriceBook
 
 PRICE_HEADER = "instance_type,region,capacity_type,usd_per_hour,source,as_of\n"
 

@@ -52,7 +52,7 @@ def test_no_line_of_a_plan_is_longer_than_its_place(width: int) -> None:
 def test_what_has_no_price_is_named_to_its_last_word() -> None:
     said = " ".join(text_of(line).strip() for line in plan_lines(PLAN, 68))
 
-    assert "no price is known for NAT gateway without traffic; FSx for Lustre; S3 requests of the data stage" in said
+    assert "No price is known for NAT gateway without traffic; FSx for Lustre; S3 requests of the data stage" in said
 
 
 def test_columns_stand_under_their_headings_and_titles_give_way_to_nodes() -> None:
