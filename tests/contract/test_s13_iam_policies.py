@@ -41,7 +41,9 @@ WITHOUT_RESOURCE = frozenset(
         "ec2:DescribeNatGateways",
         "ec2:DescribeSecurityGroupRules",
         "ec2:DescribeVpcs",
+        "ec2:DescribeSpotPriceHistory",
         "ecr:GetAuthorizationToken",
+        "pricing:GetProducts",
         "servicequotas:GetServiceQuota",
         "tag:GetResources",
     }

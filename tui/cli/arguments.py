@@ -81,6 +81,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _validate(commands)
     _mirror(commands)
     _plan(commands)
+    _prices(commands)
     runs = commands.add_parser("runs", help="list, inspect and control the runs launched from this machine")
     if words is None or "runs" in words:
         _runs(runs)
@@ -127,6 +128,9 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
+    top.add_argument(
+        "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
+    )
     top.add_argument("--speed", type=_factor, metavar="X", help="speed of a new demo as a multiple of real time")
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
@@ -147,6 +151,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
 def _nodes(commands: Commands, cluster: _Options) -> None:
     nodes = commands.add_parser("nodes", help="print the nodes with their usage and cost, once")
     _add_options(nodes, cluster, suppress=True)
+    _price_file(nodes)
     nodes.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
@@ -217,7 +222,28 @@ def _plan(commands: Commands) -> None:
     plan.add_argument("--preset", default="", help="a named set of parameters")
     plan.add_argument("--existing-cluster", action="store_true", help="use the present cluster; provision nothing")
     plan.add_argument("set", nargs="*", metavar="name=value", help="parameters")
+    _price_file(plan)
     plan.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _price_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--prices",
+        type=Path,
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help="your own prices and discounts (default: prices.csv in the settings folder)",
+    )
+
+
+def _prices(commands: Commands) -> None:
+    prices = commands.add_parser("prices", help="keep a file of prices up to date")
+    verbs = prices.add_subparsers(dest="verb", metavar="VERB", required=True)
+    refresh = verbs.add_parser("refresh", help="ask AWS for the prices of regions; rows of your own stay")
+    refresh.add_argument("regions", nargs="*", metavar="REGION", help="regions (default: that of the session)")
+    refresh.add_argument("--no-spot", action="store_true", help="leave out spot prices, which change by the hour")
+    _price_file(refresh)
+    _add_options(refresh, [option for option in _cluster_options() if option[0][0] == "--profile"], suppress=True)
 
 
 def _runs(runs: argparse.ArgumentParser) -> None:

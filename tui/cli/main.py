@@ -27,6 +27,7 @@ _COMMANDS = {
     "blueprints": "tui.cli.catalogue:run",
     "validate": "tui.cli.catalogue:run",
     "plan": "tui.cli.catalogue:run",
+    "prices": "tui.cli.prices:run",
     "runs": "tui.cli.runs:run",
     "sandbox": "tui.cli.sandbox:run",
 }
@@ -50,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse_arguments(argv)
     if options.readonly:
         promise_readonly()
+    if options.prices:
+        from actions.fleet.prices import choose_price_file
+
+        choose_price_file(options.prices.expanduser())
     try:
         require_files()
         code = function_of(options.command)(options)

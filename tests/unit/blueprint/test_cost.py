@@ -77,7 +77,7 @@ WHILE_STANDARD = date(2026, 3, 22)
 SINCE_EXTENDED = date(2026, 3, 23)
 
 
-def plan(blueprint_id: str, *, day: date = WHILE_STANDARD, **given: str | float) -> LaunchPlan:
+def plan(blueprint_id: str, day: date = WHILE_STANDARD, **given: Any) -> LaunchPlan:
     blueprint = load_blueprint(shipped_blueprints() / blueprint_id)
     return plan_of(blueprint, bind(blueprint, given), PriceBook.load(), day=day)
 

@@ -15,7 +15,7 @@ from actions.fleet.instance_types import InstanceTable
 DAY = 86400.0
 
 
-def expected(blueprint_id: str, stage: str, preset: str = "", **given: str | float) -> StageDuration:
+def expected(blueprint_id: str, stage: str, preset: str = "", **given: Any) -> StageDuration:
     blueprint = load_blueprint(shipped_blueprints() / blueprint_id)
     binding = bind(blueprint, given, preset=preset)
     return expectation_of(blueprint, blueprint.under(preset).stage(stage), binding, InstanceTable.load())

@@ -15,7 +15,8 @@ from actions.blueprint.launch_plan import plan_of
 from actions.blueprint.model import Choice, Derived, Lookup, Parameter, ParameterRule, ParameterType
 from actions.blueprint.parameters import bind, broken_rules, derive, read_value
 from actions.blueprint.parts import Scalar
-from actions.fleet.instance_types import InstanceTable, PriceBook
+from actions.fleet.instance_types import InstanceTable
+from actions.fleet.prices import PriceBook
 from tests.unit.blueprint.builders import a_blueprint
 
 A_NUMBER = Parameter(type=ParameterType.INTEGER, title="N", default=1, minimum=1, maximum=64)
