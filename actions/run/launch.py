@@ -19,6 +19,7 @@ from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_priva
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
+from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
@@ -29,6 +30,7 @@ from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.fleet.prices import PriceBook
 from actions.run.context.secrets import is_remote, resolve_secret
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
@@ -46,7 +48,7 @@ from actions.run.journal.reader import list_runs
 from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
-from actions.run.state.records import ClusterName, Created, RunAccount, StageOutline
+from actions.run.state.records import ClusterName, Created, HeldPrice, RunAccount, StageOutline
 from actions.terraform.driver import find_terraform
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
@@ -255,6 +257,7 @@ def create_run(
     require_preconditions(chosen, binding)
     require_together(blueprint, binding, clock.now().date())
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
+    plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date())
     context, kubeconfig, found_by = ("", "", {}) if makes_cluster else _present_cluster(target)
     created = Created(
         run_id=new_run_id(blueprint.id, clock),
@@ -269,10 +272,12 @@ def create_run(
             kubeconfig=kubeconfig,
             namespace=target.namespace or binding.text("namespace", blueprint.cluster.namespace),
         ),
-        stages=tuple(_outlines(chosen, skipped=skipped_stages(chosen, binding))),
+        stages=tuple(_outlines(chosen, plan, skipped=skipped_stages(chosen, binding))),
         auto_approve=auto_approve,
         existing_cluster=binding.existing_cluster,
         account=account,
+        prices=tuple(_held_prices(plan)),
+        is_cost_simulated=plan.is_cost_simulated,
     )
     return create_folder(
         created,
@@ -296,7 +301,27 @@ def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
     return context, "", {"KUBECONFIG": ":".join(listed)} if listed else {}
 
 
-def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[StageOutline]:
+def _held_prices(plan: LaunchPlan) -> Iterator[HeldPrice]:
+    """Yield what the run pays by the hour: a holding once, with the first stage that holds it."""
+    made: set[tuple[str, str]] = set()
+    for stage in plan.stages:
+        if stage.is_skipped:
+            continue
+        for rate in stage.rates:
+            if rate.holding and (rate.holding, rate.name) in made:
+                continue
+            made.add((rate.holding, rate.name))
+            yield HeldPrice(
+                title=rate.name,
+                stage=stage.id,
+                usd_per_hour="" if rate.usd_per_hour is None else str(rate.usd_per_hour),
+                is_of_work=not rate.holding,
+                source=f"{rate.source}, {rate.as_of or 'no date'}" if rate.source else "",
+            )
+
+
+def _outlines(blueprint: Blueprint, plan: LaunchPlan, *, skipped: frozenset[str]) -> Iterator[StageOutline]:
+    expected = {stage.id: stage for stage in plan.stages if not stage.is_skipped}
     order = order_of({stage.id: stage.needs for stage in blueprint.stages})
     for stage in (blueprint.stage(stage_id) for stage_id in order):
         yield StageOutline(
@@ -304,8 +329,8 @@ def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[Stag
             kind=stage.kind,
             title=stage.title,
             needs=stage.needs,
-            expect_low_seconds=stage.expect.low_seconds,
-            expect_high_seconds=stage.expect.high_seconds,
+            expect_low_seconds=expected[stage.id].low_seconds if stage.id in expected else stage.expect.low_seconds,
+            expect_high_seconds=expected[stage.id].high_seconds if stage.id in expected else stage.expect.high_seconds,
             is_skipped=stage.id in skipped,
             holds_accelerators=stage.holds_accelerators,
             keeps_data=stage.keeps_data,

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.base.clock import format_rfc3339
+from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
+from actions.run.spending import Spending, spending_of
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, notice_line
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
@@ -88,7 +90,11 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
         ("State", view.state.value + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
-    parts = [_columns(head), *_noticed(view), _stages("STAGE", view.stages, now)]
+    spending = spending_of(view, _latest(view) if now is None else now)
+    if spending is not None:
+        head.append(("Spent", spending.text))
+    parts = [_columns(head), *_noticed(view), _stages("STAGE", view.stages, now, spending)]
+    parts += [_spent_otherwise(spending)] if spending is not None else []
     if view.teardown:
         parts.append(_stages("TEARDOWN", view.teardown, now))
     if view.state in (RunState.UNKNOWN, RunState.WAITING) and not view.is_paused:
@@ -101,7 +107,20 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     return "\n".join(parts)
 
 
-def run_json(view: RunView) -> str:
+def _spent_fields(spending: Spending | None) -> dict[str, object] | None:
+    if spending is None:
+        return None
+    return {
+        "usd": str(spending.usd),
+        "usd_per_hour": str(spending.usd_per_hour),
+        "by_stage": {stage: str(usd) for stage, usd in spending.by_stage.items()},
+        "idle_usd": str(spending.idle_usd),
+        "unpriced": list(spending.unpriced),
+        "simulated": spending.is_simulated,
+    }
+
+
+def run_json(view: RunView, *, now: float | None = None) -> str:
     """Return one object; times are RFC 3339, durations seconds, `null` where unknown."""
     audit = view.audit
     return _json(
@@ -117,6 +136,7 @@ def run_json(view: RunView) -> str:
             "cluster": {"name": view.cluster.name, "region": view.cluster.region},
             "created_at": _moment(view.created_at),
             "notices": _notice_fields(view.notices),
+            "spent": _spent_fields(spending_of(view, _latest(view) if now is None else now)),
             "stages": [_stage_fields(stage) for stage in view.stages],
             "teardown": [_stage_fields(stage) for stage in view.teardown],
             "owned": [
@@ -193,18 +213,37 @@ def _stage_fields(stage: StageView) -> dict[str, object]:
     }
 
 
-def _stages(heading: str, stages: Iterable[StageView], now: float | None) -> str:
+def _stages(heading: str, stages: Iterable[StageView], now: float | None, spending: Spending | None = None) -> str:
     rows = [
         (
             stage.id,
             stage.state.value.replace("_", " "),
             duration_text(_took(stage) if stage.state is not StageState.RUNNING else _so_far(stage, now)),
             _expected(stage),
+            *([_spent(stage, spending)] if spending else []),
             stage.message,
         )
         for stage in stages
     ]
-    return _columns([(heading, "STATE", "TOOK", "EXPECTED", "MESSAGE"), *rows])
+    return _columns([(heading, "STATE", "TOOK", "EXPECTED", *(["SPENT"] if spending else []), "MESSAGE"), *rows])
+
+
+def _spent(stage: StageView, spending: Spending) -> str:
+    usd = spending.by_stage.get(stage.id)
+    return "" if usd is None else f"{'≥ ' if spending.unpriced else ''}{format_usd(usd)}"
+
+
+def _spent_otherwise(spending: Spending) -> str:
+    lines = [f"Spent while no stage worked: {format_usd(spending.idle_usd)}\n"] if spending.idle_usd else []
+    if spending.unpriced:
+        lines.append(f"Not in it, as no price is known: {', '.join(spending.unpriced)}\n")
+    return "".join([*lines, "Prices are those of the launch; what is paid by use, such as traffic, is not in it.\n"])
+
+
+def _latest(view: RunView) -> float:
+    """Return the last moment that the journal knows of, where no clock is given."""
+    ends = [end for stage in (*view.stages, *view.teardown) for end in (stage.started_at, stage.ended_at) if end]
+    return max([view.created_at, *ends])
 
 
 def _so_far(stage: StageView, now: float | None) -> float | None:

@@ -98,9 +98,8 @@ def _list(options: Namespace) -> int:
 
 def _show(options: Namespace) -> int:
     view = load_run(find_run(options.run))
-    sys.stdout.write(
-        run_json(view) if options.output == "json" else run_table(view, now=SystemClock().now().timestamp())
-    )
+    now = SystemClock().now().timestamp()
+    sys.stdout.write(run_json(view, now=now) if options.output == "json" else run_table(view, now=now))
     return 0
 
 

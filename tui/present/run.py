@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.fleet.cost import FleetCost
+from actions.run.spending import spending_of
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
@@ -214,6 +215,7 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         _warnings(view),
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),
+        _money(view, now),
         Span(f"started {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
     ]
     return [_joined(chosen, width), _joined(state, width), *_noticed(view, width)]
@@ -223,6 +225,11 @@ def _noticed(view: RunView, width: int) -> list[Cells]:
     notices = [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER or has_given_up(one)]
     texts = (textwrap.wrap(f"▲ {notice_line(one)}", max(20, width), subsequent_indent="  ") for one in notices)
     return [(Span(line, Tone.BAD),) for lines in texts for line in lines]
+
+
+def _money(view: RunView, now: float) -> Span | None:
+    spending = spending_of(view, now)
+    return None if spending is None else Span(spending.short_text)
 
 
 def _undone(view: RunView) -> Span | None:

@@ -39,6 +39,7 @@ from actions.run.state.view import (
     Interruption,
     OwnedObject,
     PendingChange,
+    Period,
     RequestView,
     RunState,
     RunView,
@@ -202,11 +203,17 @@ class _StageFold(msgspec.Struct):
     requested_hash: str = ""
     findings: tuple[StageFinding, ...] = ()
     terraform: TerraformMemory = TerraformMemory()
+    worked: tuple[Period, ...] = ()
+    held: tuple[Period, ...] = ()
 
     def begin(self, record: JournalRecord) -> None:
         is_continued = bool(self.writer) and record.attempt == self.attempt  # by another runner: it never ended
         if not is_continued or self.started_at is None:
             self.started_at = record.at
+        if not is_continued:
+            self.worked = (*_closed(self.worked, record.at), Period(record.at, None))
+        if not self.held or self.held[-1].end is not None:
+            self.held = (*self.held, Period(record.at, None))
         self.state = StageState.RUNNING
         self.attempt, self.ended_at = record.attempt, None
         self.message, self.writer = "", record.writer
@@ -214,6 +221,9 @@ class _StageFold(msgspec.Struct):
     def end(self, record: JournalRecord, outcome: Outcome) -> None:
         self.state = self.reached = _ENDED[outcome.result]
         self.ended_at = record.at
+        self.worked = _closed(self.worked, record.at)
+        if outcome.result is Result.AWAITING_APPROVAL and self.held and self.held[-1].begin == self.started_at:
+            self.held = self.held[:-1]  # a plan makes nothing
         self.message, self.writer, self.findings = outcome.message, "", outcome.findings
         if outcome.plan is not None:
             self.plan = outcome.plan
@@ -245,7 +255,16 @@ class _StageFold(msgspec.Struct):
             is_approval_wished=self.plan is not None and self.plan.plan_hash == self.requested_hash,
             findings=self.findings,
             terraform=self.terraform,
+            worked=self.worked,
+            held=self.held,
         )
+
+
+def _closed(periods: tuple[Period, ...], at: float) -> tuple[Period, ...]:
+    """Return the periods with the last one ended, if it goes on."""
+    if not periods or periods[-1].end is not None:
+        return periods
+    return (*periods[:-1], replace(periods[-1], end=at))
 
 
 class _Folding:
@@ -333,6 +352,8 @@ class _Folding:
             audit=self._audit,
             last_seq=last_seq,
             account=self._account,
+            prices=created.prices,
+            is_cost_simulated=created.is_cost_simulated,
             made_uids=frozenset(self._made_uids),
         )
 
@@ -401,6 +422,7 @@ class _Folding:
             stage = self._stage(record.stage)
             stage.state = StageState.CANCELLED if self._goal is Goal.CANCEL else StageState.UNDONE
             stage.message = outcome.message
+            stage.held = _closed(stage.held, record.at)
         elif outcome.action is Action.AUDIT:
             self._audit = Audit(record.at, outcome.leftovers, outcome.retained, outcome.unknown)
 

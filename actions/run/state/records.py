@@ -98,6 +98,19 @@ class RunAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the caller."""
 
 
+class HeldPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that the run pays for by the hour, at the price of its launch."""
+
+    title: str
+    stage: str
+    """The stage that makes it: it is paid from the beginning of that until its undo."""
+    usd_per_hour: str = ""
+    """A decimal number; empty if no price was known."""
+    is_of_work: bool = False
+    """It is paid only while the stage is at work, as are nodes that are started for the pods of a job."""
+    source: str = ""
+
+
 class Created(_Body, frozen=True, tag="created"):
     """The first record of every journal."""
 
@@ -116,6 +129,9 @@ class Created(_Body, frozen=True, tag="created"):
     """Position in the order in which runs were created on this machine; 0 in journals older than that count."""
     account: RunAccount | None = None
     """The account of the credentials at the launch; `None` if the run began without AWS, or in older journals."""
+    prices: tuple[HeldPrice, ...] = ()
+    """What it pays for by the hour; empty in journals older than that, and where the operator provides all."""
+    is_cost_simulated: bool = False
 
 
 class Identified(_Body, frozen=True, tag="identified"):

@@ -13,6 +13,7 @@ from actions.run.state.records import (
     Action,
     ClusterName,
     Deleted,
+    HeldPrice,
     Owned,
     PlanOffer,
     RequestKind,
@@ -108,6 +109,14 @@ class TerraformMemory(msgspec.Struct, frozen=True):
     """Processes whose incomplete operation was recorded."""
 
 
+class Period(msgspec.Struct, frozen=True):
+    """A time in seconds since the epoch, from its begin to its end."""
+
+    begin: float
+    end: float | None
+    """`None` if it goes on."""
+
+
 class StageView(msgspec.Struct, frozen=True, eq=False):
     """One stage, or one step of a teardown."""
 
@@ -142,6 +151,10 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     """An operator approved `plan`; the runner has not recorded it yet."""
     findings: tuple[StageFinding, ...] = ()
     terraform: TerraformMemory = TerraformMemory()
+    worked: tuple[Period, ...] = ()
+    """Its attempts, oldest first."""
+    held: tuple[Period, ...] = ()
+    """The times from the begin of an attempt to the end of an undo: what it makes may exist then."""
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -263,6 +276,9 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Problems of its runner, disk or journal; added by a reader."""
     account: RunAccount | None = None
     """The AWS account that it works in; `None` before its first contact with AWS."""
+    prices: tuple[HeldPrice, ...] = ()
+    """What it pays for by the hour, at the prices of its launch."""
+    is_cost_simulated: bool = False
     made_uids: frozenset[str] = frozenset()
     """Uids of all objects that the run has ever made or adopted, deleted ones included."""
 

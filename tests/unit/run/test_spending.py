@@ -1,0 +1,188 @@
+"""The money that a run has spent: what a stage makes is paid until it is undone, whether anything works or not."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run import launch
+from actions.run.client import load_run
+from actions.run.report import run_json, run_table
+from actions.run.spending import Spending, spending_of
+from actions.run.state.fold import fold
+from actions.run.state.records import (
+    Action,
+    Body,
+    HeldPrice,
+    Intent,
+    JournalRecord,
+    Outcome,
+    PlanOffer,
+    RequestKind,
+    Result,
+    RunRequest,
+)
+from actions.run.state.view import RunView
+from tests.unit.run.world import creation
+from tui.present.cells import text_of
+from tui.present.run import run_heading
+
+HOUR = 3600.0
+CLUSTER = HeldPrice(title="cluster", stage="provision", usd_per_hour="2", source="list")
+NODES = HeldPrice(title="nodes", stage="train", usd_per_hour="100", is_of_work=True, source="list")
+UNKNOWN = HeldPrice(title="file system", stage="provision")
+PLAN = PlanOffer("hash-1", 1, 0, 0, ("+ cluster",))
+
+
+def view(*lines: tuple[float, str, Body], prices: tuple[HeldPrice, ...] = (CLUSTER, NODES)) -> RunView:
+    """Fold lines of hours since the launch, stage and body."""
+    bodies = [(0.0, "", replace(creation(), prices=prices)), *lines]
+    return fold(
+        [JournalRecord(n, hours * HOUR, "me", stage, 1, body) for n, (hours, stage, body) in enumerate(bodies, 1)],
+        holder="me",
+    )
+
+
+def spent(found: RunView, hours: float) -> Spending:
+    spending = spending_of(found, hours * HOUR)
+    assert spending is not None
+    return spending
+
+
+def begun(hours: float, stage: str, action: Action = Action.PERFORM) -> tuple[float, str, Body]:
+    return hours, stage, Intent(action)
+
+
+def ended(
+    hours: float, stage: str, result: Result = Result.DONE, action: Action = Action.PERFORM
+) -> tuple[float, str, Body]:
+    return hours, stage, Outcome(action, result, plan=PLAN if result is Result.AWAITING_APPROVAL else None)
+
+
+LIFE = (
+    begun(1, "provision"),
+    ended(2, "provision"),
+    begun(5, "train"),
+    ended(6, "train"),
+)
+
+
+def test_a_cluster_is_paid_between_stages_too_and_nodes_of_pods_only_while_these_work() -> None:
+    found = spent(view(*LIFE), 8)
+    assert found.usd == Decimal(7 * 2 + 100)
+    assert found.by_stage == {"provision": Decimal(2), "train": Decimal(102)}
+    assert found.idle_usd == Decimal(2 * 5)
+    assert found.usd_per_hour == Decimal(2)
+    assert found.text == "$114.00 so far, now $2.00/h"
+
+
+def test_an_undo_ends_it() -> None:
+    life = (
+        *LIFE,
+        (8, "", RunRequest(RequestKind.TEARDOWN)),
+        begun(8, "provision", Action.UNDO),
+        ended(9, "provision", action=Action.UNDO),
+    )
+    found = spent(view(*life), 100)
+    assert (found.usd, found.usd_per_hour) == (Decimal(8 * 2 + 100), Decimal(0))
+    assert found.text == "$116.00 so far"
+
+
+def test_what_could_not_be_undone_is_paid_on() -> None:
+    life = (
+        *LIFE,
+        (8, "", RunRequest(RequestKind.TEARDOWN)),
+        begun(8, "provision", Action.UNDO),
+        ended(9, "provision", Result.FAILED, Action.UNDO),
+    )
+    assert spent(view(*life), 10).usd_per_hour == Decimal(2)
+
+
+def test_a_failed_stage_may_have_made_something_and_a_plan_has_not() -> None:
+    planned = (begun(1, "provision"), ended(2, "provision", Result.AWAITING_APPROVAL))
+    assert spent(view(*planned), 9).usd == 0
+    failed = (begun(1, "provision"), ended(2, "provision", Result.FAILED))
+    assert spent(view(*failed), 9).usd == Decimal(16)
+
+
+def test_stages_that_work_at_once_share_what_is_paid() -> None:
+    found = spent(view(begun(0, "provision"), begun(0, "operators"), ended(1, "provision"), ended(1, "operators")), 1)
+    assert found.by_stage == {"provision": Decimal(1), "operators": Decimal(1)}
+
+
+def test_without_a_price_the_sum_is_a_lower_bound_and_says_what_is_not_in_it() -> None:
+    found = view(*LIFE, prices=(CLUSTER, NODES, UNKNOWN))
+    assert spent(found, 8).text == "at least $114.00 so far, now at least $2.00/h"
+    text = run_table(found, now=8 * HOUR)
+    assert "Not in it, as no price is known: file system\n" in text
+    assert "≥ $102.00" in text
+
+
+def test_a_run_of_an_older_program_has_no_sum() -> None:
+    found = view(*LIFE, prices=())
+    assert spending_of(found, 8 * HOUR) is None
+    assert "SPENT" not in run_table(found, now=8 * HOUR)
+    assert json.loads(run_json(found))["spent"] is None
+
+
+def test_the_report_shows_it_for_the_run_and_each_stage() -> None:
+    found = view(*LIFE)
+    lines = run_table(found, now=8 * HOUR).splitlines()
+    assert next(line for line in lines if line.startswith("Spent ")).split(None, 1)[1] == "$114.00 so far, now $2.00/h"
+    assert "$102.00" in next(line for line in lines if line.startswith("train "))
+    assert "Spent while no stage worked: $10.00" in lines
+    fields = json.loads(run_json(found, now=8 * HOUR))["spent"]
+    assert (Decimal(fields["usd"]), Decimal(fields["by_stage"]["train"])) == (Decimal(114), Decimal(102))
+
+
+def test_the_runs_header_shows_it() -> None:
+    heading = [text_of(line) for line in run_heading(view(*LIFE), now=8 * HOUR)]
+    assert "$114.00 spent" in heading[1]
+
+
+@pytest.mark.parametrize(("preset", "is_simulated"), [("", False), ("rehearsal", True)])
+def test_a_launch_keeps_its_prices_with_their_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, is_simulated: bool
+) -> None:
+    monkeypatch.setattr(launch, "find_terraform", lambda: Path("terraform"))
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    folder = launch.create_run(
+        blueprint,
+        bind(blueprint, {}, preset=preset),
+        target=ClusterTarget(),
+        environment={},
+        clock=SystemClock(),
+        home=tmp_path / "runs",
+    )
+    found = load_run(folder)
+    by_title = {price.title: price for price in found.prices}
+    nodes, core = by_title["2 × g5.12xlarge"], by_title["2 × m5.xlarge"]
+    assert (nodes.stage, nodes.usd_per_hour, nodes.is_of_work) == ("train", "11.344", True)
+    assert (core.stage, core.is_of_work, core.source) == (
+        "provision", False, "kube-resource-report ec2 costs, 2020-07-02"
+    )  # fmt: skip
+    assert by_title["FSx for Lustre, 2400 GiB"].stage == "filesystem"
+    assert found.is_cost_simulated is is_simulated
+
+
+def test_a_run_expects_what_its_plan_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "find_terraform", lambda: Path("terraform"))
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    folder = launch.create_run(
+        blueprint,
+        bind(blueprint, {"max_steps": 100_000}),
+        target=ClusterTarget(),
+        environment={},
+        clock=SystemClock(),
+        home=tmp_path / "runs",
+    )
+    assert load_run(folder).stage("train").expect_low_seconds == pytest.approx(0.3 * 86400)
