@@ -10,7 +10,7 @@ import msgspec
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, derive, read_value
 from actions.blueprint.parts import FieldTarget, Scalar
-from actions.blueprint.stages import AnyStage, JobStage, Work
+from actions.blueprint.stages import AnyStage, JobStage
 from actions.fleet.instance_types import InstanceTable
 
 FOR_THE_DEFAULTS = "for the defaults"
@@ -47,13 +47,25 @@ def expectation_of(blueprint: Blueprint, stage: AnyStage, binding: Binding, inst
         named = f": no rate is known for this {', '.join(changed)}" if changed else ""
         return StageDuration(low, high, FOR_THE_DEFAULTS + named)
     factor = now / before * width / width_now
-    return StageDuration(low * factor, high * factor, _basis(work, now, low * factor, high * factor))
+    return StageDuration(
+        low * factor,
+        high * factor,
+        _basis(work.unit, now, low * factor, high * factor) + f": {_source(blueprint, stage, binding)}",
+    )
 
 
-def _basis(work: Work, amount: float, low: float, high: float) -> str:
+def _source(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> str:
+    """Return the place where the rate was read: a preset with a duration of its own has another rate."""
+    chosen = blueprint.presets.get(binding.preset)
+    if chosen is not None and stage.id in chosen.expect:
+        return f"as the preset {binding.preset} expects"
+    return stage.work.source if stage.work else ""
+
+
+def _basis(unit: str, amount: float, low: float, high: float) -> str:
     slow, fast = (amount * 3600 / seconds if seconds else math.inf for seconds in (high, low))
     rates = _figure(fast) if _figure(slow) == _figure(fast) else f"{_figure(slow)} to {_figure(fast)}"
-    return f"{_figure(amount)} {work.unit}, {rates} an hour: {work.source}"
+    return f"{_figure(amount)} {unit}, {rates} an hour"
 
 
 def _figure(number: float) -> str:
