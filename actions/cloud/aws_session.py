@@ -46,7 +46,25 @@ _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestInTheFuture"})
 _SKEWED_WORDS = ("Signature not yet current", "Signature expired")
 """The text for an expired token of services whose code for it is that of any bad signature."""
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedException"})
-_MISSING = frozenset({"ResourceNotFoundException", "NoSuchEntity", "NoSuchEntityException", "FileSystemNotFound"})
+_MISSING = frozenset(
+    {
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "InvalidPlacementGroup.Unknown",
+        "NoSuchBucket",
+        "NoSuchEntity",
+        "NoSuchEntityException",
+        "NoSuchKey",
+        "NoSuchResourceException",
+        "NonExistentQueue",
+        "QueueDoesNotExist",
+    }
+)
+_MISSING_ENDS = ("NotFound", "NotFoundException", "NotFoundFault")
+"""Ends of codes by which a service states that something does not exist: `NatGatewayNotFound`,
+`InvalidVolume.NotFound`, `RepositoryNotFoundException`. The others are in `_MISSING`.
+
+Source: the error shapes of botocore 1.40's service models, and EC2's list of client error codes.
+"""
 _CONFLICT = frozenset(
     {"InvalidPermission.Duplicate", "ResourceInUseException", "ConflictException", "EntityAlreadyExists"}
 )
@@ -106,6 +124,19 @@ _ACCESS_KINDS = frozenset(
 _LOGIN_KINDS = frozenset({"SSOError", "SSOTokenLoadError", "TokenRetrievalError", "UnauthorizedSSOTokenError"})
 
 
+class MissingPermissionError(AccessError):
+    """Valid credentials without the right for one action: others may still be allowed.
+
+    Args:
+        message: As `ConsoleError`.
+        action: As IAM names it: `iam:ListRoles`.
+    """
+
+    def __init__(self, message: str, action: str) -> None:
+        super().__init__(message, hint=f"Ask for the permission {action}.")
+        self.action = action
+
+
 def error_of(cause: Exception, *, action: str, profile: str = "") -> ConsoleError:
     """Return the console's error for one of botocore.
 
@@ -144,7 +175,7 @@ def _refusal(response: dict[str, dict[str, str]], action: str, profile: str) -> 
     code, text = str(details.get("Code", "")), _clean(str(details.get("Message", "")))
     message = f"AWS refused {action} ({code}): {text}"
     if code in _FORBIDDEN:
-        return AccessError(message, hint=f"Ask for the permission {action}.")
+        return MissingPermissionError(message, action)
     if code in _SKEWED or any(words in text for words in _SKEWED_WORDS):
         return AccessError(
             f"The clock of this machine is not that of AWS ({code}): {text}",
@@ -152,7 +183,7 @@ def _refusal(response: dict[str, dict[str, str]], action: str, profile: str) -> 
         )
     if code in _LOGGED_OUT:
         return AccessError(f"The AWS credentials are not valid any more ({code}): {text}", hint=_log_in(profile))
-    if code in _MISSING or code.endswith((".NotFound", "NotFoundException")):
+    if code in _MISSING or code.endswith(_MISSING_ENDS):
         return MissingError(f"AWS found nothing for {action}: {text}")
     if code in _CONFLICT:
         return ConflictError(message)

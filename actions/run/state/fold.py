@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import JournalError
 from actions.base.process import ProcessIdentity
-from actions.run.state.planner import half_done_jobs, kept_stages, teardown_order
+from actions.run.state.planner import half_done_jobs, kept_stages, next_teardown_step, teardown_order
 from actions.run.state.records import (
     Action,
     Approval,
@@ -59,6 +59,7 @@ def run_state_of(
     *,
     is_attended: bool,
     is_audited: bool,
+    deletes_data: bool = False,
 ) -> RunState:
     """Return the state of a run.
 
@@ -68,6 +69,7 @@ def run_state_of(
         ending: The steps begun towards a goal other than forward.
         is_attended: A runner is alive and may begin a stage.
         is_audited: A teardown is complete.
+        deletes_data: A teardown undoes stages that hold data, too.
     """
     states = {stage.state for stage in stages}
     match goal:
@@ -87,7 +89,8 @@ def run_state_of(
     if is_reached and not states & _OPEN:
         return reached
     steps = {step.state for step in ending.values()}
-    if StageState.FAILED in steps:
+    goes_on = goal is Goal.TEARDOWN and next_teardown_step(stages, ending, deletes_data=deletes_data) is not None
+    if StageState.FAILED in steps and not goes_on:
         return RunState.FAILED
     return RunState.UNKNOWN if not is_attended and StageState.UNKNOWN in steps | states else under_way
 
@@ -338,6 +341,7 @@ class _Folding:
                 ending,
                 is_attended=bool(holder) and not self._is_paused,
                 is_audited=self._audit is not None,
+                deletes_data=self._deletes_data,
             ),
             goal=self._goal,
             is_paused=self._is_paused,

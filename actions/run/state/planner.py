@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
@@ -85,13 +85,7 @@ def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
 def kept_stages(stages: Sequence[StageView]) -> frozenset[str]:
     """Return the ids of started stages that hold data, and of the started stages they need."""
     by_id = {stage.id: stage for stage in stages}
-    found: set[str] = set()
-    waiting = [stage.id for stage in stages if stage.keeps_data and _was_begun(stage)]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(by_id[name].needs)
+    found = _closure(by_id, (stage.id for stage in stages if stage.keeps_data and _was_begun(stage)))
     return frozenset(name for name in found if _was_begun(by_id[name]))
 
 
@@ -147,7 +141,8 @@ def next_step(view: RunView) -> NextStep:
         case Goal.PARK:
             return _steps(view, parking_order(view.stages))
         case Goal.TEARDOWN:
-            return _steps(view, teardown_order(view.stages, deletes_data=view.deletes_data))
+            step = next_teardown_step(view.stages, view.ending, deletes_data=view.deletes_data)
+            return Begin(*step) if step else Finish()
         case _ as never:
             assert_never(never)
 
@@ -173,6 +168,48 @@ def _approval(view: RunView, stage: StageView) -> NextStep:
     if stage.is_approval_wished or view.auto_approve:
         return ApprovePlan(stage.id, stage.plan.plan_hash, is_automatic=not stage.is_approval_wished)
     return Wait()
+
+
+def next_teardown_step(
+    stages: Sequence[StageView], ending: Mapping[tuple[Action, str], StageView], *, deletes_data: bool
+) -> tuple[Action, str] | None:
+    """Return the next step of a teardown; `None` if it is complete, or all that is left has to wait for what failed."""
+    blocked: set[tuple[Action, str]] = set()
+    for key in teardown_order(stages, deletes_data=deletes_data):
+        step = ending.get(key)
+        state = step.state if step else StageState.PENDING
+        if state is StageState.FAILED or key in blocked:
+            blocked |= _blocked_by(stages, key)
+        elif state is not StageState.SUCCEEDED:
+            return key
+    return None
+
+
+def _blocked_by(stages: Sequence[StageView], failed: tuple[Action, str]) -> set[tuple[Action, str]]:
+    """Return the steps of a teardown that have to wait for one that failed, or waits itself.
+
+    A stage that is still there keeps all that it needs; one whose pods keep nodes keeps the drain, too, and nodes that
+    were not drained keep all that pods of the run need. The audit waits for every step.
+    """
+    action, name = failed
+    by_id = {stage.id: stage for stage in stages}
+    standing = {name} if action is Action.UNDO else {stage.id for stage in stages if _works_on_nodes(stage)}
+    blocked = {(Action.UNDO, need) for need in _closure(by_id, standing) - standing} | {(Action.AUDIT, "")}
+    if action is Action.UNDO and _works_on_nodes(by_id[name]):
+        blocked.add((Action.DRAIN, ""))
+    return blocked
+
+
+def _closure(by_id: Mapping[str, StageView], names: Iterable[str]) -> set[str]:
+    """Return the ids of stages with all that they need, in any number of steps."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(by_id[name].needs)
+    return found
 
 
 def _steps(view: RunView, wanted: list[tuple[Action, str]]) -> NextStep:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from actions.base.errors import (
     AccessError,
@@ -20,7 +21,7 @@ from actions.base.errors import (
     UnreachableError,
 )
 from actions.cloud.account import fetch_identity
-from actions.cloud.aws_session import AwsSession
+from actions.cloud.aws_session import AwsSession, MissingPermissionError, error_of
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, token_factory
 from tests.unit.cloud.fake_aws import CA, FakeAws
 
@@ -188,3 +189,34 @@ def test_a_cluster_without_tls_gets_no_certificate(ca: str) -> None:
     document = kubeconfig(cluster)
     assert document["clusters"] == [{"name": "demo", "cluster": {"server": "http://127.0.0.1:8001"}}]
     assert document["users"][0]["user"]["exec"]["env"] is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "NatGatewayNotFound",
+        "InvalidVolume.NotFound",
+        "RepositoryNotFoundException",
+        "FileSystemNotFound",
+        "NoSuchEntity",
+        "NoSuchBucket",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "InvalidPlacementGroup.Unknown",
+        "DBInstanceNotFoundFault",
+    ],
+)
+def test_what_a_service_does_not_have_is_missing_whatever_it_calls_that(code: str) -> None:
+    assert isinstance(error_of(refusal(code), action="ec2:DescribeX"), MissingError)
+
+
+def test_a_malformed_id_is_a_refusal_and_a_missing_right_names_its_action() -> None:
+    assert isinstance(error_of(refusal("InvalidVolumeID.Malformed"), action="ec2:DescribeVolumes"), RefusedError)
+    error = error_of(refusal("AccessDenied"), action="iam:ListRoles")
+    assert isinstance(error, MissingPermissionError)
+    assert (error.action, error.hint) == ("iam:ListRoles", "Ask for the permission iam:ListRoles.")
+
+
+def refusal(code: str) -> Exception:
+    """botocore's error for a code."""
+    answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    return ClientError(answer, "Describe")

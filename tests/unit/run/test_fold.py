@@ -195,6 +195,67 @@ def test_a_failed_teardown_step_stops_and_is_retried_where_it_failed() -> None:
     assert move_after(*lines, wished(RequestKind.RETRY)) == Begin(Action.UNDO, "operators")
 
 
+def test_a_failed_teardown_step_stops_only_what_the_rest_still_needs() -> None:
+    """The file system's bucket is not empty: the network stays, and the cluster, which it does not need, goes."""
+    run, undo = forked(), Action.UNDO
+    lines = [*run, begun("train", undo), ended("train", action=undo), begun("", Action.DRAIN)]
+    lines += [ended("", action=Action.DRAIN), begun("filesystem", undo)]
+    failed = [*lines, ended("filesystem", Result.FAILED, undo)]
+    view = fold_of(failed)
+    assert (view.state, next_step(view)) == (RunState.TEARING_DOWN, Begin(undo, "cluster"))
+    went_on = [*failed, *undone("cluster"), *undone("registry")]
+    view = fold_of(went_on)
+    assert (view.state, next_step(view)) == (RunState.FAILED, Finish())
+    assert [(step.id, step.state.value) for step in view.teardown][2:] == [
+        ("filesystem", "failed"),
+        ("cluster", "succeeded"),
+        ("registry", "succeeded"),
+        ("network", "pending"),
+        ("audit", "pending"),
+    ]
+    assert next_step(fold_of([*went_on, wished(RequestKind.RETRY)])) == Begin(undo, "filesystem")
+
+
+@pytest.mark.parametrize("failed", [("train", Action.UNDO), ("", Action.DRAIN)])
+def test_nodes_that_stay_keep_what_their_pods_need(failed: tuple[str, Action]) -> None:
+    stage, action = failed
+    lines = [*forked(), begun("train", Action.UNDO)]
+    lines += [] if stage else [ended("train", action=Action.UNDO), begun("", Action.DRAIN)]
+    failed_there = [*lines, ended(stage, Result.FAILED, action)]
+    assert next_step(fold_of(failed_there)) == Begin(Action.UNDO, "registry")
+    view = fold_of([*failed_there, *undone("registry")])
+    assert (view.state, next_step(view)) == (RunState.FAILED, Finish())
+
+
+def undone(stage: str) -> list[Line]:
+    return [begun(stage, Action.UNDO), ended(stage, action=Action.UNDO)]
+
+
+def forked() -> list[Line]:
+    """A finished run in which neither file system nor registry needs the cluster, and all is to be torn down."""
+    needs = {
+        "network": (),
+        "registry": (),
+        "cluster": ("network",),
+        "filesystem": ("network",),
+        "train": ("cluster", "filesystem"),
+    }
+    outlines = tuple(
+        msgspec.structs.replace(
+            creation().stages[0], id=name, kind="job" if name == "train" else "terraform", needs=need
+        )
+        for name, need in needs.items()
+    )
+    begin: Line = ("", msgspec.structs.replace(creation(), stages=outlines))
+    return [begin, *done(*(name for name in needs)), wished(RequestKind.TEARDOWN, delete_data=True)]
+
+
+def fold_of(lines: Sequence[Line]) -> RunView:
+    return fold(
+        [JournalRecord(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(lines, 1)], holder="me"
+    )
+
+
 def test_stages_that_hold_data_are_kept_without_a_word_about_data() -> None:
     lines = done("provision", "operators", "train")
     kept = view_of(*lines, wished(RequestKind.TEARDOWN), keeps_data=True)
