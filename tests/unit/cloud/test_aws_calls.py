@@ -219,4 +219,5 @@ def test_a_malformed_id_is_a_refusal_and_a_missing_right_names_its_action() -> N
 def refusal(code: str) -> Exception:
     """botocore's error for a code."""
     answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-    return ClientError(answer, "Describe")
+    error: Exception = ClientError(answer, "Describe")
+    return error
