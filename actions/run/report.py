@@ -88,6 +88,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Run", view.id),
         ("Blueprint", f"{view.blueprint_id}{f' ({view.preset})' if view.preset else ''}: {view.title}"),
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
+        *([("Account", view.account.id)] if view.account else []),
         ("State", view.state.value + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
     spending = spending_of(view, _latest(view) if now is None else now)
@@ -134,6 +135,7 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "title": view.title,
             "parameters": dict(view.parameters),
             "cluster": {"name": view.cluster.name, "region": view.cluster.region},
+            "account": view.account.id if view.account else None,
             "created_at": _moment(view.created_at),
             "notices": _notice_fields(view.notices),
             "spent": _spent_fields(spending_of(view, _latest(view) if now is None else now)),

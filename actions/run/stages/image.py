@@ -121,11 +121,13 @@ class ImageHandler:
 
     async def undo(self) -> str:
         """Remove the image that this run has pushed; an older one stays."""
-        await require_account(self._context)
+        made = [entry for entry in self._context.journal.owned() if not entry.existed]
+        if made:
+            await require_account(self._context)
         removed = 0
         session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:
-            for item in [entry for entry in self._context.journal.owned() if not entry.existed]:
+            for item in made:
                 repository = repository_of(item.namespace)
                 if repository is not None and item.uid:
                     removed += await delete_image(session, repository, item.uid)

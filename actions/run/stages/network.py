@@ -56,10 +56,12 @@ class NetworkHandler:
         return Performed(f"{group} is open to itself for all protocols; added: {' and '.join(added)}.")
 
     async def undo(self) -> str:
-        await require_account(self._context)
+        groups = dict.fromkeys(item.namespace for item in self._context.journal.owned() if not item.existed)
+        if groups:
+            await require_account(self._context)
         async with self._session() as session:
             removed = 0
-            for group in dict.fromkeys(item.namespace for item in self._context.journal.owned() if not item.existed):
+            for group in groups:
                 removed += await self._remove(session, group)
         for item in self._context.journal.owned():
             if not item.existed:

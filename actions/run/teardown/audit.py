@@ -72,7 +72,7 @@ async def audit_account(context: StageContext, *, is_data_kept: bool) -> AuditRe
             other stages are undone.
     """
     try:
-        await require_account(context)
+        await require_account(context, policy=ONCE)
     except ConsoleError as error:
         return AuditReport(unknown=(f"AWS could not be searched for the run's tag: {error.message}",))
     session = AwsSession(region=context.view.cluster.region, threads=1)

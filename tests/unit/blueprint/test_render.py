@@ -16,7 +16,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.operators import operator_manifests
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import labels_of, manifests_of, secrets_of, tfvars_of
-from actions.blueprint.stages import ManifestsStage, Source
+from actions.blueprint.stages import ManifestsStage, Source, TerraformStage
 from tests.unit.blueprint.builders import a_blueprint
 
 OUTPUTS = {
@@ -174,3 +174,27 @@ def test_the_operators_stage_of_the_rehearsal_is_served_by_the_shipped_mirror() 
     assert isinstance(stage, ManifestsStage)
     kinds = {f"{manifest['kind']}/{manifest['metadata']['name']}" for manifest in rendered("operators")}
     assert {f"{item.kind}/{item.name}" for item in stage.ready} <= kinds
+
+
+ACCOUNT_ROOT = (
+    'variable "account_id" {\n  type    = string\n  default = ""\n}\n'
+    'variable "token_program" { default = "python" }\nvariable "answer" { default = "" }\n'
+)
+
+
+def test_circumstances_fill_what_a_root_leaves_empty_and_nothing_else(tmp_path: Path) -> None:
+    folder = a_blueprint(tmp_path / "b")
+    blueprint = load_blueprint(folder)
+    stage = next(stage for stage in blueprint.stages if isinstance(stage, TerraformStage))
+    (folder / stage.root / "more.tf").write_text(ACCOUNT_ROOT)
+    variables = tfvars_of(
+        blueprint,
+        stage.id,
+        bind(blueprint, {}),
+        run_id="r",
+        outputs={},
+        circumstances={"account_id": "111122223333", "token_program": "/python", "undeclared": "x"},
+    )
+    assert variables.get("account_id") == "111122223333"
+    assert "token_program" not in variables  # the root has a value of its own
+    assert "undeclared" not in variables

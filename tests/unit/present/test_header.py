@@ -64,3 +64,10 @@ def test_an_eks_context_is_taken_apart() -> None:
     place = parse_context_name("arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks")
 
     assert (place.cluster, place.region, place.account) == ("bionemo-on-eks", "us-west-2", "111122223333")
+
+
+def test_credentials_that_end_before_the_run_are_marked() -> None:
+    facts = HeaderFacts(cluster="c", expires_in_seconds=2 * 3600, needed_seconds=3 * 3600)
+    assert "creds 2h00m! run 3h00m" in text_of(header_line(facts, 100))
+    enough = HeaderFacts(cluster="c", expires_in_seconds=2 * 3600, needed_seconds=3600)
+    assert "!" not in text_of(header_line(enough, 100))

@@ -11,10 +11,12 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, MissingError
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
+from actions.cloud.aws_session import profile_environment
 from actions.run.client import load_run, send_request
 from actions.run.context.account import account_at_launch, compare_account
 from actions.run.journal.folder import journal_path, terraform_path
 from actions.run.journal.store import Journal
+from actions.run.results import export_results
 from actions.run.state.records import Identified, RequestKind, RunAccount, decode_body, encode_body
 from actions.run.state.view import RunState, StageState
 from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
@@ -215,3 +217,49 @@ async def test_a_launch_that_makes_nothing_in_an_account_needs_none(tmp_path: Pa
         blueprint = load_blueprint(folder)
         account = await account_at_launch(blueprint, bind(blueprint, {}))
         assert (account.id if account else None) == expected
+
+
+async def test_nothing_is_exported_from_another_account(tmp_path: Path) -> None:
+    text = NETWORK + "results: {claim: c, mount: /data, folder: /data/out}\n"
+    nobody = write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:9")
+    folder = a_small_run(tmp_path, {"blueprint.yaml": text}, kubeconfig=nobody, parameters={"group": "sg-1"})
+    belongs_to(folder, OTHER)
+    with pytest.raises(ConflictError, match=f"works in the AWS account {OTHER.id}"):
+        await export_results(folder, "s3://bucket/prefix", CLOCK, on_line=print)
+
+
+async def test_the_kubeconfig_of_a_run_hands_its_profile_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    role = "arn:aws:iam::123456789012:role/eks"
+    client("eks").create_cluster(name="small", roleArn=role, resourcesVpcConfig={"subnetIds": []})
+    (tmp_path / "credentials").write_text("[ops]\naws_access_key_id = testing\naws_secret_access_key = testing\n")
+    for name, value in profile_environment("ops").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    text = NETWORK.partition("parameters")[0] + (
+        "stages:\n"
+        "  - {id: net, kind: terraform, title: Net, expect: 1s..5s, root: net, own_cluster_only: true}\n"
+        "  - {id: access, kind: kubeconfig, title: Access, expect: 1s..5s, needs: [net],"
+        " cluster: small, region: us-west-2}\n"
+    )
+    files = {"blueprint.yaml": text, "net/main.tf": 'resource "terraform_data" "x" {}\n'}
+    stand_in(tmp_path, monkeypatch)
+    monkeypatch.setattr("actions.run.stages.kubeconfig.KubeconfigHandler._identity", nowhere)
+    folder = a_small_run(tmp_path, files, kubeconfig=tmp_path / "none")
+    terraform_path(folder, "net").mkdir(parents=True)
+    (work_folder(folder) / "finish").touch()
+    await carry_out(folder)
+    send_request(folder, RequestKind.APPROVE, plan_hash=offered(folder), start=False)
+    await carry_out(folder)
+    assert "name: AWS_PROFILE\n        value: ops" in (folder / "kubeconfig").read_text()
+
+
+def offered(folder: Path) -> str:
+    plan = load_run(folder).stage("net").plan
+    assert plan is not None
+    return plan.plan_hash
+
+
+async def nowhere(_self: object) -> None:
+    raise MissingError("No cluster answers in this test.")

@@ -12,6 +12,7 @@ from actions.base.errors import BlueprintError, ConfigError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.parameters import bind
+from actions.blueprint.source_files import git_modules
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.journal.folder import load_environment
@@ -129,3 +130,33 @@ def test_a_run_keeps_the_shared_roots_that_its_blueprint_names(tmp_path: Path) -
     assert (copy / "terraform" / "network" / "main.tf").is_file()
     assert (copy / "rehearsal" / "cluster" / "simulation.json").is_file()
     assert not (copy / "terraform" / "nodes").exists()
+
+
+def test_git_is_missed_before_there_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actions.run.launch.find_terraform", lambda: tmp_path / "terraform")
+    with pytest.raises(ConfigError, match="needs the git program for network") as error:
+        launched(tmp_path, preset="")
+    assert "terraform-aws-modules/vpc/aws" in error.value.message
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "is_by_git"),
+    [
+        ("terraform-aws-modules/eks/aws//modules/karpenter", True),
+        ("registry.terraform.io/terraform-aws-modules/vpc/aws", True),
+        ("git::https://git.example/x.git?ref=v1", True),
+        ("git@git.example:x.git", True),
+        ("github.com/example/x", True),
+        ("./nodes", False),
+        ("../shared/nodes", False),
+        ("/opt/modules/vpc/aws", False),
+        ("https://modules.example/vpc.zip", False),
+        ("s3::https://s3.amazonaws.com/bucket/vpc.zip", False),
+        ("terraform.example/platform/vpc/aws", False),
+    ],
+)
+def test_modules_that_git_fetches_are_known_by_their_source(tmp_path: Path, source: str, is_by_git: bool) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "main.tf").write_text(f'module "m" {{\n  count  = 1\n  source = "{source}"\n}}\n')
+    assert git_modules(tmp_path, "root") == ((source,) if is_by_git else ())

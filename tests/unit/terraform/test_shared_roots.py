@@ -14,7 +14,7 @@ from aiohttp import web
 
 from actions.base.errors import RefusedError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.source_files import SHARED, outputs_of, variables_of
+from actions.blueprint.source_files import SHARED, empty_variables, outputs_of, variables_of
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.simulation.terraform import SimulatedTerraform, Simulation
 from tests.unit.terraform.support import PROGRAM, needs_terraform
@@ -146,3 +146,10 @@ async def test_the_rehearsal_makes_a_node_group_and_takes_it_away(tmp_path: Path
     assert (body["instanceTypes"], body["labels"]) == (["g5.8xlarge"], {"accelerator": "nvidia"})
     assert body["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
     assert groups.bodies == {}
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_a_root_works_in_the_runs_account_and_in_no_other(name: str) -> None:
+    text = (HOME / "terraform" / name / "versions.tf").read_text()
+    assert 'allowed_account_ids = var.account_id == "" ? null : [var.account_id]' in text
+    assert "account_id" in empty_variables(HOME.parent, f"{SHARED}/terraform/{name}")
