@@ -30,6 +30,7 @@ def a_small_run(
     kubeconfig: Path,
     existing_cluster: bool = False,
     parameters: Mapping[str, str] | None = None,
+    auto_approve: bool = False,
     home: Path | None = None,
 ) -> Path:
     """Write a blueprint's files and make a run of it; nothing is started.
@@ -40,6 +41,7 @@ def a_small_run(
         kubeconfig: Of the cluster.
         existing_cluster: Whether the run uses a cluster that is there.
         parameters: As an operator gives them.
+        auto_approve: Whether plans are carried out without being asked about.
         home: The folder of all runs, if not the test's own.
     """
     source = tmp_path / "small"
@@ -53,6 +55,7 @@ def a_small_run(
         target=ClusterTarget(kubeconfig),
         environment={},
         clock=_CLOCK,
+        auto_approve=auto_approve,
         home=home or tmp_path / "runs",
     )
 
