@@ -252,10 +252,7 @@ def create_run(
         MissingError: An operator's release is: `mirror.fetch_missing` brings it.
         JournalError: The folder lies on a network file system.
     """
-    require_access(blueprint)
-    chosen = blueprint.under(binding.preset)
-    require_preconditions(chosen, binding)
-    require_together(blueprint, binding, clock.now().date())
+    chosen = _chosen(blueprint, binding, clock)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date())
     context, kubeconfig, found_by = ("", "", {}) if makes_cluster else _present_cluster(target)
@@ -288,6 +285,15 @@ def create_run(
         clock=clock,
         home=home,
     )
+
+
+def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock) -> Blueprint:
+    """Return the blueprint with its preset applied, if a run of it can be launched."""
+    require_access(blueprint)
+    chosen = blueprint.under(binding.preset)
+    require_preconditions(chosen, binding)
+    require_together(blueprint, binding, clock.now().date())
+    return chosen
 
 
 def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:

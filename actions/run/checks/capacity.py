@@ -125,10 +125,10 @@ def require_reservation(request: CapacityRequest) -> None:
 def choose_zone(
     request: CapacityRequest, zones: Sequence[Zone], offering: frozenset[str], reservation: Reservation | None
 ) -> Zone:
-    """Return the zone: the one that is asked for, else the reservation's, else the first that offers the type.
+    """Return the zone: the given one, else that of the reservation, else the first that offers the type.
 
     Raises:
-        ConfigError: There is none, or the one that is asked for cannot be used.
+        ConfigError: There is none, or the given one cannot be used.
     """
     forbidden = VersionMatrix.load().forbidden_zone_ids
     usable = [zone for zone in zones if zone.id in offering and zone.id not in forbidden]

@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
 from actions.sandbox.aws import ec2
-from actions.sandbox.aws.capacity import SIGNED_REGION, Capacity
+from actions.sandbox.aws.capacity import SIGNED_REGION, AccountCapacity
 from actions.sandbox.aws.eks import add_node_groups, describe_cluster, is_known, list_clusters, no_such_cluster
 from actions.sandbox.aws.services import (
     QUOTA_TARGET,
@@ -109,7 +109,7 @@ def _queries(
     node_groups: NodeGroups, options: SandboxOptions, clock: Clock
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Make the handler of the root path: the query protocols, and the JSON protocols that share it."""
-    rules = ec2.SecurityGroups(Capacity(node_groups, clock))
+    rules = ec2.SecurityGroups(AccountCapacity(node_groups, clock))
     json_calls: dict[str, JsonCall] = {
         QUOTA_TARGET: service_quota,
         SECRETS_MANAGER_TARGET: secret_value,

@@ -42,7 +42,7 @@ SIGNED_REGION = "signed-region"
 """The key of a form under which the region stands that the request was signed for."""
 
 
-class Capacity:
+class AccountCapacity:
     """The capacity of the account, in any region.
 
     Args:

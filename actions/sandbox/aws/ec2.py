@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from actions.sandbox.aws.capacity import Capacity, Ec2Error, Form, numbers, values
+from actions.sandbox.aws.capacity import AccountCapacity, Ec2Error, Form, numbers, values
 
 VERSION = "2016-11-15"
 """The version of the API; a query with another version is for another service."""
@@ -39,7 +39,7 @@ class SecurityGroups:
         capacity: Zones, offerings, reservations, instances.
     """
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: AccountCapacity) -> None:
         self._rules: dict[str, SecurityGroupRule] = {}
         self._capacity = capacity
 
