@@ -6,7 +6,7 @@ import base64
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,6 +26,7 @@ from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import git_modules, root_folder, shared_roots
 from actions.blueprint.stages import TerraformStage
+from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
 from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
@@ -50,10 +51,18 @@ from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
 from actions.run.state.records import ClusterName, Created, HeldPrice, RunAccount, StageOutline
 from actions.terraform.driver import find_terraform
+from actions.terraform.modules import ModuleRelease, module_calls
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 _SHOWN = 3
 _MAX_BLUEPRINT_BYTES = 16 << 20
+
+
+class Supplies(msgspec.Struct, frozen=True):
+    """The parts of a run that are neither in its blueprint nor in the program."""
+
+    operators: tuple[OperatorCopy, ...]
+    modules: tuple[ModuleRelease, ...]
 
 
 def create_folder(
@@ -63,7 +72,7 @@ def create_folder(
     environment: Mapping[str, str],
     clock: Clock,
     roots: Mapping[str, Path] = MappingProxyType({}),
-    operators: Sequence[OperatorCopy] = (),
+    supplies: Supplies | None = None,
     home: Path | None = None,
 ) -> Path:
     """Create the folder of a run: a copy of its blueprint, its operators' releases, its environment, its journal.
@@ -75,7 +84,7 @@ def create_folder(
             empty values are.
         clock: Stamps the journal.
         roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
-        operators: The releases that it will apply; of those that are on this machine it keeps a copy.
+        supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
         home: The folder of all runs, if not the usual one.
 
     Raises:
@@ -97,8 +106,8 @@ def create_folder(
         for place, root in roots.items():
             if not (copy / place).exists():
                 _copy_folder(root, copy / place)
-        for operator in operators:
-            _copy_operator(operator, operators_path(scratch))
+        if supplies is not None:
+            _copy_supplies(supplies, scratch)
         write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
         create_journal(journal_path(scratch), numbered, clock)
         for block in (heartbeat_path(scratch), starts_path(scratch)):
@@ -150,51 +159,54 @@ def _copy_folder(source: Path, target: Path) -> None:
             ) from error
 
 
-def _copy_operator(operator: OperatorCopy, mirror: Path) -> None:
-    """Keep a release as it is now: it is applied an hour later, perhaps again after days."""
-    if operator.path:
-        folder = mirror / operator.name / operator.version
-        folder.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
-        for file in (MANIFEST_FILE, SUM_FILE):
-            write_private(folder / file, Path(operator.path).with_name(file).read_bytes())
+def _copy_supplies(supplies: Supplies, folder: Path) -> None:
+    """Keep releases as they are now: they are applied an hour later, perhaps again after days."""
+    for operator in supplies.operators:
+        if operator.path:
+            place = operators_path(folder) / operator.name / operator.version
+            place.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
+            for file in (MANIFEST_FILE, SUM_FILE):
+                write_private(place / file, Path(operator.path).with_name(file).read_bytes())
+    copy_archives(supplies.modules, folder)
 
 
-def _operators(blueprint: Blueprint, binding: Binding) -> Sequence[OperatorCopy]:
-    """Return the releases that the run will apply, of which the cluster may have one already if it is an existing one.
+def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
+    """Return what the run will use from elsewhere. An existing cluster may have an operator already.
 
     Raises:
-        MissingError: One is not on this machine.
+        MissingError: An operator's release is not on this machine.
         BlueprintError, ConflictError: A file is not the one that was recorded.
     """
-    copies = copies_of(blueprint, binding)
-    for copy in copies:
+    operators = copies_of(blueprint, binding)
+    for copy in operators:
         if not copy.path and not binding.existing_cluster:
             raise MissingError(
                 f"{copy.name} {copy.version} is not on this machine.", hint=f"Run eksml-tui mirror {copy.name}."
             )
-    return copies
+    return Supplies(operators, needed_modules(blueprint, binding))
 
 
-def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
+def require_preconditions(blueprint: Blueprint, binding: Binding, *, before_fetching: bool = False) -> None:
     """Require the programs and secrets that the run will use.
 
     Args:
         blueprint: With its preset applied.
         binding: The values of its parameters.
+        before_fetching: Archives of pinned modules are yet to come, so git is not needed for these.
 
     Raises:
         ConfigError: One is missing.
     """
     preset = blueprint.presets.get(binding.preset)
     if not (preset and preset.simulate_terraform):
-        _require_programs(blueprint, binding)
+        _require_programs(blueprint, binding, before_fetching=before_fetching)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
         if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
             _require_secret(name, str(reference))
 
 
-def _require_programs(blueprint: Blueprint, binding: Binding) -> None:
+def _require_programs(blueprint: Blueprint, binding: Binding, *, before_fetching: bool) -> None:
     skipped = skipped_stages(blueprint, binding)
     for stage in blueprint.stages:
         if not isinstance(stage, TerraformStage) or stage.id in skipped:
@@ -204,7 +216,9 @@ def _require_programs(blueprint: Blueprint, binding: Binding) -> None:
                 f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
                 hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",
             )
-        modules = git_modules(blueprint.folder, stage.root)
+        calls = module_calls(root_folder(blueprint.folder, stage.root))
+        archived = {call.source for call in calls if before_fetching or module_archive(call.release) is not None}
+        modules = [each for each in git_modules(blueprint.folder, stage.root) if each not in archived]
         if modules and shutil.which("git") is None:
             raise ConfigError(
                 f"{blueprint.id} needs the git program for {stage.id}, and it is not on PATH: terraform init fetches "
@@ -280,7 +294,7 @@ def create_run(
         created,
         source=blueprint.folder,
         roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
-        operators=_operators(chosen, binding),
+        supplies=_supplies(chosen, binding),
         environment={**environment, **found_by},
         clock=clock,
         home=home,

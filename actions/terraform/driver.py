@@ -28,6 +28,7 @@ from actions.terraform.events import (
     read_events,
 )
 from actions.terraform.failure import NoStateError, UnknownEndError, failure_of
+from actions.terraform.modules import install_modules
 from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Terraform, Variables, read_plan
 from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
 from actions.terraform.state import EMPTY_STATE, DeadHolder, StateFile, StateLock, is_of_the_dead, read_state
@@ -62,6 +63,7 @@ class TerraformDriver:
         environment: Variables for the program in addition to the usual ones: credentials, region, proxies.
         program: The `terraform` program.
         clock: The machine's by default.
+        modules: Folder of archives of modules, which are then not fetched.
     """
 
     is_simulated = False
@@ -74,10 +76,12 @@ class TerraformDriver:
         *,
         program: Path,
         clock: Clock | None = None,
+        modules: Path | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self._directory = WorkingDirectory(root, work)
         self._program = program
+        self._modules = modules
         self._environment = {**environment, **CLI_ENVIRONMENT}
         self._operations = {name: DetachedOperation(work, name, clock=clock) for name in _OPERATIONS}
         self._interrupted: ProcessIdentity | None = None
@@ -91,6 +95,7 @@ class TerraformDriver:
         Raises:
             UnsavedStateError: An earlier operation could not save its state.
             BlueprintError: The folder is not a root.
+            FormatError, ConflictError: The archive of a module is not what was recorded.
             UnreachableError: Providers or modules cannot be downloaded.
             RefusedError: A provider is not the one that the lock file records.
             ToolError: Anything else.
@@ -99,6 +104,8 @@ class TerraformDriver:
             return ""
         self._directory.require_saved_state()
         self._directory.prepare()
+        if self._modules is not None:
+            install_modules(self._directory.root, self._directory.folder, self._modules)
         is_locked = self._directory.has_lock_file
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked)
         await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
@@ -450,6 +457,7 @@ def open_terraform(
     may_simulate: bool = False,
     program: Path | None = None,
     clock: Clock | None = None,
+    modules: Path | None = None,
 ) -> Terraform:
     """Return the driver of a root: of the program; without one, and only if `may_simulate`, the simulation.
 
@@ -462,6 +470,7 @@ def open_terraform(
         may_simulate: The run's preset allows the simulation.
         program: The program; looked up on PATH by default.
         clock: The machine's by default.
+        modules: Folder of archives of modules, which are then not fetched.
 
     Raises:
         ConfigError: There is no program, and simulating is not allowed.
@@ -472,4 +481,4 @@ def open_terraform(
         return SimulatedTerraform(root, work, environment, clock=clock)
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
-    return TerraformDriver(root, work, environment, program=program, clock=clock)
+    return TerraformDriver(root, work, environment, program=program, clock=clock, modules=modules)

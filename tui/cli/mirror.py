@@ -1,10 +1,11 @@
-"""`eksml-tui mirror`: a local copy of the operators that blueprints pin."""
+"""`eksml-tui mirror`: a local copy of the operators and Terraform modules that blueprints pin."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,10 @@ from actions.base.errors import ConfigError, ConsoleError, MissingError, Unreada
 from actions.base.files import read_bounded
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
-from actions.blueprint.operators import MAX_BYTES, mirror_folder
+from actions.blueprint.model import Blueprint
+from actions.blueprint.operators import MAX_BYTES, digest_of, mirror_folder
+from actions.blueprint.terraform_modules import archives_path, called_modules, fetch_module
+from actions.terraform.modules import ModuleRelease, release_files
 
 _FAILED = 1
 
@@ -40,31 +44,84 @@ def run(options: Namespace) -> int:
         0 if every requested operator is in the mirror.
     """
     blueprints = Catalogue.usual(options.blueprints).list()
-    wanted = _chosen(pinned_operators(blueprints), options.name)
+    modules = _called(blueprints)
+    _require_known(options.name, [*pinned_operators(blueprints), *modules])
+    wanted = [one for one in pinned_operators(blueprints) if _is_asked_for(one, options.name)]
+    modules = [one for one in modules if _is_asked_for(one, options.name)] if options.source is None else []
     if options.source is not None and len(wanted) != 1:
         raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
     mirror = Mirror((options.to or mirror_folder()).expanduser())
     lines = [_line(mirror, one, options) for one in wanted]
+    module_lines = [_module_line(mirror.folder, one, options) for one in modules]
     if options.output == "json":
-        document = {"folder": str(mirror.folder), "operators": lines}
+        document = {"folder": str(mirror.folder), "operators": lines, "modules": module_lines}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
     else:
-        sys.stdout.write("".join(f"{_sentence(line)}\n" for line in lines))
-    for line in lines:
+        sys.stdout.write("".join(f"{_sentence(line)}\n" for line in [*lines, *module_lines]))
+    for line in [*lines, *module_lines]:
         if line.error:
             sys.stderr.write(f"eksml-tui: {line.error}\n")
-    return _FAILED if any(line.error for line in lines) else 0
+    return _FAILED if any(line.error for line in [*lines, *module_lines]) else 0
 
 
-def _chosen(wanted: list[PinnedOperator], names: list[str]) -> list[PinnedOperator]:
-    """Select operators by their names or those of blueprints; all of them without names."""
+class _CalledModule(msgspec.Struct, frozen=True):
+    """A Terraform module, with the blueprints whose roots call it."""
+
+    release: ModuleRelease
+    blueprints: tuple[str, ...]
+
+
+_Wanted = PinnedOperator | _CalledModule
+
+
+def _called(blueprints: Sequence[Blueprint]) -> list[_CalledModule]:
+    found: dict[str, _CalledModule] = {}
+    for blueprint in blueprints:
+        for release in called_modules(blueprint):
+            users = found[release.key].blueprints if release.key in found else ()
+            found[release.key] = _CalledModule(release, (*users, blueprint.id))
+    return [found[key] for key in sorted(found)]
+
+
+def _names(wanted: _Wanted) -> tuple[str, ...]:
+    """Return the words by which one is asked for; its own comes first."""
+    if isinstance(wanted, PinnedOperator):
+        return (wanted.source.name, wanted.key, *wanted.blueprints)
+    return (wanted.release.source, wanted.release.key, *wanted.blueprints)
+
+
+def _is_asked_for(wanted: _Wanted, names: Sequence[str]) -> bool:
+    """Return whether one is named, or its blueprint; without names, all are."""
+    return not names or bool({*names} & {*_names(wanted)})
+
+
+def _require_known(names: Sequence[str], wanted: Sequence[_Wanted]) -> None:
     for name in names:
-        if not any(name in (one.source.name, one.key, *one.blueprints) for one in wanted):
-            known = ", ".join(sorted({one.source.name for one in wanted}))
+        if not any(name in _names(one) for one in wanted):
+            known = ", ".join(sorted({_names(one)[0] for one in wanted}))
             raise MissingError(f"No blueprint pins an operator {name!r}.", hint=f"Known: {known}.")
-    return [
-        one for one in wanted if not names or any(name in (one.source.name, one.key, *one.blueprints) for name in names)
-    ]
+
+
+def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Line:
+    release = wanted.release
+    line = _Line(release.source, release.version, "missing", None, None, None, wanted.blueprints)
+    path = archives_path(folder) / release.file_name
+    try:
+        if path.is_file():
+            release_files(path.read_bytes(), release)
+            line.state = "held"
+        elif options.check:
+            line.error = f"{release.key} is not in {folder}. Run eksml-tui mirror {release.source}."
+            return line
+        else:
+            asyncio.run(fetch_module(folder, release))
+            line.state = "taken"
+        line.sha256 = digest_of(path.read_bytes())
+    except ConsoleError as error:
+        line.error = error.sentence()
+        return line
+    line.basis, line.origin = Basis.RECORDED.value, release.url
+    return line
 
 
 def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
@@ -106,7 +163,7 @@ def _sentence(line: _Line) -> str:
     if line.sha256 is None:
         return head
     trust = {
-        Basis.RECORDED.value: "verified against the sha256 in the blueprint",
+        Basis.RECORDED.value: "verified against what is recorded",
         Basis.FIRST_DOWNLOAD.value: "UNVERIFIED: the blueprint records no sha256; this one is recorded from now on",
         Basis.BY_HAND.value: "UNVERIFIED: given by hand; its sha256 is recorded from now on",
     }[line.basis or ""]

@@ -59,7 +59,7 @@ class RunCommands:
         blueprint = await self._services.blueprints.find(arguments.blueprint)
         preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
-        await self._run_actions.fetch_operators(blueprint, binding, say=self._app.notify_plainly)
+        await self._run_actions.fetch_supplies(blueprint, binding, say=self._app.notify_plainly)
         await self._run_actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
         self._notify(logout_warning())
         self._services.unwatch()

@@ -43,7 +43,7 @@ class RunActions:
         self._network = NamedExecutor("fetch")
 
     async def launch(self, blueprint: Blueprint, binding: Binding, *, auto_approve: bool = False) -> Path:
-        """Create a run, start its runner, and put it on screen. `fetch_operators` comes first.
+        """Create a run, start its runner, and put it on screen. `fetch_supplies` comes first.
 
         Raises:
             ConsoleError: The run cannot be created or its runner cannot be started.
@@ -58,8 +58,10 @@ class RunActions:
         self._runs.choose(folder)
         return folder
 
-    async def fetch_operators(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
-        """Fetch the operators' releases that a run needs and that are not on this machine, if all else is there.
+    async def fetch_supplies(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
+        """Fetch the operators and Terraform modules that a run needs and that are not on this machine.
+
+        The programs and secrets that it needs are looked for first.
 
         Args:
             blueprint: The blueprint.
@@ -70,19 +72,24 @@ class RunActions:
             ConsoleError: One cannot be had; or see `require_preconditions`.
         """
         from actions.blueprint.mirror import CopyState, copies_of, fetch_missing
+        from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
         from actions.run.launch import require_preconditions
 
         chosen = blueprint.under(binding.preset)
-        await self._disk.call(require_preconditions, chosen, binding)
+        await self._disk.call(require_preconditions, chosen, binding, before_fetching=True)
         copies = await self._disk.call(copies_of, chosen, binding)
-        if all(copy.path for copy in copies):
-            return
+        modules = await self._disk.call(missing_modules, chosen, binding)
         absent = [f"{copy.name} {copy.version}" for copy in copies if copy.state is CopyState.FETCHED]
+        absent += [module.key for module in modules]
         if absent:
             say(f"Fetching {', '.join(absent)}.")
-        fetching = fetch_missing(chosen, binding, clock=self._clock)
-        for sentence in await self._network.call(asyncio.run, fetching):
-            say(sentence)
+        if not all(copy.path for copy in copies):
+            fetching = fetch_missing(chosen, binding, clock=self._clock)
+            for sentence in await self._network.call(asyncio.run, fetching):
+                say(sentence)
+        if modules:
+            for sentence in await self._network.call(asyncio.run, fetch_missing_modules(modules)):
+                say(sentence)
 
     async def approve(self, run_id: str, stage_id: str) -> str:
         """Approve the plan that a stage is waiting with, as shown on screen.

@@ -14,6 +14,7 @@ from actions.base.wording import listed
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, root_folder, variables_of
 from actions.blueprint.stages import TerraformStage
+from actions.blueprint.terraform_modules import archives_path
 from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.stage_context import StageContext
@@ -284,6 +285,7 @@ class TerraformHandler:
             terraform_path(self._context.folder, self._context.stage.id),
             load_environment(self._context.folder),
             may_simulate=self._may_simulate,
+            modules=archives_path(self._context.folder),
             clock=self._context.clock,
         )
 

@@ -68,7 +68,7 @@ async def test_what_is_missing_is_fetched_once_and_verified_ever_after(
     first = capsys.readouterr().out.splitlines()
     assert "plain-operator 1.0.0: taken" in first[0]
     assert "UNVERIFIED: the blueprint records no sha256" in first[0]
-    assert "verified against the sha256 in the blueprint" in first[1]
+    assert "verified against what is recorded" in first[1]
     assert await run(folder, "plain", "sure", "-o", "json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [(one["name"], one["state"], one["basis"]) for one in document["operators"]] == [

@@ -1,0 +1,147 @@
+"""The Terraform modules that a blueprint's roots call: which they are, and archives of them before a launch.
+
+A folder of archives lies in the operator's mirror, beside what launches have fetched, and in a run's own folder, from
+which its working directories are filled (`actions.terraform.modules`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from actions.base.errors import ConfigError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.files import write_private
+from actions.blueprint.model import Blueprint
+from actions.blueprint.operators import cache_folder, mirror_folder
+from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.source_files import root_folder
+from actions.blueprint.stages import TerraformStage
+from actions.terraform.modules import MAX_ARCHIVE_BYTES, ModuleRelease, module_calls, release_files
+
+_FOLDER = "modules"
+
+
+def archives_path(folder: Path) -> Path:
+    """Return the folder of archives in a mirror, or in a run's folder."""
+    return folder / _FOLDER
+
+
+def called_modules(blueprint: Blueprint, skipped: Iterable[str] = ()) -> tuple[ModuleRelease, ...]:
+    """Return the pinned releases that the roots of a blueprint call, each once.
+
+    Args:
+        blueprint: With a preset applied, or as it stands.
+        skipped: Stages that are left out.
+    """
+    left_out = frozenset(skipped)
+    stages = [each for each in blueprint.stages if isinstance(each, TerraformStage) and each.id not in left_out]
+    calls = [call for stage in stages for call in module_calls(root_folder(blueprint.folder, stage.root))]
+    return tuple({call.release.key: call.release for call in calls}.values())
+
+
+def needed_modules(blueprint: Blueprint, binding: Binding) -> tuple[ModuleRelease, ...]:
+    """Return the releases that a run's roots call.
+
+    Args:
+        blueprint: With its preset applied.
+        binding: The values of its parameters.
+    """
+    return called_modules(blueprint, skipped_stages(blueprint, binding))
+
+
+def module_archive(release: ModuleRelease) -> Path | None:
+    """Return the archive of a release on this machine, of the mirror first; `None` if there is none.
+
+    Raises:
+        FormatError, ConflictError: Its files are not those that are pinned.
+    """
+    for folder in (mirror_folder(), cache_folder()):
+        path = archives_path(folder) / release.file_name
+        if path.is_file():
+            release_files(path.read_bytes(), release)
+            return path
+    return None
+
+
+async def fetch_module(folder: Path, release: ModuleRelease, *, total_seconds: float = 300.0) -> Path:
+    """Fetch the archive of a release into a mirror.
+
+    Raises:
+        ConsoleError: It cannot be had, or its files are not those that are pinned.
+    """
+    from actions.cloud.download import download  # aiohttp: only a launch that has to fetch needs it
+
+    data = await download(release.url, limit_bytes=MAX_ARCHIVE_BYTES, total_seconds=total_seconds)
+    return take_module(folder, release, data)
+
+
+def take_module(folder: Path, release: ModuleRelease, data: bytes) -> Path:
+    """Put the archive of a release into a mirror.
+
+    Raises:
+        FormatError, ConflictError: Its files are not those that are pinned.
+        ConfigError: It cannot be written.
+    """
+    release_files(data, release)
+    path = archives_path(folder) / release.file_name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, data)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Free some space there.") from error
+    return path
+
+
+def missing_modules(blueprint: Blueprint, binding: Binding) -> tuple[ModuleRelease, ...]:
+    """Return the releases that a run's roots call and whose archives are not on this machine.
+
+    Raises:
+        FormatError, ConflictError: One that is here is not what is pinned.
+    """
+    return tuple(release for release in needed_modules(blueprint, binding) if module_archive(release) is None)
+
+
+async def fetch_missing_modules(releases: Iterable[ModuleRelease], *, total_seconds: float = 60.0) -> list[str]:
+    """Fetch archives before a launch. Without one Terraform fetches the module itself, if git is there.
+
+    Returns:
+        A sentence for each that cannot be had.
+
+    Raises:
+        MissingError, RefusedError, UnreachableError: One cannot be had, and git is not there either.
+        FormatError, ConflictError: One is not what is pinned.
+    """
+    missing = tuple(releases)
+
+    async def one(release: ModuleRelease) -> ConsoleError | None:
+        try:
+            await fetch_module(cache_folder(), release, total_seconds=total_seconds)
+        except (MissingError, RefusedError, UnreachableError) as error:
+            return error
+        return None
+
+    found = await asyncio.gather(*(one(release) for release in missing))
+    for error in found if shutil.which("git") is None else ():
+        if error is not None:
+            raise error
+    return [
+        f"Terraform fetches {release.key} itself, with git: {error.sentence()}"
+        for release, error in zip(missing, found, strict=True)
+        if error is not None
+    ]
+
+
+def copy_archives(releases: Iterable[ModuleRelease], folder: Path) -> None:
+    """Copy the archives that are on this machine into a run's folder.
+
+    Raises:
+        FormatError, ConflictError: One is not what is pinned.
+        OSError: There is no room.
+    """
+    for release in releases:
+        found = module_archive(release)
+        if found is not None:
+            archives_path(folder).mkdir(parents=True, exist_ok=True)
+            write_private(archives_path(folder) / release.file_name, found.read_bytes())
