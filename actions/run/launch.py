@@ -269,20 +269,14 @@ def create_run(
     chosen = _chosen(blueprint, binding, clock)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date())
-    context, kubeconfig, found_by = ("", "", {}) if makes_cluster else _present_cluster(target)
+    cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
     created = Created(
         run_id=new_run_id(blueprint.id, clock),
         blueprint_id=blueprint.id,
         title=blueprint.title,
         preset=binding.preset,
         parameters=binding.values,
-        cluster=ClusterName(
-            name=binding.text("cluster_name", blueprint.cluster.name),
-            region=binding.text("region", blueprint.cluster.region),
-            context=context,
-            kubeconfig=kubeconfig,
-            namespace=target.namespace or binding.text("namespace", blueprint.cluster.namespace),
-        ),
+        cluster=cluster,
         stages=tuple(_outlines(chosen, plan, skipped=skipped_stages(chosen, binding))),
         auto_approve=auto_approve,
         existing_cluster=binding.existing_cluster,
@@ -308,6 +302,21 @@ def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock) -> Blueprint:
     require_preconditions(chosen, binding)
     require_together(blueprint, binding, clock.now().date())
     return chosen
+
+
+def _cluster_of(
+    blueprint: Blueprint, binding: Binding, target: ClusterTarget, *, is_made: bool
+) -> tuple[ClusterName, dict[str, str]]:
+    """Return the cluster of a run, with the variables that pin it if it is the present one."""
+    context, kubeconfig, found_by = ("", "", {}) if is_made else _present_cluster(target)
+    cluster = ClusterName(
+        name=binding.text("cluster_name", blueprint.cluster.name),
+        region=binding.text("region", blueprint.cluster.region),
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=target.namespace or binding.text("namespace", blueprint.cluster.namespace),
+    )
+    return cluster, found_by
 
 
 def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
