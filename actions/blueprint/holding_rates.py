@@ -20,7 +20,7 @@ _EXTENDED = frozenset({Support.EXTENDED, Support.ENDED})
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """What one thing costs an hour."""
+    """The hourly cost of one thing, with the source of its price."""
 
     name: str
     """The thing with its amount and market: `2 × p5.48xlarge, capacity-block`."""

@@ -20,7 +20,7 @@ _NOTHING = Decimal(0)
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """What a run has cost, as far as prices were known when it was launched."""
+    """The cost of a run so far, as far as prices were known when it was launched."""
 
     usd: Decimal
     by_stage: Mapping[str, Decimal]
@@ -49,7 +49,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 
 def spending_of(view: RunView, now: float) -> Spending | None:
-    """Return what a run has cost up to `now`, in seconds since the epoch; `None` if it has no prices.
+    """Return the cost of a run up to `now`, in seconds since the epoch; `None` if it has no prices.
 
     Traffic and everything else that is paid by use is not in it.
     """

@@ -233,8 +233,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     def _compute(self, values: Mapping[str, Value]) -> tuple[Bound, LaunchPlan]:
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
-        require_together(self._blueprint, bound, self._services.clock.now().date())
-        return bound, plan_of(self._blueprint, bound, prices, instances=instances)
+        day = self._services.clock.now().date()
+        require_together(self._blueprint, bound, day)
+        return bound, plan_of(self._blueprint, bound, prices, instances=instances, day=day)
 
     def _change_preset(self, preset: str) -> None:
         """Make the preset's values the new defaults."""

@@ -6,7 +6,6 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
@@ -14,8 +13,8 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run import launch
 from actions.run.client import load_run
+from actions.run.launch import create_run
 from actions.run.report import run_json, run_table
 from actions.run.spending import Spending, spending_of
 from actions.run.state.fold import fold
@@ -149,40 +148,25 @@ def test_the_runs_header_shows_it() -> None:
     assert "$114.00 spent" in heading[1]
 
 
-@pytest.mark.parametrize(("preset", "is_simulated"), [("", False), ("rehearsal", True)])
-def test_a_launch_keeps_its_prices_with_their_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, is_simulated: bool
-) -> None:
-    monkeypatch.setattr(launch, "find_terraform", lambda: Path("terraform"))
+def launched(home: Path, **given: int) -> RunView:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
-    folder = launch.create_run(
-        blueprint,
-        bind(blueprint, {}, preset=preset),
-        target=ClusterTarget(),
-        environment={},
-        clock=SystemClock(),
-        home=tmp_path / "runs",
+    binding = bind(blueprint, given, preset="rehearsal")
+    clock = SystemClock()
+    return load_run(
+        create_run(blueprint, binding, target=ClusterTarget(), environment={}, clock=clock, home=home / "runs")
     )
-    found = load_run(folder)
+
+
+def test_a_launch_keeps_its_prices_with_their_sources(tmp_path: Path) -> None:
+    found = launched(tmp_path)
     by_title = {price.title: price for price in found.prices}
     nodes, core = by_title["2 × g5.12xlarge"], by_title["2 × m5.xlarge"]
     assert (nodes.stage, nodes.usd_per_hour, nodes.is_of_work) == ("train", "11.344", True)
-    assert (core.stage, core.is_of_work, core.source) == (
-        "provision", False, "kube-resource-report ec2 costs, 2020-07-02"
-    )  # fmt: skip
+    assert (core.stage, core.is_of_work) == ("provision", False)
+    assert core.source == "kube-resource-report ec2 costs, 2020-07-02"
     assert by_title["FSx for Lustre, 2400 GiB"].stage == "filesystem"
-    assert found.is_cost_simulated is is_simulated
+    assert found.is_cost_simulated
 
 
-def test_a_run_expects_what_its_plan_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "find_terraform", lambda: Path("terraform"))
-    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
-    folder = launch.create_run(
-        blueprint,
-        bind(blueprint, {"max_steps": 100_000}),
-        target=ClusterTarget(),
-        environment={},
-        clock=SystemClock(),
-        home=tmp_path / "runs",
-    )
-    assert load_run(folder).stage("train").expect_low_seconds == pytest.approx(0.3 * 86400)
+def test_a_run_expects_what_its_plan_does(tmp_path: Path) -> None:
+    assert launched(tmp_path, max_steps=60, val_check_interval=50).stage("train").expect_low_seconds == 4.0
