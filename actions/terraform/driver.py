@@ -29,7 +29,16 @@ from actions.terraform.events import (
 )
 from actions.terraform.failure import NoStateError, UnknownEndError, failure_of
 from actions.terraform.modules import install_modules
-from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Terraform, Variables, read_plan
+from actions.terraform.protocol import (
+    Ended,
+    OnEvent,
+    PlanSummary,
+    ResourceChange,
+    RunningOperation,
+    Terraform,
+    Variables,
+    read_plan,
+)
 from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
 from actions.terraform.state import EMPTY_STATE, DeadHolder, StateFile, StateLock, is_of_the_dead, read_state
 from actions.terraform.working_directory import (
@@ -314,6 +323,8 @@ class TerraformDriver:
     async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
         """Update some resources of the state with other variables; make, replace and destroy none.
 
+        A resource that does not exist any more is left out.
+
         Raises:
             RefusedError: More than an update would happen, or an operation is running.
             StateLockedError: Another process has locked the state.
@@ -323,23 +334,29 @@ class TerraformDriver:
         self._require_idle()
         self._directory.require_saved_state()
         self._directory.write_variables(variables)
-        file = self._directory.folder / UPDATE_PLAN_FILE
+
+        async def plan(targets: Sequence[str]) -> tuple[ResourceChange, ...]:
+            argv = arguments.plan_update_arguments(self._program, targets)
+            await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
+            shown = await self._query(arguments.show_plan_arguments(self._program, UPDATE_PLAN_FILE))
+            return read_plan(shown).resources
+
         try:
-            await self._query(
-                arguments.plan_update_arguments(self._program, addresses), deadline_seconds=INIT_DEADLINE_SECONDS
-            )
-            planned = read_plan(await self._query(arguments.show_plan_arguments(self._program, file.name)))
-            others = [f"{item.action} {item.address}" for item in planned.resources if item.action != "update"]
-            if others:
+            planned = await plan(addresses)
+            existing = [item.address for item in planned if item.action == "update"]
+            if existing and len(existing) < len(planned):
+                planned = await plan(existing)
+            others = [f"{item.action} {item.address}" for item in planned if item.action != "update"]
+            if others and existing:
                 raise RefusedError(
                     f"Terraform would do more than update: {listed(others, _SHOWN_CHANGES)}.",
                     hint="Look at the state, then try again.",
                 )
-            if not planned.is_empty:
+            if existing:
                 argv = arguments.apply_update_arguments(self._program)
                 await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
         finally:
-            file.unlink(missing_ok=True)
+            (self._directory.folder / UPDATE_PLAN_FILE).unlink(missing_ok=True)
 
     async def unlock_if_dead(self, lock: StateLock) -> bool:
         """Remove the lock if a process of this folder took it and died with it."""

@@ -141,5 +141,9 @@ class StubAccount:
         """Remove all objects behind Terraform's back: so another account looks, too."""
         shutil.rmtree(self.folder / "objects")
 
+    def lose(self, kind: str) -> None:
+        """Remove all objects of one type behind Terraform's back."""
+        shutil.rmtree(self.folder / "objects" / kind)
+
     def _write(self, name: str, value: object) -> None:
         (self.folder / name).write_text(json.dumps(value))

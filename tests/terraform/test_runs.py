@@ -16,6 +16,7 @@ from actions.run.client import send_request
 from actions.run.launch import create_run
 from actions.run.state.records import Action, RequestKind
 from actions.run.state.view import RunState, RunView
+from actions.terraform.driver import TerraformDriver, find_terraform
 from tests.faults.rehearsal import wait_for_run
 from tests.faults.roots import CREDENTIALS, begin
 from tests.support.account import an_account
@@ -140,6 +141,24 @@ def test_a_bucket_with_data_is_emptied_only_by_a_teardown_that_may(
 
     tear_down(run, delete_data=True)
     assert not account.is_filled(bucket)
+    assert account.objects() == {}
+
+
+async def test_a_bucket_that_is_gone_is_not_made_again_to_be_emptied(
+    tmp_path: Path, account: StubAccount, environment: Mapping[str, str]
+) -> None:
+    program = find_terraform()
+    assert program is not None
+    driver = TerraformDriver(
+        copied_root("filesystem", tmp_path / "root"), tmp_path / "work", environment, program=program
+    )
+    await driver.init()
+    await driver.plan(VARIABLES["filesystem"])
+    await driver.apply()
+    account.lose("aws_s3_bucket")
+    await driver.update_in_place({**VARIABLES["filesystem"], "delete_data": True}, ["aws_s3_bucket.data[0]"])
+    assert account.calls_of("aws_s3_bucket") == ["create"]
+    await driver.destroy(VARIABLES["filesystem"])
     assert account.objects() == {}
 
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -19,9 +20,20 @@ type server struct {
 	behaviour   map[string]behaviour
 	account     *account
 	defaultTags fields
+	types       sync.Map // by resource type
 }
 
-func typeOf(b block) tftypes.Object { return protocolBlock(b).ValueType().(tftypes.Object) }
+// typeOf is the type of a resource's values, made once: Terraform asks several times for each resource.
+func (s *server) typeOf(name string) tftypes.Object {
+	if known, ok := s.types.Load(name); ok {
+		return known.(tftypes.Object)
+	}
+	made := protocolBlock(s.schema.Resources[name]).ValueType().(tftypes.Object)
+	s.types.Store(name, made)
+	return made
+}
+
+func objectType(b block) tftypes.Object { return protocolBlock(b).ValueType().(tftypes.Object) }
 
 func failed(format string, arguments ...any) []*tfprotov5.Diagnostic {
 	return []*tfprotov5.Diagnostic{{Severity: tfprotov5.DiagnosticSeverityError, Summary: fmt.Sprintf(format, arguments...)}}
@@ -59,7 +71,7 @@ func (s *server) PrepareProviderConfig(_ context.Context, request *tfprotov5.Pre
 
 // ConfigureProvider keeps the tags that every resource gets, and refuses an account that is not allowed.
 func (s *server) ConfigureProvider(_ context.Context, request *tfprotov5.ConfigureProviderRequest) (*tfprotov5.ConfigureProviderResponse, error) {
-	config := fieldsOf(unpacked(typeOf(s.schema.Provider), request.Config))
+	config := fieldsOf(unpacked(objectType(s.schema.Provider), request.Config))
 	if value, ok := config["default_tags"]; ok {
 		mapped(value, func(item tftypes.Value) tftypes.Value {
 			s.defaultTags = fieldsOf(item).tags("tags")
@@ -89,7 +101,7 @@ func (s *server) StopProvider(context.Context, *tfprotov5.StopProviderRequest) (
 
 func (s *server) ValidateResourceTypeConfig(_ context.Context, request *tfprotov5.ValidateResourceTypeConfigRequest) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
 	answer := &tfprotov5.ValidateResourceTypeConfigResponse{}
-	config := fieldsOf(unpacked(typeOf(s.schema.Resources[request.TypeName]), request.Config))
+	config := fieldsOf(unpacked(s.typeOf(request.TypeName), request.Config))
 	for name, longest := range s.behaviour[request.TypeName].Lengths {
 		if text := config.text(name); len(text) > longest {
 			answer.Diagnostics = append(answer.Diagnostics,
@@ -101,7 +113,7 @@ func (s *server) ValidateResourceTypeConfig(_ context.Context, request *tfprotov
 
 func (s *server) UpgradeResourceState(_ context.Context, request *tfprotov5.UpgradeResourceStateRequest) (*tfprotov5.UpgradeResourceStateResponse, error) {
 	options := tfprotov5.UnmarshalOpts{ValueFromJSONOpts: tftypes.ValueFromJSONOpts{IgnoreUndefinedAttributes: true}}
-	value, err := request.RawState.UnmarshalWithOpts(typeOf(s.schema.Resources[request.TypeName]), options)
+	value, err := request.RawState.UnmarshalWithOpts(s.typeOf(request.TypeName), options)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +122,7 @@ func (s *server) UpgradeResourceState(_ context.Context, request *tfprotov5.Upgr
 
 // ReadResource finds the object as it is: gone, or with the tags that other resources gave it.
 func (s *server) ReadResource(_ context.Context, request *tfprotov5.ReadResourceRequest) (*tfprotov5.ReadResourceResponse, error) {
-	value := unpacked(typeOf(s.schema.Resources[request.TypeName]), request.CurrentState)
+	value := unpacked(s.typeOf(request.TypeName), request.CurrentState)
 	found := fieldsOf(value)
 	id := found.text("id")
 	if s.account.folder != "" && !s.account.exists(request.TypeName, id) {
@@ -130,7 +142,7 @@ func (s *server) ReadResource(_ context.Context, request *tfprotov5.ReadResource
 
 func (s *server) PlanResourceChange(_ context.Context, request *tfprotov5.PlanResourceChangeRequest) (*tfprotov5.PlanResourceChangeResponse, error) {
 	b := s.schema.Resources[request.TypeName]
-	kind := typeOf(b)
+	kind := s.typeOf(request.TypeName)
 	proposed, prior := unpacked(kind, request.ProposedNewState), unpacked(kind, request.PriorState)
 	answer := &tfprotov5.PlanResourceChangeResponse{PlannedState: request.ProposedNewState, UnsafeToUseLegacyTypeSystem: true}
 	if proposed.IsNull() {
@@ -180,7 +192,7 @@ func (s *server) planTags(planned fields) {
 }
 
 func (s *server) ApplyResourceChange(_ context.Context, request *tfprotov5.ApplyResourceChangeRequest) (*tfprotov5.ApplyResourceChangeResponse, error) {
-	kind := typeOf(s.schema.Resources[request.TypeName])
+	kind := s.typeOf(request.TypeName)
 	planned, prior := unpacked(kind, request.PlannedState), unpacked(kind, request.PriorState)
 	switch {
 	case planned.IsNull():
@@ -310,7 +322,7 @@ func (s *server) ValidateDataSourceConfig(context.Context, *tfprotov5.ValidateDa
 
 func (s *server) ReadDataSource(_ context.Context, request *tfprotov5.ReadDataSourceRequest) (*tfprotov5.ReadDataSourceResponse, error) {
 	b := s.schema.Data[request.TypeName]
-	value := unknownWhereComputed(b, unpacked(typeOf(b), request.Config))
+	value := unknownWhereComputed(b, unpacked(objectType(b), request.Config))
 	found := fieldsOf(value)
 	s.account.found(request.TypeName, found)
 	for name := range found {
