@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -227,6 +227,21 @@ def bind(
         existing_cluster=existing_cluster,
         chosen=tuple(name for name in blueprint.parameters if name in given),
     )
+
+
+def assignments(words: Iterable[str]) -> dict[str, str]:
+    """Read parameters as a command line has them, `name=value`.
+
+    Raises:
+        ParameterError: A word has no `=`.
+    """
+    given = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ParameterError(f"{word!r} is not a parameter.", hint="Write name=value.")
+        given[name] = value
+    return given
 
 
 def read_value(name: str, parameter: Parameter, value: Scalar) -> Scalar:

@@ -23,6 +23,7 @@ examples:
   eksml-tui nodes --output json         print nodes, usage and cost once
   eksml-tui why pytorchjob/esm1nv       explain why it is stuck, with evidence
   kubectl logs train-0 | eksml-tui read log -o plot   plot the curves of a log
+  eksml-tui doctor bionemo-esm1nv       check what a launch needs, before anything is paid for
   eksml-tui runs list                   list the runs launched from this machine
 
 exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a teardown left something
@@ -37,7 +38,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     words = sys.argv[1:] if argv is None else argv
     top = parser(words)
     options, beyond = top.parse_known_args(words)
-    if options.command == "plan":  # argparse takes the parameters of a plan only where no option stands before them
+    if options.command in ("plan", "doctor"):  # argparse takes parameters only where no option stands before them
         options.set += [word for word in beyond if not word.startswith("-")]
         beyond = [word for word in beyond if word.startswith("-")]
     if beyond:
@@ -82,6 +83,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _mirror(commands)
     _plan(commands)
     _prices(commands)
+    _doctor(commands, cluster)
     runs = commands.add_parser("runs", help="list, inspect and control the runs launched from this machine")
     if words is None or "runs" in words:
         _runs(runs)
@@ -219,11 +221,24 @@ def _mirror(commands: Commands) -> None:
 def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="show what a launch would create and what it would cost")
     plan.add_argument("blueprint")
-    plan.add_argument("--preset", default="", help="a named set of parameters")
-    plan.add_argument("--existing-cluster", action="store_true", help="use the present cluster; provision nothing")
-    plan.add_argument("set", nargs="*", metavar="name=value", help="parameters")
     _price_file(plan)
-    plan.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    _launch_options(plan)
+
+
+def _doctor(commands: Commands, cluster: _Options) -> None:
+    doctor = commands.add_parser("doctor", help="check programs, credentials, rights, quotas, names before a launch")
+    doctor.add_argument(
+        "blueprint", nargs="?", default="", metavar="BLUEPRINT", help="the launch to check; empty: this machine"
+    )
+    _launch_options(doctor)
+    _add_options(doctor, cluster, suppress=True)
+
+
+def _launch_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--preset", default="", help="a named set of parameters")
+    command.add_argument("--existing-cluster", action="store_true", help="use the present cluster; provision nothing")
+    command.add_argument("set", nargs="*", metavar="name=value", help="parameters")
+    command.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
 def _price_file(command: argparse.ArgumentParser) -> None:

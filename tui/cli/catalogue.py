@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError, ParameterError
+from actions.base.errors import ConsoleError
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, bind, bounds_of
+from actions.blueprint.parameters import Binding, assignments, bind, bounds_of
 from actions.blueprint.version_rules import require_together, support_note
 from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
@@ -99,7 +99,7 @@ def _plan(options: Namespace) -> int:
 
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
     binding = bind(
-        blueprint, _assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
+        blueprint, assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
     )
     now = SystemClock().now()
     require_together(blueprint, binding, now.date())
@@ -151,16 +151,6 @@ def _capacity(blueprint: Blueprint, binding: Binding, now: datetime) -> str:
             f"Zone and reservation for {request.instance_type} were not looked up: no AWS credentials are named here."
         )
     return asyncio.run(survey_capacity(request, now=now))
-
-
-def _assignments(words: list[str]) -> dict[str, str]:
-    given = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise ParameterError(f"{word!r} is not a parameter.", hint="Write name=value.")
-        given[name] = value
-    return given
 
 
 def _json(value: object) -> None:

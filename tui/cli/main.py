@@ -28,6 +28,7 @@ _COMMANDS = {
     "validate": "tui.cli.catalogue:run",
     "plan": "tui.cli.catalogue:run",
     "prices": "tui.cli.prices:run",
+    "doctor": "tui.cli.doctor:run",
     "runs": "tui.cli.runs:run",
     "sandbox": "tui.cli.sandbox:run",
 }

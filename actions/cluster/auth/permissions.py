@@ -28,13 +28,24 @@ async def is_allowed(
 ) -> bool | None:
     """Return whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) all.
 
+    Args:
+        session: Of that user.
+        verb: As in a role: `get`, `create`…
+        group: API group; empty for the core's.
+        resource: Plural, with its subresource if there is one: `pods`, `pods/log`.
+        namespace: Empty for all.
+        name: Empty for all.
+
     Returns:
         `None` if the cluster does not answer access reviews: only an attempt shows it then.
 
     Raises:
         UnreachableError: It does not answer.
     """
-    attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name}
+    plural, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": plural, "namespace": namespace, "name": name}
+    if subresource:
+        attributes["subresource"] = subresource
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

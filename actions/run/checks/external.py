@@ -184,6 +184,16 @@ async def check_image(text: str, *, has_login: bool) -> Observation:
     return _image_observation(image, status, has_login=has_login)
 
 
+async def check_address(url: str) -> Observation:
+    """Check that a server has a file. What cannot be reached fails: whoever asks is about to fetch it."""
+    try:
+        async with aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session:
+            status, _ = await _head(session, url, {})
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        return failed(f"{url} cannot be reached from here: {_text_of(error)}")
+    return passed(f"{url} can be fetched.") if status < 400 else failed(f"{url} cannot be fetched (HTTP {status}).")
+
+
 async def check_huggingface(repository: str, token: str) -> Observation:
     """Check that a Hugging Face token may read a repository; a gated one requires the account's consent first."""
     base = os.environ.get(HUGGINGFACE_VARIABLE, "").rstrip("/") or _HUGGINGFACE

@@ -1,0 +1,243 @@
+"""The cluster of a launch: that it answers, what its user may do there, and objects that are in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import ConsoleError
+from actions.base.files import asset
+from actions.base.yamldoc import load_documents, read_input
+from actions.blueprint.checks import VersionCheck
+from actions.blueprint.render import RUN_LABEL
+from actions.blueprint.stages import JobStage, ManifestsStage, PodStage
+from actions.cloud.eks import token_factory
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.permissions import is_allowed
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery, ref_of
+from actions.run.checks.cluster import version_observation
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.context.access import ClusterConnection
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.report import DoctorLine, examined, line_of
+from actions.run.doctor.sources import is_there
+
+ROLES_FILE = "rbac.yaml"
+LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL = (
+    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "shell")
+)
+IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
+"""The roles that are bound in namespaces."""
+
+_AT_ONCE = 8
+_SHOWN = 6
+_KUBECONFIG = "Choose a cluster with --kubeconfig and --context; a run that makes its own cluster needs none."
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """One verb on one kind, as RBAC writes it."""
+
+    resource: str
+    """With its subresource: `pods/log`."""
+    verb: str
+    group: str
+
+    @property
+    def kind(self) -> str:
+        """The resource as kubectl writes it: `jobs.batch`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@cache
+def recommended_rights(role: str) -> tuple[Right, ...]:
+    """Return the rights of one of the ClusterRoles that ship with the program.
+
+    Raises:
+        KeyError: There is no such role.
+    """
+    path = asset(ROLES_FILE)
+    roles = {item.value["metadata"]["name"]: item.value for item in load_documents(read_input(path), file=str(path))}
+    return tuple(
+        Right(resource, verb, group)
+        for rule in roles[role]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    )
+
+
+async def missing_rights(
+    session: KubeSession, rights: Sequence[Right], namespace: str
+) -> tuple[list[Right], list[Right]]:
+    """Return the rights that the session's user does not have, and those that the cluster gives no answer on.
+
+    Args:
+        session: Of the user.
+        rights: Asked one by one, with SelfSubjectAccessReview.
+        namespace: Empty for the whole cluster.
+
+    Raises:
+        UnreachableError: The cluster does not answer.
+    """
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(right: Right) -> bool | None:
+        async with gate:
+            return await is_allowed(session, right.verb, right.group, right.resource, namespace)
+
+    answers = await asyncio.gather(*map(ask, rights))
+    paired = list(zip(rights, answers, strict=True))
+    return [right for right, answer in paired if answer is False], [right for right, answer in paired if answer is None]
+
+
+def rights_observation(missing: Sequence[Right], unasked: Sequence[Right], *, total: int, where: str) -> Observation:
+    """Return the result for one role.
+
+    Args:
+        missing: The rights that were refused.
+        unasked: Those without an answer.
+        total: The number of rights in the role.
+        where: Its scope, for the sentence: `in training`, `in the whole cluster`.
+    """
+    if missing:
+        return failed(f"{len(missing)} of {total} rights are missing {where}: {_listed(missing)}.")
+    if unasked:
+        return unknown(f"The cluster answers no access review: create selfsubjectaccessreviews is refused {where}.")
+    return passed(f"All {total} rights {where}.")
+
+
+def _listed(rights: Iterable[Right]) -> str:
+    verbs: dict[str, list[str]] = {}
+    for right in rights:
+        verbs.setdefault(right.kind, []).append(right.verb)
+    shown = [f"{', '.join(names)} {kind}" for kind, names in verbs.items()]
+    more = f" and {len(shown) - _SHOWN} kinds more" if len(shown) > _SHOWN else ""
+    return "; ".join(shown[:_SHOWN]) + more
+
+
+def rights_remedy(role: str, namespace: str) -> str:
+    """Return the command that binds a role, for an administrator of the cluster."""
+    kind = "rolebinding" if namespace else "clusterrolebinding"
+    scope = f" --namespace={namespace}" if namespace else ""
+    return (
+        f"Have an administrator run kubectl apply -f assets/{ROLES_FILE}"
+        f" && kubectl create {kind} USER-{role} --clusterrole={role} --user=USER{scope}"
+    )
+
+
+async def role_line(session: KubeSession, role: str, namespace: str) -> DoctorLine:
+    """Return the line of one of the shipped roles."""
+    bound = namespace if role in IN_ONE_NAMESPACE else ""
+    rights = recommended_rights(role)
+
+    async def look() -> Observation:
+        missing, unasked = await missing_rights(session, rights, bound)
+        where = f"in {bound}" if bound else "in the whole cluster"
+        return rights_observation(missing, unasked, total=len(rights), where=where)
+
+    return await examined(f"rights of {role}", look(), rights_remedy(role, bound))
+
+
+class ClusterReach(msgspec.Struct, frozen=True):
+    """A cluster that was asked for its identity: the session, or the refusal."""
+
+    session: KubeSession | None = None
+    version: str = ""
+    refusal: ConsoleError | None = None
+
+
+async def reach(target: ClusterTarget) -> ClusterReach:
+    """Connect to the cluster of a kubeconfig; a refusal is part of the result. Close the session afterwards."""
+    try:
+        session = await KubeSession.connect(target, token_factory=token_factory)
+    except ConsoleError as error:
+        return ClusterReach(refusal=error)
+    try:
+        return ClusterReach(session, (await session.identity()).version)
+    except ConsoleError as error:
+        await session.aclose()
+        return ClusterReach(refusal=error)
+
+
+async def cluster_lines(found: ClusterReach, launch: PlannedLaunch | None, *, namespace: str) -> list[DoctorLine]:
+    """Return the lines of the present cluster.
+
+    Args:
+        found: The cluster.
+        launch: A launch into it; `None` for whatever may be done there.
+        namespace: For the rights that are bound in one.
+    """
+    session = found.session
+    if session is None:
+        error = found.refusal
+        message = error.message if error else "It does not answer."
+        remedy = (error.hint if error else "") or _KUBECONFIG
+        unanswered = failed(message) if launch is not None else unknown(message)
+        return [
+            line_of("cluster", unanswered, remedy),
+            line_of("rights", unknown("No cluster answers: selfsubjectaccessreviews cannot be created."), _KUBECONFIG),
+        ]
+    lines = [line_of("cluster", passed(f"{session.server} answers, Kubernetes {found.version or '?'}."), "")]
+    roles = [LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL]
+    if launch is not None:
+        lines += _version_lines(found, launch)
+        prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
+        roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN]
+    lines += [await role_line(session, role, namespace) for role in roles]
+    if launch is not None:
+        lines.append(await _objects_line(session, launch))
+    return lines
+
+
+def _version_lines(found: ClusterReach, launch: PlannedLaunch) -> list[DoctorLine]:
+    return [
+        line_of(
+            check.title,
+            version_observation(found.version, minimum=check.minimum, maximum=check.maximum),
+            check.hint or "Use another cluster.",
+        )
+        for check in launch.checks()
+        if isinstance(check, VersionCheck)
+    ]
+
+
+async def _objects_line(session: KubeSession, launch: PlannedLaunch) -> DoctorLine:
+    connection = ClusterConnection(session, Discovery(session))
+    return await examined(
+        "names of objects", check_objects(connection, launch), "Delete it, tear its run down, or choose -n NAMESPACE."
+    )
+
+
+async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:
+    """Check that no object of another run, and no older job or pod, has the name of one that the launch applies.
+
+    Other objects that are there already are used as they are.
+
+    Raises:
+        AccessError: One may not be read.
+        UnreachableError: The cluster does not answer.
+    """
+    count = 0
+    for stage in launch.stages:
+        if await is_there(connection, stage, launch.namespace):
+            continue
+        for manifest in launch.objects(stage):
+            count += 1
+            ref = ref_of(_placed(manifest, launch.namespace))
+            document = await connection.find(ref)
+            labels: Mapping[str, Any] = ((document or {}).get("metadata") or {}).get("labels") or {}
+            if labels.get(RUN_LABEL):
+                return failed(f"{ref.describe()} belongs to the run {labels[RUN_LABEL]}.")
+            if document is not None and isinstance(stage, JobStage | PodStage):
+                return failed(f"{ref.describe()} exists already, so the stage {stage.id} would not start its own.")
+    return passed(f"None of {count} objects belongs to another run.")
+
+
+def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = manifest.get("metadata") or {}
+    return {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}

@@ -1,0 +1,115 @@
+"""A launch that has not happened: a blueprint with values, as the doctor's checks read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import BlueprintError, ParameterError
+from actions.blueprint.checks import AnyCheck
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, fill, holds, skipped_stages
+from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
+from actions.blueprint.render import namespace_of, own_objects, tfvars_of
+from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
+
+
+class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """A blueprint and the values of its parameters."""
+
+    blueprint: Blueprint
+    """With the preset applied."""
+    binding: Binding
+    wanted_namespace: str = ""
+    """That of the command line; empty for the blueprint's."""
+
+    @property
+    def region(self) -> str:
+        """The region of its cluster."""
+        return self.binding.text("region", self.blueprint.cluster.region)
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster."""
+        return self.binding.text("cluster_name", self.blueprint.cluster.name)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its objects."""
+        return self.wanted_namespace or namespace_of(self.blueprint, self.binding)
+
+    @property
+    def stages(self) -> tuple[AnyStage, ...]:
+        """The stages that are carried out."""
+        skipped = skipped_stages(self.blueprint, self.binding)
+        return tuple(stage for stage in self.blueprint.stages if stage.id not in skipped)
+
+    @property
+    def high_seconds(self) -> float:
+        """The longest time that its stages are expected to take, one after the other."""
+        return sum(stage.expect.high_seconds for stage in self.stages)
+
+    @property
+    def makes_cluster(self) -> bool:
+        """True if the run makes its own cluster."""
+        return not self.binding.existing_cluster and any(stage.own_cluster_only for stage in self.blueprint.stages)
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if its Terraform stages run without the program too."""
+        preset = self.blueprint.presets.get(self.binding.preset)
+        return bool(preset and preset.simulate_terraform)
+
+    def checks(self) -> Iterator[AnyCheck]:
+        """Yield the checks of its stages that apply to its values: quotas of capacity stages, then check stages."""
+        for stage in self.stages:
+            if isinstance(stage, CapacityStage):
+                yield from (quota for quota in stage.quotas if holds(quota.when, self.binding))
+            elif isinstance(stage, CheckStage):
+                for check in stage.checks:
+                    if holds(check.when, self.binding) and not (self.makes_cluster and check.existing_cluster_only):
+                        yield check
+
+    def text(self, text: str) -> str:
+        """Return a text of the blueprint with its `${name}` filled in.
+
+        Raises:
+            BlueprintError: It names an output of a stage, which is known only when that has run.
+        """
+        filled = fill(text, self.binding.everything)
+        match = OUTPUT_REFERENCE.search(filled)
+        if match is not None:
+            raise BlueprintError(
+                f"It is known only after the stage {match[1]}.", hint="The run's own check stage looks at it."
+            )
+        return filled
+
+    def number(self, amount: int | str) -> float:
+        """Return an amount of the blueprint as a number.
+
+        Raises:
+            ParameterError: It is none.
+        """
+        text = self.text(str(amount))
+        try:
+            return float(text)
+        except ValueError as error:
+            raise ParameterError(f"{text!r} is not a number.", hint="Correct the amount in the blueprint.") from error
+
+    def objects(self, stage: AnyStage) -> list[dict[str, Any]]:
+        """Return the stage's own objects, with placeholders for outputs of earlier stages."""
+        return list(own_objects(self.blueprint, stage, self.binding, _placeholders(stage)))
+
+    def variables(self, stage: TerraformStage) -> Mapping[str, Scalar]:
+        """Return the variables of a stage's root, with placeholders for outputs of earlier stages."""
+        return tfvars_of(self.blueprint, stage.id, self.binding, run_id="RUN", outputs=_placeholders(stage))
+
+
+def _placeholders(stage: AnyStage) -> dict[str, dict[str, str]]:
+    unknown: dict[str, dict[str, str]] = {}
+    for wire in stage.sets:
+        source, _, name = wire.source.partition(".")
+        unknown.setdefault(source, {})[name] = f"‹{wire.source}›"
+    return unknown

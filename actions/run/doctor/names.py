@@ -1,0 +1,147 @@
+"""Names that a launch takes, and what has them already: resources of the account, other runs of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import ConsoleError, MissingError
+from actions.blueprint.parts import Scalar
+from actions.blueprint.stages import TerraformStage
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.eks import describe_cluster
+from actions.run.checks.external import aws_session
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.doctor.account import Caller
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.report import DoctorLine, examined
+from actions.run.journal.reader import RunSummary, list_runs, load_run
+from actions.run.state.view import RunState
+
+_ROLE_LENGTH = 60
+
+
+class NameKind(StrEnum):
+    """A kind of resource whose name is taken once in an account and region; the value is its text on screen."""
+
+    CLUSTER = "EKS cluster"
+    NODE_GROUP = "node group"
+    ROLE = "IAM role"
+    REPOSITORY = "ECR repository"
+
+
+class TakenName(msgspec.Struct, frozen=True):
+    """A name that a stage will take."""
+
+    kind: NameKind
+    name: str
+    cluster: str = ""
+    """With a node group: the cluster that it is in."""
+
+
+def names_of_root(root: str, variables: Mapping[str, Scalar]) -> Iterator[TakenName]:
+    """Yield the names that one of the program's own roots takes; none for a root of somebody else.
+
+    Source: the roots' `main.tf`; a test compares.
+    """
+    cluster = str(variables.get("cluster_name", ""))
+    match root:
+        case "common/terraform/cluster":
+            yield TakenName(NameKind.CLUSTER, cluster)
+            if str(variables.get("karpenter", "")).lower() == "true":
+                yield TakenName(NameKind.ROLE, f"{cluster}-node")
+        case "common/terraform/nodes":
+            group = str(variables.get("node_group_name", ""))
+            yield TakenName(NameKind.NODE_GROUP, group, cluster)
+            yield TakenName(NameKind.ROLE, f"{cluster}-{group}"[:_ROLE_LENGTH])
+        case "common/terraform/registry":
+            yield TakenName(NameKind.REPOSITORY, str(variables.get("repository_name", "")))
+
+
+def names_of(launch: PlannedLaunch) -> list[TakenName]:
+    """Return the names that the Terraform stages of a launch take."""
+    return [
+        taken
+        for stage in launch.stages
+        if isinstance(stage, TerraformStage)
+        for taken in names_of_root(stage.root, launch.variables(stage))
+    ]
+
+
+_REMEDIES = {
+    NameKind.CLUSTER: "Choose another cluster_name, tear the other run down, or launch with --existing-cluster.",
+    NameKind.NODE_GROUP: "Choose another cluster_name, or delete the node group: aws eks delete-nodegroup.",
+    NameKind.ROLE: "Choose another cluster_name, or delete the role: aws iam delete-role.",
+    NameKind.REPOSITORY: "Choose another repository_name, or delete the repository: aws ecr delete-repository.",
+}
+
+
+async def name_lines(launch: PlannedLaunch, caller: Caller) -> list[DoctorLine]:
+    """Return a line for each name that a launch takes in the account."""
+    lines = []
+    async with aws_session(launch.region) as session:
+        for taken in names_of(launch):
+            look = check_name(session, taken, caller)
+            lines.append(await examined(f"name of {taken.kind}", look, _REMEDIES[taken.kind]))
+    return lines
+
+
+async def check_name(session: AwsSession, taken: TakenName, caller: Caller) -> Observation:
+    """Check that nothing in the account has a name.
+
+    Raises:
+        AccessError: No right for the call that looks.
+        UnreachableError: No answer.
+    """
+    caller.require()
+    try:
+        await _look_up(session, taken)
+    except MissingError:
+        return passed(f"{taken.name} is free.")
+    where = f" in {taken.cluster}" if taken.cluster else ""
+    return failed(f"{taken.kind} {taken.name} exists already{where}.")
+
+
+async def _look_up(session: AwsSession, taken: TakenName) -> None:
+    match taken.kind:
+        case NameKind.CLUSTER:
+            await describe_cluster(session, taken.name)
+        case NameKind.NODE_GROUP:
+            await session.call("eks", "describe_nodegroup", clusterName=taken.cluster, nodegroupName=taken.name)
+        case NameKind.ROLE:
+            await session.call("iam", "get_role", RoleName=taken.name)
+        case NameKind.REPOSITORY:
+            await session.call("ecr", "describe_repositories", repositoryNames=[taken.name])
+
+
+async def run_line(launch: PlannedLaunch, home: Path | None = None) -> DoctorLine:
+    """Return the line of other runs of this machine that have the launch's objects."""
+    remedy = (
+        f"Tear it down: eksml-tui runs teardown RUN --confirm {launch.cluster}; or choose another namespace with -n."
+    )
+    return await examined("other runs", check_runs(launch, home), remedy)
+
+
+async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:
+    """Check that no run of the same blueprint is left in the same cluster and namespace.
+
+    Raises:
+        ConfigError: The folder of all runs cannot be read.
+    """
+    mine = [run for run in list_runs(home) if run.blueprint_id == launch.blueprint.id and run.cluster == launch.cluster]
+    return runs_observation(launch, [run for run in mine if run.error or run.state is not RunState.TORN_DOWN])
+
+
+def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:
+    """Return the result for runs of the same blueprint and cluster that are not torn down."""
+    for run in runs:
+        try:
+            namespace = load_run(run.folder).cluster.namespace
+        except ConsoleError as error:
+            return unknown(f"The run {run.id} cannot be read: {error.message}")
+        if namespace == launch.namespace:
+            return failed(f"The run {run.id} of this blueprint is {run.state} in {namespace} of {run.cluster}.")
+    return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")

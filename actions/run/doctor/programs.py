@@ -1,0 +1,103 @@
+"""The programs that a launch starts on this machine, with their versions."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import msgspec
+
+from actions.base.errors import ConsoleError
+from actions.base.process import run_tool
+from actions.blueprint.checks import ToolCheck
+from actions.blueprint.source_files import git_modules, root_folder
+from actions.blueprint.stages import HelmStage, TerraformStage
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.report import DoctorLine, examined, line_of
+from actions.run.stages.check import check_tool
+from actions.terraform.driver import find_terraform
+
+OLDEST_TERRAFORM, NEWER_TERRAFORM = (1, 5), (2, 0)
+"""The bounds of `required_version` in the program's own roots: at least the first, below the second."""
+TERRAFORM_REMEDY = "Install Terraform 1.5 or later, below 2.0, and put it on PATH."
+
+_SECONDS = 20.0
+_VERSION = re.compile(r"^(\d+)\.(\d+)")
+_SHOWN = 3
+_COMMAND = re.compile(r'^\s*command\s*=\s*"([\w-]+)"', re.M)
+
+
+async def program_lines(launch: PlannedLaunch | None) -> list[DoctorLine]:
+    """Return a line for each program that a launch needs; for `None`, for those that any launch may need."""
+    lines = []
+    if launch is None or (not launch.is_simulated and any(isinstance(each, TerraformStage) for each in launch.stages)):
+        lines.append(await examined("terraform", check_terraform(), TERRAFORM_REMEDY))
+    if launch is None:
+        return lines
+    for name, reason in needed_programs(launch).items():
+        lines.append(line_of(name, check_tool(name), f"Install {name} and put it on PATH: {reason}"))
+    return lines
+
+
+async def check_terraform() -> Observation:
+    """Check that terraform is on PATH in a version that the roots accept."""
+    program = find_terraform()
+    if program is None:
+        return failed("terraform is not on PATH.")
+    try:
+        answer = await run_tool([str(program), "version", "-json"], deadline_seconds=_SECONDS)
+        version = str(msgspec.json.decode(answer)["terraform_version"])
+    except (ConsoleError, msgspec.DecodeError, KeyError, TypeError) as error:
+        return unknown(f"{program} does not report its version: {error}")
+    return terraform_observation(version, str(program))
+
+
+def terraform_observation(version: str, program: str) -> Observation:
+    """Return the result for a version such as `1.9.5`."""
+    match = _VERSION.match(version)
+    if match is None:
+        return unknown(f"{program} reports the version {version!r}.")
+    found = (int(match[1]), int(match[2]))
+    if found < OLDEST_TERRAFORM:
+        return failed(f"{program} is Terraform {version}, older than 1.5.")
+    if found >= NEWER_TERRAFORM:
+        return failed(f"{program} is Terraform {version}; the roots accept versions below 2.0.")
+    return passed(f"Terraform {version}, {program}.")
+
+
+def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
+    """Return the programs beside terraform and docker that a launch starts, each with the reason as a sentence."""
+    found: dict[str, str] = {}
+    for stage in launch.stages:
+        if isinstance(stage, TerraformStage) and not launch.is_simulated:
+            for name, reason in _programs_of_root(launch, stage):
+                found.setdefault(name, reason)
+        elif isinstance(stage, HelmStage):
+            found.setdefault("helm", f"the stage {stage.id} installs {stage.chart} with it.")
+    for check in launch.checks():
+        if isinstance(check, ToolCheck):
+            found.setdefault(check.program, check.hint or f"{check.title}.")
+    return found
+
+
+def _programs_of_root(launch: PlannedLaunch, stage: TerraformStage) -> Iterator[tuple[str, str]]:
+    """Yield the programs that Terraform itself starts for a root: git for modules, exec plugins of providers."""
+    modules = git_modules(launch.blueprint.folder, stage.root)
+    if modules:
+        yield "git", f"terraform init fetches {listed(modules, _SHOWN)} of {stage.root} with it."
+    for path in sorted(root_folder(launch.blueprint.folder, stage.root).glob("*.tf")):
+        for match in _COMMAND.finditer(path.read_text(encoding="utf-8")):
+            yield match[1], f"a provider of {stage.root} starts it."
+
+
+async def check_docker() -> Observation:
+    """Check that a docker client reaches its daemon."""
+    if shutil.which("docker") is None:
+        return failed("docker is not on PATH.")
+    try:
+        answer = await run_tool(["docker", "version", "--format", "{{.Server.Version}}"], deadline_seconds=_SECONDS)
+    except ConsoleError as error:
+        return failed(f"docker does not work here: {error.message}")
+    return passed(f"docker {answer.decode(errors='replace').strip()}.")

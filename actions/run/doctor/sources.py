@@ -1,0 +1,148 @@
+"""What a launch brings along: manifests of operators, and the image that is built or found."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from actions.base.errors import ConsoleError
+from actions.blueprint.mirror import CopyState, copy_of, key_of, remedy_of
+from actions.blueprint.operators import address_of, mirror_folder, needed_operators
+from actions.blueprint.parts import OUTPUT_REFERENCE
+from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
+from actions.cloud.ecr import Repository, fetch_digest, repository_of
+from actions.run.checks.external import aws_session, check_address
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.context.access import ClusterConnection
+from actions.run.doctor.account import Caller
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.programs import check_docker
+from actions.run.doctor.report import DoctorLine, examined
+from actions.run.objects.inventory import ref_of_name
+from actions.run.state.records import CheckResult
+
+
+async def operator_lines(launch: PlannedLaunch, connection: ClusterConnection | None) -> list[DoctorLine]:
+    """Return a line for each operator whose manifests come from outside of the project.
+
+    Args:
+        launch: The launch.
+        connection: The cluster, if the launch goes into one that is there already.
+    """
+    lines = []
+    brought_not = {key_of(source) for source in needed_operators(launch.blueprint, launch.binding)}
+    for stage in launch.stages:
+        if isinstance(stage, ManifestsStage) and stage.source is not None:
+            is_brought = key_of(stage.source) not in brought_not
+            look = check_operator(launch, stage, stage.source, connection, is_brought=is_brought)
+            lines.append(await examined(f"operator {stage.source.name}", look, operator_remedy(stage.source)))
+    return lines
+
+
+def operator_remedy(source: Source) -> str:
+    """Return the remedy for manifests that are not here and cannot be fetched."""
+    if not source.is_pinned:
+        return remedy_of(source)
+    where = f"{mirror_folder()}/{source.name}/{source.version}"
+    return f"Run eksml-tui mirror {source.name} where the internet can be reached, and copy its folder to {where}."
+
+
+async def check_operator(
+    launch: PlannedLaunch,
+    stage: ManifestsStage,
+    source: Source,
+    connection: ClusterConnection | None,
+    *,
+    is_brought: bool,
+) -> Observation:
+    """Check that an operator is in the cluster, or its manifests are on this machine or can be fetched.
+
+    Raises:
+        ConsoleError: The cluster does not answer.
+    """
+    named = f"{source.name} {source.version}"
+    if await is_there(connection, stage, launch.namespace):
+        return passed(f"{source.name} is in the cluster.")
+    if is_brought:
+        return passed(f"{named} is brought by the preset.")
+    try:
+        copy = copy_of(source)
+    except ConsoleError as error:
+        return failed(error.message)
+    match copy.state:
+        case CopyState.VERIFIED | CopyState.UNVERIFIED:
+            return passed(f"{named} is here, {copy.state.value}: {copy.note}.")
+        case CopyState.FETCHED:
+            address = address_of(source, next(iter(source.files))) if source.files else source.url
+            found = await check_address(address)
+            return replace(found, detail=f"{named} is fetched at launch: {found.detail}")
+        case CopyState.MISSING:
+            return failed(f"{named} is not on this machine, and nothing is recorded by which it could be verified.")
+
+
+async def is_there(connection: ClusterConnection | None, stage: AnyStage, namespace: str) -> bool:
+    """Return whether a cluster has the object by which a stage detects that nothing is to be applied."""
+    if connection is None or not isinstance(stage, ManifestsStage) or stage.detect is None:
+        return False
+    return await connection.find(ref_of_name(stage.detect, namespace)) is not None
+
+
+async def image_lines(launch: PlannedLaunch, caller: Caller) -> list[DoctorLine]:
+    """Return a line for each image that the launch builds or looks up in ECR."""
+    lines = []
+    for stage in launch.stages:
+        if isinstance(stage, ImageStage):
+            look = check_build(launch, stage, caller)
+            lines.append(await examined(f"image of {stage.id}", look, image_remedy(stage)))
+    return lines
+
+
+def image_remedy(stage: ImageStage) -> str:
+    """Return the remedy for an image that is neither there nor can be built."""
+    if not stage.context:
+        return "Push it, then launch."
+    other = f", or set {stage.when.parameter} to another value" if stage.when else ""
+    return f"Install docker, start it and let your user use it{other}."
+
+
+async def check_build(launch: PlannedLaunch, stage: ImageStage, caller: Caller) -> Observation:
+    """Check that an image is in ECR already, or that docker works here and can build it.
+
+    Raises:
+        ConsoleError: ECR does not answer.
+    """
+    tag = launch.text(stage.tag)
+    docker = await check_docker() if stage.context else None
+    repository = repository_for(launch, stage, caller.account)
+    if repository is not None and caller.identity is not None:
+        async with aws_session(repository.region) as session:
+            try:
+                digest = await fetch_digest(session, repository, tag)
+            except ConsoleError as error:
+                if docker is None or docker.result is not CheckResult.PASSED:
+                    return unknown(f"ECR did not answer: {error.message}")
+                digest = None
+        if digest is not None:
+            return passed(f"{repository.name}:{tag} is in ECR, {digest[:19]}….")
+    if docker is None:
+        return failed(f"{stage.repository}:{tag} is not in ECR, and nothing builds it.")
+    if docker.result is CheckResult.PASSED:
+        return passed(f"It is built here: {docker.detail}")
+    return failed(f"It has to be built here, and {docker.detail}")
+
+
+def repository_for(launch: PlannedLaunch, stage: ImageStage, account: str) -> Repository | None:
+    """Return the repository of an image stage; `None` if it is known only when the launch has begun.
+
+    A repository that the launch's own registry root makes has its name from that root's variables.
+    """
+    match = OUTPUT_REFERENCE.search(stage.repository)
+    if match is None:
+        text = launch.text(stage.repository)
+        return repository_of(text) or (
+            Repository(account, launch.region, text) if account and "." not in text else None
+        )
+    for maker in launch.stages:
+        if maker.id == match[1] and isinstance(maker, TerraformStage):
+            name = str(launch.variables(maker).get("repository_name", ""))
+            return Repository(account, launch.region, name) if name and account else None
+    return None

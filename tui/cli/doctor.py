@@ -1,0 +1,60 @@
+"""`eksml-tui doctor`: what a launch needs, checked before anything is paid for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from actions.base.clock import SystemClock
+from actions.base.errors import UsageError
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, assignments, bind
+from tui.cli.target import ChosenTarget, chosen_target
+
+if TYPE_CHECKING:
+    from actions.run.doctor.report import DoctorLine
+
+_FAILED = 1
+
+
+def run(options: Namespace) -> int:
+    """Print the report.
+
+    Returns:
+        1 if any check failed, otherwise 0; what is unknown does not count.
+    """
+    from actions.run.doctor.report import doctor_json, doctor_table, has_failed
+
+    if not options.blueprint and (options.set or options.preset or options.existing_cluster):
+        raise UsageError("Parameters need a blueprint.", hint="Write eksml-tui doctor BLUEPRINT name=value.")
+    chosen = _launch_of(options) if options.blueprint else None
+    target = chosen_target(options)
+    os.environ.update(target.environment)  # for boto3
+    lines = asyncio.run(_examined(options, target, chosen))
+    is_json = options.output == "json"
+    sys.stdout.write(doctor_json(lines, blueprint=options.blueprint) if is_json else doctor_table(lines))
+    return _FAILED if has_failed(lines) else 0
+
+
+def _launch_of(options: Namespace) -> tuple[Blueprint, Binding]:
+    blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
+    given = assignments(options.set)
+    return blueprint, bind(blueprint, given, preset=options.preset, existing_cluster=options.existing_cluster)
+
+
+async def _examined(
+    options: Namespace, chosen: ChosenTarget, launch: tuple[Blueprint, Binding] | None
+) -> list[DoctorLine]:
+    from actions.run.doctor.examine import examination, examine_launch, examine_machine
+
+    region = chosen.region
+    if launch is not None:
+        region = launch[1].text("region", launch[0].cluster.region)
+    async with examination(chosen.target, region=region, clock=SystemClock()) as around:
+        if launch is None:
+            return await examine_machine(around, Catalogue.usual(options.blueprints).list())
+        return await examine_launch(around, *launch)
