@@ -13,9 +13,9 @@ from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingE
 from actions.blueprint.checks import CapacityCheck, QuotaCheck, RegistryCheck, SecretCheck
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parts import OUTPUT_REFERENCE
+from actions.blueprint.stages import CapacityStage
 from actions.cloud.account import CallerIdentity, fetch_identity
 from actions.cloud.ecr import repository_of
-from actions.blueprint.stages import CapacityStage
 from actions.run.checks.capacity import CapacityRequest, find_capacity, request_of
 from actions.run.checks.external import (
     aws_session,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
+from actions.blueprint.version_rules import require_together
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import Discovery
 from actions.run.checks.observation import failed, passed, unknown
@@ -60,8 +62,9 @@ async def examine_launch(around: Examination, blueprint: Blueprint, binding: Bin
         binding: The values of its parameters.
     """
     launch = _planned(around, blueprint, binding)
-    lines = await program_lines(launch)
-    lines += credential_lines(around.caller, now=around.clock.now(), needed_seconds=launch.high_seconds)
+    now = around.clock.now()
+    lines = [*_choice_lines(blueprint, binding, now.date()), *await program_lines(launch)]
+    lines += credential_lines(around.caller, now=now, needed_seconds=launch.high_seconds)
     if launch.makes_cluster:
         made = f"The run makes {launch.cluster} and is its administrator; the present cluster is not touched."
         lines.append(line_of("cluster", passed(made), ""))
@@ -78,6 +81,15 @@ async def examine_machine(around: Examination, blueprints: Sequence[Blueprint]) 
     lines += credential_lines(around.caller, now=around.clock.now())
     lines += await cluster_lines(around.cluster, None, namespace=namespace)
     return [*lines, *[await _blueprint_line(around, blueprint) for blueprint in blueprints]]
+
+
+def _choice_lines(blueprint: Blueprint, binding: Binding, day: date) -> list[DoctorLine]:
+    """Return the line of parameters that exclude each other; none of them concerns a rehearsal or a cluster that is."""
+    try:
+        require_together(blueprint, binding, day)
+    except ConsoleError as error:
+        return [line_of("parameters", failed(error.message), error.hint or "Choose other values.")]
+    return [line_of("parameters", passed("They can be used together."), "")]
 
 
 def _planned(around: Examination, blueprint: Blueprint, binding: Binding) -> PlannedLaunch:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, MissingError
 from actions.blueprint.parts import Scalar
@@ -19,6 +20,7 @@ from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import DoctorLine, examined
 from actions.run.journal.reader import RunSummary, list_runs, load_run
+from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 
 _ROLE_LENGTH = 60
@@ -43,7 +45,7 @@ class TakenName(msgspec.Struct, frozen=True):
 
 
 def names_of_root(root: str, variables: Mapping[str, Scalar]) -> Iterator[TakenName]:
-    """Yield the names that one of the program's own roots takes; none for a root of somebody else.
+    """Yield the names that one of the program's own roots takes; none for any other root.
 
     Source: the roots' `main.tf`; a test compares.
     """
@@ -79,13 +81,18 @@ _REMEDIES = {
 }
 
 
+_LOOK_YOURSELF = "Look for {name} in the AWS console, or allow the call (assets/iam/launch.json)."
+
+
 async def name_lines(launch: PlannedLaunch, caller: Caller) -> list[DoctorLine]:
     """Return a line for each name that a launch takes in the account."""
     lines = []
     async with aws_session(launch.region) as session:
         for taken in names_of(launch):
             look = check_name(session, taken, caller)
-            lines.append(await examined(f"name of {taken.kind}", look, _REMEDIES[taken.kind]))
+            line = await examined(f"name of {taken.kind}", look, _REMEDIES[taken.kind])
+            is_unasked = line.result is CheckResult.UNKNOWN and line.remedy == _REMEDIES[taken.kind]
+            lines.append(replace(line, remedy=_LOOK_YOURSELF.format(name=taken.name)) if is_unasked else line)
     return lines
 
 
@@ -110,11 +117,22 @@ async def _look_up(session: AwsSession, taken: TakenName) -> None:
         case NameKind.CLUSTER:
             await describe_cluster(session, taken.name)
         case NameKind.NODE_GROUP:
-            await session.call("eks", "describe_nodegroup", clusterName=taken.cluster, nodegroupName=taken.name)
+            await _require_node_group(session, taken)
         case NameKind.ROLE:
             await session.call("iam", "get_role", RoleName=taken.name)
         case NameKind.REPOSITORY:
             await session.call("ecr", "describe_repositories", repositoryNames=[taken.name])
+
+
+async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
+    token: dict[str, str] = {}
+    while True:
+        answer = await session.call("eks", "list_nodegroups", clusterName=taken.cluster, **token)
+        if taken.name in (answer.get("nodegroups") or ()):
+            return
+        if not answer.get("nextToken"):
+            raise MissingError(f"{taken.cluster} has no node group {taken.name}.")
+        token = {"nextToken": str(answer["nextToken"])}
 
 
 async def run_line(launch: PlannedLaunch, home: Path | None = None) -> DoctorLine:

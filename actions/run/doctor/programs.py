@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.base.process import run_tool
+from actions.base.wording import listed
 from actions.blueprint.checks import ToolCheck
 from actions.blueprint.source_files import git_modules, root_folder
 from actions.blueprint.stages import HelmStage, TerraformStage

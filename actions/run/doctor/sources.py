@@ -1,4 +1,4 @@
-"""What a launch brings along: manifests of operators, and the image that is built or found."""
+"""Manifests of operators and the image of a launch: here already, or to be fetched and built."""
 
 from __future__ import annotations
 
