@@ -23,8 +23,6 @@ from actions.run.journal.reader import RunSummary, list_runs, load_run
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 
-_ROLE_LENGTH = 60
-
 
 class NameKind(StrEnum):
     """A kind of resource whose name is taken once in an account and region; the value is its text on screen."""
@@ -58,7 +56,6 @@ def names_of_root(root: str, variables: Mapping[str, Scalar]) -> Iterator[TakenN
         case "common/terraform/nodes":
             group = str(variables.get("node_group_name", ""))
             yield TakenName(NameKind.NODE_GROUP, group, cluster)
-            yield TakenName(NameKind.ROLE, f"{cluster}-{group}"[:_ROLE_LENGTH])
         case "common/terraform/registry":
             yield TakenName(NameKind.REPOSITORY, str(variables.get("repository_name", "")))
 
@@ -125,6 +122,7 @@ async def _look_up(session: AwsSession, taken: TakenName) -> None:
 
 
 async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
+    await describe_cluster(session, taken.cluster)  # most often there is none yet, and then no list either
     token: dict[str, str] = {}
     while True:
         answer = await session.call("eks", "list_nodegroups", clusterName=taken.cluster, **token)

@@ -1,0 +1,197 @@
+"""`eksml-tui doctor` on the sandbox: as an operator starts it, and with each right of the shipped roles taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from actions.base.files import asset
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, ObjectRef, delete
+from actions.run.checks.observation import Observation
+from actions.run.context.access import ClusterConnection
+from actions.run.doctor.cluster import (
+    IN_ONE_NAMESPACE,
+    LAUNCH,
+    LOOK,
+    PREPARE,
+    SHELL,
+    TEARDOWN,
+    Right,
+    check_objects,
+    missing_rights,
+    recommended_rights,
+    role_line,
+)
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.state.records import CheckResult
+from tests.faults.rehearsal import a_sandbox
+from tests.realcluster.running import KINDS, real_cluster
+from tests.support.program import Program
+from tests.unit.run.test_doctor import a_launch
+
+API = "rbac.authorization.k8s.io"
+ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.yaml").read_text(encoding="utf-8"))}
+SEEN_SECONDS = 20.0
+"""A real API server learns of a changed role by a watch."""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    if request.param == "real":
+        yield Path(real_cluster().kubeconfig)
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with a_sandbox("doctor", speed=100.0) as running:
+            yield running.kubeconfig
+
+
+@pytest.fixture
+async def admin(kubeconfig: Path) -> AsyncIterator[ClusterConnection]:
+    session = await KubeSession.connect(ClusterTarget(kubeconfig))
+    yield ClusterConnection(session, Discovery(session))
+    await session.aclose()
+
+
+async def a_user(kubeconfig: Path, tmp_path: Path, name: str) -> KubeSession:
+    """A session of somebody without the administrator's rights."""
+    document = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    document["users"][0]["user"]["as"] = name
+    path = tmp_path / "as.json"
+    path.write_text(json.dumps(document))
+    return await KubeSession.connect(ClusterTarget(path))
+
+
+async def bind(admin: ClusterConnection, role: str, user: str, rules: list[dict[str, Any]]) -> None:
+    """Give a user these rules as a copy of the role, where the role is bound."""
+    metadata: dict[str, Any] = {"name": f"{user}-{role}"}
+    scope = "RoleBinding" if role in IN_ONE_NAMESPACE else "ClusterRoleBinding"
+    reference = {"apiGroup": API, "kind": "ClusterRole", "name": metadata["name"]}
+    subjects = [{"apiGroup": API, "kind": "User", "name": user}]
+    kept = [rule for rule in rules if rule["verbs"]]
+    await apply(
+        admin.session,
+        admin.discovery,
+        {"apiVersion": f"{API}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": kept},
+        force=True,
+    )
+    where = {"namespace": "default"} if scope == "RoleBinding" else {}
+    binding = {"apiVersion": f"{API}/v1", "kind": scope, "metadata": {**metadata, **where}, "roleRef": reference}
+    await apply(admin.session, admin.discovery, {**binding, "subjects": subjects}, force=True)
+
+
+async def missing_in_time(session: KubeSession, role: str, expected: set[Right]) -> set[Right]:
+    """The missing rights, once they are those that are expected, or at the end of the time for that."""
+    namespace = "default" if role in IN_ONE_NAMESPACE else ""
+    found: set[Right] = set()
+    try:
+        async with asyncio.timeout(SEEN_SECONDS):
+            while True:
+                missing, unasked = await missing_rights(session, recommended_rights(role), namespace)
+                assert unasked == []
+                found = set(missing)
+                if found == expected:
+                    return found
+    except TimeoutError:
+        return found
+
+
+@pytest.mark.parametrize("role", [LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL])
+async def test_each_verb_that_is_taken_from_a_role_is_named(
+    role: str, kubeconfig: Path, admin: ClusterConnection, tmp_path: Path
+) -> None:
+    rules: list[dict[str, Any]] = ROLES[role]["rules"]
+    session = await a_user(kubeconfig, tmp_path, f"doctor-{role}")
+    try:
+        await bind(admin, role, f"doctor-{role}", rules)
+        assert await missing_in_time(session, role, set()) == set()
+        assert (await role_line(session, role, "default")).result is CheckResult.PASSED
+        for number, rule in enumerate(rules):
+            for verb in rule["verbs"]:
+                fewer = copy.deepcopy(rules)
+                fewer[number]["verbs"].remove(verb)
+                taken = {Right(name, verb, group) for group in rule["apiGroups"] for name in rule["resources"]}
+                # what another rule of the role grants as well is not missing
+                granted = {
+                    Right(name, other, group)
+                    for one in fewer
+                    for group in one["apiGroups"]
+                    for name in one["resources"]
+                    for other in one["verbs"]
+                }
+                is_covered = Right("*", verb, "*") in granted
+                expected = set() if is_covered else taken - granted
+                await bind(admin, role, f"doctor-{role}", fewer)
+                assert await missing_in_time(session, role, expected) == expected
+        line = await role_line(session, role, "default")
+        assert line.result is CheckResult.FAILED
+        assert f"--clusterrole={role}" in line.remedy
+    finally:
+        await session.aclose()
+
+
+async def test_an_object_of_another_run_and_an_older_job_are_in_the_way(admin: ClusterConnection) -> None:
+    launch: PlannedLaunch = a_launch("bionemo-esm1nv", preset="rehearsal", existing_cluster=True, data="sample")
+
+    async def found() -> Observation:
+        return await check_objects(admin, launch)
+
+    assert (await found()).result is CheckResult.PASSED
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "uniref50-sample", "namespace": "default"},
+        "spec": {
+            "suspend": True,
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/a"}]}
+            },
+        },
+    }
+    ref = ObjectRef("batch/v1", "Job", "default", "uniref50-sample")
+    for labels, word in (({}, "exists already"), ({"eksml.dev/run": "other-run"}, "other-run")):
+        await apply(
+            admin.session,
+            admin.discovery,
+            {**job, "metadata": {**job["metadata"], "labels": labels}},  # type: ignore[dict-item]
+        )
+        observation = await found()
+        assert observation.result is CheckResult.FAILED
+        assert word in observation.detail
+        await delete(admin.session, admin.discovery, ref)
+        async with asyncio.timeout(SEEN_SECONDS):
+            while await admin.find(ref) is not None:
+                pass
+
+
+def test_the_command_reports_on_the_sandbox_and_on_an_empty_machine(program: Program) -> None:
+    asked = program.run("--demo", "doctor", "bionemo-esm1nv", "--preset", "rehearsal", "--existing-cluster")
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert "rights of eksml-teardown" in asked.stdout
+    document = json.loads(program.run("doctor", "-o", "json").stdout)
+    by_name = {line["check"]: line for line in document["checks"]}
+    assert document["passed"] is False
+    assert by_name["credentials"]["result"] == "fail"
+    assert by_name["cluster"]["result"] == "unknown"
+    assert all(line["remedy"] for line in document["checks"] if line["result"] != "pass")
+    empty = program.run("doctor", "efa-nccl-tests")
+    assert empty.returncode == 1
+    assert "→" in empty.stdout
+
+
+def test_parameters_need_a_blueprint_and_a_wrong_one_is_refused_as_by_plan(program: Program) -> None:
+    assert program.run("doctor", "--preset", "short").returncode == 2
+    wrong = program.run("doctor", "efa-nccl-tests", "nodes=many")
+    planned = program.run("plan", "efa-nccl-tests", "nodes=many")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (planned.returncode, "", planned.stderr)
+    assert "nodes" in wrong.stderr

@@ -1,0 +1,282 @@
+"""The doctor's checks: plain functions, then an account in moto."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import AccessError, BlueprintError
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import Catalogue, load_blueprint
+from actions.blueprint.parameters import bind
+from actions.blueprint.parts import Scalar
+from actions.blueprint.stages import ImageStage
+from actions.cloud.account import CallerIdentity
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.checks.observation import failed, passed, unknown
+from actions.run.doctor.account import Caller, credential_lines, end_observation, own_checks
+from actions.run.doctor.cluster import LAUNCH, LOOK, Right, recommended_rights, rights_observation, rights_remedy
+from actions.run.doctor.examine import examination, examine_launch, examine_machine
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.names import NameKind, TakenName, check_runs, names_of
+from actions.run.doctor.programs import needed_programs, terraform_observation
+from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
+from actions.run.doctor.sources import repository_for
+from actions.run.launch import create_run
+from actions.run.state.records import CheckResult
+from tests.support.account import REGION, an_account, an_image, client
+from tests.support.answering import write_kubeconfig
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+HOUR = 3600.0
+ALL = [blueprint.id for blueprint in Catalogue.usual().list()]
+
+
+def a_launch(name: str, *, preset: str = "", existing_cluster: bool = False, **values: Scalar) -> PlannedLaunch:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    binding = bind(blueprint, values, preset=preset, existing_cluster=existing_cluster)
+    return PlannedLaunch(blueprint=blueprint.under(preset), binding=binding)
+
+
+def a_caller(
+    *, ends_at: datetime | None = None, expires_at: datetime | None = None, is_temporary: bool = False
+) -> Caller:
+    arn = "arn:aws:iam::123456789012:user/me"
+    return Caller(CallerIdentity("123456789012", arn, REGION, "", expires_at, ends_at), is_temporary)
+
+
+def test_a_line_that_has_passed_has_no_remedy_and_a_report_counts() -> None:
+    lines = [
+        line_of("one", passed("It is."), "Do it."),
+        line_of("two", failed("It is not."), "Do it."),
+        line_of("three", unknown("No answer."), "Ask."),
+    ]
+    assert doctor_table(lines).splitlines() == [
+        "pass     one    It is.",
+        "fail     two    It is not.",
+        "                → Do it.",
+        "unknown  three  No answer.",
+        "                → Ask.",
+        "",
+        "1 pass, 1 fail, 1 unknown",
+    ]
+    assert has_failed(lines)
+    assert not has_failed([lines[0], lines[2]])
+    document = msgspec.json.decode(doctor_json(lines, blueprint=""))
+    assert (document["schema"], document["blueprint"], document["passed"]) == ("eksml-doctor/1", None, False)
+    assert document["checks"][1] == {"check": "two", "result": "fail", "detail": "It is not.", "remedy": "Do it."}
+
+
+@pytest.mark.parametrize(
+    ("version", "result"),
+    [
+        ("1.4.9", CheckResult.FAILED),
+        ("1.5.0", CheckResult.PASSED),
+        ("1.11.4", CheckResult.PASSED),
+        ("2.0.0", CheckResult.FAILED),
+        ("dev", CheckResult.UNKNOWN),
+    ],
+)
+def test_versions_of_terraform(version: str, result: CheckResult) -> None:
+    assert terraform_observation(version, "/usr/bin/terraform").result is result
+
+
+def test_the_bounds_of_terraform_are_those_of_the_roots() -> None:
+    roots = (shipped_blueprints() / "common" / "terraform").glob("*/versions.tf")
+    bounds = {re.search(r'required_version = "(.*)"', path.read_text())[1] for path in roots}  # type: ignore[index]
+    assert bounds == {">= 1.5, < 2.0"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_programs_are_those_that_terraform_starts(name: str) -> None:
+    assert "git" in needed_programs(a_launch(name))
+    assert needed_programs(a_launch(name, preset="rehearsal")) == {}
+    assert "git" not in needed_programs(a_launch(name, existing_cluster=True)) or name.startswith("llama2")
+
+
+@pytest.mark.parametrize(
+    ("caller", "needed", "result"),
+    [
+        (a_caller(), 0.0, CheckResult.PASSED),
+        (a_caller(is_temporary=True), 0.0, CheckResult.UNKNOWN),
+        (a_caller(is_temporary=True, expires_at=NOW + timedelta(hours=1)), 90 * HOUR, CheckResult.PASSED),
+        (a_caller(is_temporary=True, ends_at=NOW + timedelta(hours=1)), 0.5 * HOUR, CheckResult.PASSED),
+        (a_caller(is_temporary=True, ends_at=NOW + timedelta(hours=1)), 2 * HOUR, CheckResult.FAILED),
+        (a_caller(is_temporary=True, ends_at=NOW - timedelta(hours=1)), 0.0, CheckResult.FAILED),
+    ],
+)
+def test_the_end_of_credentials_is_compared_with_the_length_of_the_run(
+    caller: Caller, needed: float, result: CheckResult
+) -> None:
+    assert end_observation(caller, now=NOW, needed_seconds=needed).result is result
+
+
+def test_without_credentials_one_line_fails_and_what_needs_them_is_unknown() -> None:
+    caller = Caller(refusal=AccessError("There are no AWS credentials.", hint="Log in."))
+    (line,) = credential_lines(caller, now=NOW)
+    assert (line.result, line.remedy) == (CheckResult.FAILED, "Log in.")
+    with pytest.raises(AccessError, match="cannot be asked") as refused:
+        caller.require()
+    assert refused.value.hint == "Log in."
+
+
+def test_names_that_the_roots_of_the_program_take() -> None:
+    assert names_of(a_launch("nemo-gpt3-5b")) == [
+        TakenName(NameKind.CLUSTER, "nemo-gpt3-5b"),
+        TakenName(NameKind.REPOSITORY, "nemo-aws"),
+        TakenName(NameKind.NODE_GROUP, "gpu", "nemo-gpt3-5b"),
+    ]
+    assert names_of(a_launch("bionemo-esm1nv", cluster_name="mine")) == [
+        TakenName(NameKind.CLUSTER, "mine"),
+        TakenName(NameKind.ROLE, "mine-node"),
+    ]
+    assert names_of(a_launch("nemo-gpt3-5b", preset="rehearsal")) == []
+
+
+def test_names_are_those_of_the_roots_files() -> None:
+    def text(root: str) -> str:
+        return (shipped_blueprints() / "common" / "terraform" / root / "main.tf").read_text(encoding="utf-8")
+
+    assert re.search(r'node_iam_role_name += "\$\{var\.cluster_name\}-node"', text("cluster"))
+    assert re.search(r"node_iam_role_use_name_prefix += false", text("cluster"))
+    assert "name_prefix" in text("nodes").partition('resource "aws_iam_role" "this" {')[2].partition("}")[0]
+    assert re.search(r"name += var\.repository_name", text("registry"))
+
+
+def test_a_role_of_the_file_is_listed_verb_by_verb() -> None:
+    rights = recommended_rights(LOOK)
+    assert Right("jobs", "watch", "batch") in rights
+    assert Right("pods/log", "get", "") in rights
+    assert len(set(rights)) == len(rights)
+
+
+def test_missing_rights_are_named_with_the_command_that_gives_them() -> None:
+    missing = [Right("jobs", "create", "batch"), Right("jobs", "patch", "batch"), Right("pods", "list", "")]
+    found = rights_observation(missing, [], total=9, where="in training")
+    assert found == failed("3 of 9 rights are missing in training: create, patch jobs.batch; list pods.")
+    assert rights_observation([], missing, total=9, where="").result is CheckResult.UNKNOWN
+    assert "rolebinding" in rights_remedy(LAUNCH, "training")
+    assert rights_remedy(LAUNCH, "training").endswith("--clusterrole=eksml-launch --user=USER --namespace=training")
+    assert "clusterrolebinding" in rights_remedy(LOOK, "")
+
+
+def test_checks_of_an_image_that_is_yet_to_be_built_are_left_to_the_run() -> None:
+    titles = [check.title for check in own_checks(a_launch("nemo-gpt3-5b"))]
+    assert "P quota" in titles
+    assert "image" not in titles
+    assert len(titles) == len(set(titles))
+    given = a_launch("nemo-gpt3-5b", image_source="given", image="example.com/nemo:1")
+    assert "given image" in [check.title for check in own_checks(given)]
+
+
+def test_an_output_of_a_stage_is_not_known_before_it() -> None:
+    with pytest.raises(BlueprintError, match="only after the stage registry"):
+        a_launch("nemo-gpt3-5b").text("${registry.repository_url}")
+
+
+def test_the_repository_of_an_image_is_that_of_the_registry_stage() -> None:
+    launch = a_launch("nemo-gpt3-5b")
+    (stage,) = (stage for stage in launch.stages if isinstance(stage, ImageStage))
+    found = repository_for(launch, stage, "123456789012")
+    assert found is not None
+    assert (found.name, found.region) == ("nemo-aws", launch.region)
+    assert repository_for(launch, stage, "") is None
+
+
+async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    launch = a_launch("bionemo-esm1nv", preset="rehearsal", existing_cluster=True)
+    assert (await check_runs(launch)).result is CheckResult.PASSED
+    target = ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1"))
+    folder = create_run(
+        load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
+        launch.binding,
+        target=target,
+        environment={},
+        clock=SystemClock(),
+    )
+    found = await check_runs(launch)
+    assert found.result is CheckResult.FAILED
+    assert folder.name in found.detail
+    other = msgspec.structs.replace(launch, wanted_namespace="other")
+    assert (await check_runs(other)).result is CheckResult.PASSED
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with an_account() as address:
+        yield address
+
+
+@pytest.fixture
+def account(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty machine with credentials and nothing else: no kubeconfig, no program, no mirror."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
+    # every address of the internet is refused at once
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+async def examined(name: str, **values: Scalar) -> dict[str, DoctorLine]:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    async with examination(ClusterTarget(), region=REGION, clock=SystemClock()) as around:
+        lines = await examine_launch(around, blueprint, bind(blueprint, {"region": REGION, **values}))
+    assert all(line.remedy for line in lines if line.result is not CheckResult.PASSED), lines
+    return {line.check: line for line in lines}
+
+
+@pytest.mark.usefixtures("account")
+async def test_a_machine_with_nothing_but_credentials_is_told_all_that_is_missing() -> None:
+    lines = await examined("nemo-gpt3-5b", ngc_api_key="env:NGC_API_KEY")
+    missing = {check for check, line in lines.items() if line.result is CheckResult.FAILED}
+    assert missing >= {
+        "terraform",
+        "git",
+        "operator mpi-operator",
+        "operator training-operator",
+        "image of image",
+        "ngc_api_key",
+    }
+    free = ("name of EKS cluster", "name of node group", "name of ECR repository", "other runs")
+    assert [lines[check].result for check in ("credentials", *free)] == [CheckResult.PASSED] * 5
+
+
+@pytest.mark.usefixtures("account")
+async def test_names_that_are_taken_in_the_account_are_found() -> None:
+    client("iam").create_role(RoleName="taken-node", AssumeRolePolicyDocument="{}")
+    role = client("iam").create_role(RoleName="cluster", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    client("eks").create_cluster(name="taken", roleArn=role, resourcesVpcConfig={"subnetIds": []})
+    client("eks").create_nodegroup(clusterName="taken", nodegroupName="gpu", nodeRole=role, subnets=["subnet-1"])
+    an_image("taken-images", "24.01")
+    lines = await examined("nemo-gpt3-5b", cluster_name="taken", repository_name="taken-images", image_tag="24.01")
+    for kind in (NameKind.CLUSTER, NameKind.NODE_GROUP, NameKind.REPOSITORY):
+        assert lines[f"name of {kind}"].result is CheckResult.FAILED, lines[f"name of {kind}"]
+    role_of_nodes = (await examined("bionemo-esm1nv", cluster_name="taken"))["name of IAM role"]
+    assert role_of_nodes.result is CheckResult.FAILED
+    assert lines["image of image"].result is CheckResult.PASSED
+
+
+@pytest.mark.usefixtures("account")
+async def test_without_a_blueprint_each_of_them_has_a_line() -> None:
+    async with examination(ClusterTarget(), region=REGION, clock=SystemClock()) as around:
+        lines = await examine_machine(around, Catalogue.usual().list())
+    by_name = {line.check: line for line in lines}
+    assert set(ALL) <= set(by_name)
+    assert by_name["terraform"].result is CheckResult.FAILED
+    assert by_name["rights"].result is CheckResult.UNKNOWN
+    assert "selfsubjectaccessreviews" in by_name["rights"].detail
+    assert all(line.remedy for line in lines if line.result is not CheckResult.PASSED)
+    assert by_name["bionemo-esm1nv"].remedy == "Run eksml-tui doctor bionemo-esm1nv."
