@@ -235,7 +235,7 @@ class TerraformDriver:
 
     def changes(self) -> tuple[ChangeProgress, ...]:
         """Return the changes of the newest apply or destroy so far."""
-        name = self._newest_change()
+        name = _newest_change(self._operations)
         return self._operations[name].progress().changes if name else ()
 
     async def ended(self) -> Ended | None:
@@ -244,7 +244,7 @@ class TerraformDriver:
         Raises:
             ConsoleError: The state cannot be read, so that its missing resources are unknown.
         """
-        name = self._newest_change()
+        name = _newest_change(self._operations)
         if not name or self.running():
             return None
         identity, progress = self._operations[name].recorded(), self._operations[name].progress()
@@ -381,9 +381,6 @@ class TerraformDriver:
                 found.append(DeadHolder(name, progress.began_at, progress.worked_at))
         return found
 
-    def _newest_change(self) -> str:
-        return next((name for name in _CHANGING if self._operations[name].recorded() is not None), "")
-
     async def _run(self, name: str, argv: Sequence[str], on_event: OnEvent | None) -> None:
         operation = self._operations[name]
         if operation.identity() is None:
@@ -412,7 +409,7 @@ class TerraformDriver:
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
         self._directory.record_dead_holders(self._dead_holders())
-        newest = self._newest_change()
+        newest = _newest_change(self._operations)
         if newest and operation.name in _CHANGING:
             _record_deletions(self._directory, self._operations[newest].progress())
         if operation.name in _CHANGING:  # so that one of them is the newest, whatever the clock
@@ -499,3 +496,7 @@ def open_terraform(
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
     return TerraformDriver(root, work, environment, program=program, clock=clock, modules=modules)
+
+
+def _newest_change(operations: Mapping[str, DetachedOperation]) -> str:
+    return next((name for name in _CHANGING if operations[name].recorded() is not None), "")

@@ -84,7 +84,7 @@ def _called(blueprints: Sequence[Blueprint]) -> list[_CalledModule]:
 
 
 def _names(wanted: _Wanted) -> tuple[str, ...]:
-    """Return the words by which one is asked for; its own comes first."""
+    """Return the words that choose one; its own comes first."""
     if isinstance(wanted, PinnedOperator):
         return (wanted.source.name, wanted.key, *wanted.blueprints)
     return (wanted.release.source, wanted.release.key, *wanted.blueprints)
