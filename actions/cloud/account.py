@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from actions.base.clock import parse_rfc3339
-from actions.base.errors import FormatError, MissingError
+from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
 from actions.cloud.aws_session import AwsSession, profile_chain
 
@@ -142,53 +143,29 @@ async def fetch_secret(session: AwsSession, name: str) -> str:
     return value.strip()
 
 
-async def fetch_tagged(session: AwsSession, key: str, value: str) -> tuple[str, ...]:
-    """Fetch the ARNs of everything in the session's region that carries the tag, sorted.
+async def fetch_tagged(session: AwsSession, tags: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Fetch the ARNs of everything in the session's region that carries all of some tags, sorted.
 
-    The API lists deleted resources for a while, and does not cover every kind of resource.
+    The API lists deleted resources for a while, and does not cover every kind of resource: no IAM role, and nothing
+    that was never tagged.
+
+    Args:
+        session: In the region.
+        tags: The values of each tag, one of which a resource has; none for any value.
 
     Raises:
         AccessError: No right for `tag:GetResources`.
         UnreachableError: No answer.
     """
+    filters = [{"Key": key, "Values": list(values)} for key, values in tags.items()]
     found: set[str] = set()
     token = ""
     while True:
         answer = await session.call(
-            "resourcegroupstaggingapi",
-            "get_resources",
-            TagFilters=[{"Key": key, "Values": [value]}],
-            PaginationToken=token,
+            "resourcegroupstaggingapi", "get_resources", TagFilters=filters, PaginationToken=token
         )
         entries = answer.get("ResourceTagMappingList") or ()
         found |= {one_line(str(entry.get("ResourceARN", ""))) for entry in entries}
         token = str(answer.get("PaginationToken") or "")
         if not token:
             return tuple(sorted(found))
-
-
-async def is_still_there(session: AwsSession, arn: str) -> bool:
-    """Return whether a resource that the tagging API lists still exists.
-
-    EC2 shows terminated instances and deleted NAT gateways for an hour, KMS keys wait for days to be deleted. Other
-    kinds count as existing.
-
-    Raises:
-        AccessError: No right to describe it.
-        UnreachableError: No answer.
-    """
-    kind, _, name = arn.rpartition(":")[2].partition("/")
-    try:
-        if kind == "instance":
-            answer = await session.call("ec2", "describe_instances", InstanceIds=[name])
-            found = [item for group in answer.get("Reservations") or () for item in group.get("Instances") or ()]
-            return any((item.get("State") or {}).get("Name") != "terminated" for item in found)
-        if kind == "natgateway":
-            answer = await session.call("ec2", "describe_nat_gateways", NatGatewayIds=[name])
-            return any(item.get("State") != "deleted" for item in answer.get("NatGateways") or ())
-        if kind == "key":
-            answer = await session.call("kms", "describe_key", KeyId=arn)
-            return (answer.get("KeyMetadata") or {}).get("KeyState") != "PendingDeletion"
-    except MissingError:
-        return False
-    return True

@@ -145,7 +145,8 @@ class LiveBackend:
         is_gone = is_gone and not any(report.leftovers for report in reports)
         reports.append(await audit_cluster(context, may_be_gone=is_gone, policy=policy, kept=kept))
         if any(stage.attempt and self._blueprint.stage(stage.id).WORKS_IN_ACCOUNT for stage in view.stages):
-            reports.append(await audit_account(context, is_data_kept=bool(kept)))
+            owns = self._is_own_cluster(view)
+            reports.append(await audit_account(context, kept=kept, owns_cluster=owns))
         leftovers = tuple(line for report in reports for line in report.leftovers)
         retained = (line for report in reports for line in report.retained)
         unknown = tuple(dict.fromkeys(line for report in reports for line in report.unknown))
@@ -212,13 +213,20 @@ class LiveBackend:
                 except ConsoleError as error:
                     unknown.append(f"The Terraform state of {stage.id} could not be read: {error.message}")
                 else:
-                    (retained if stage.id in kept else leftovers).extend(lines)
+                    command = f"; remove: {_teardown_command(view, deletes_data=stage.id in kept)}"
+                    (retained if stage.id in kept else leftovers).extend(f"{line}{command}" for line in lines)
                 retained.extend(_waived(stage))
         return AuditReport(tuple(leftovers), tuple(retained), tuple(unknown))
 
     async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
         lines = await TerraformHandler(self.context(view, stage, _DiscardingRecorder(stage))).leftovers()
         return [f"Terraform {stage.id}: {line}" for line in lines]
+
+
+def _teardown_command(view: RunView, *, deletes_data: bool) -> str:
+    """Return the command that destroys what a Terraform state still holds."""
+    command = f"eksml-tui runs teardown {view.id} --confirm {view.cluster.name}"
+    return f"{command} --delete-data" if deletes_data else command
 
 
 def _waived(stage: StageView) -> list[str]:

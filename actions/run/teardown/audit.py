@@ -7,9 +7,11 @@ from collections.abc import Iterable, Set
 import msgspec
 
 from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, RUN_TAG
-from actions.cloud.account import fetch_tagged, is_still_there
 from actions.cloud.aws_session import AwsSession
+from actions.cloud.leftovers import SearchScope, search_account
+from actions.cloud.resources import AwsResource
 from actions.run.context.account import require_account
 from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
@@ -26,7 +28,7 @@ from actions.run.state.view import OwnedObject, RunView
 SETTLE_SECONDS = 60.0
 """Time for garbage collection, or an API that is down, to catch up."""
 ACCOUNT_SETTLE_SECONDS = 60.0
-"""Time for the tagging API to drop deleted resources."""
+"""Time for the account to catch up: interfaces and endpoints go after what they were made for."""
 _ACCOUNT_LOOK_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
 _NO_OBJECTS = frozenset({RULE_VERSION, IMAGE_VERSION, RELEASE_VERSION})
@@ -63,33 +65,74 @@ async def audit_cluster(
         await context.clock.sleep(_LOOK_SECONDS)
 
 
-async def audit_account(context: StageContext, *, is_data_kept: bool) -> AuditReport:
-    """Search the AWS account for resources with the run's tag, until nothing more goes away.
+async def audit_account(context: StageContext, *, kept: Set[str], owns_cluster: bool) -> AuditReport:
+    """Search the AWS account for what is left of the run, until nothing more goes away.
 
     Args:
         context: Of any stage.
-        is_data_kept: Stages that hold data were kept, with all that they need: what is found belongs to them, as all
-            other stages are undone.
+        kept: Stages that hold data and were left on purpose, with all that they need.
+        owns_cluster: A stage of the run has made the cluster.
     """
     try:
         await require_account(context, policy=ONCE)
     except ConsoleError as error:
         return AuditReport(unknown=(f"AWS could not be searched for the run's tag: {error.message}",))
     session = AwsSession(region=context.view.cluster.region, threads=1)
-    deadline = context.clock.monotonic() + (0.0 if is_data_kept else ACCOUNT_SETTLE_SECONDS)
+    deadline = context.clock.monotonic() + ACCOUNT_SETTLE_SECONDS
+    keeps_cluster = bool(kept & _cluster_stages(context))
     try:
+        scope = scope_of(context, region=await session.region(), owns_cluster=owns_cluster)
         while True:
-            arns = await fetch_tagged(session, RUN_TAG, context.view.id)
-            found = [f"AWS {arn}" for arn in arns if await is_still_there(session, arn)]
-            if found and context.clock.monotonic() < deadline:
-                context.journal.note(f"{len(found)} resources are still tagged: {found[0]}")
+            found = await search_account(session, scope)
+            reasons = [_reason_to_keep(one, bool(kept), keeps_cluster) for one in found.resources]
+            leftovers = [one.line() for one, reason in zip(found.resources, reasons, strict=True) if not reason]
+            if leftovers and context.clock.monotonic() < deadline:
+                context.journal.note(f"{len(leftovers)} resources are left in the account: {leftovers[0]}")
                 await context.clock.sleep(_ACCOUNT_LOOK_SECONDS)
                 continue
-            return AuditReport(retained=tuple(found)) if is_data_kept else AuditReport(tuple(found))
+            retained = [f"{one.line()}; {why}" for one, why in zip(found.resources, reasons, strict=True) if why]
+            return AuditReport(tuple(leftovers), tuple(retained), found.unknown)
     except ConsoleError as error:
-        return AuditReport(unknown=(f"AWS could not be searched for the run's tag: {error.message}",))
+        return AuditReport(unknown=(f"AWS could not be searched for what is left: {error.message}",))
     finally:
         session.close()
+
+
+def scope_of(context: StageContext, *, region: str, owns_cluster: bool) -> SearchScope:
+    """Return the names by which the run's resources are found in its account.
+
+    Args:
+        context: Of any stage.
+        region: The session's.
+        owns_cluster: A stage of the run has made the cluster.
+    """
+    view = context.view
+    made = [name for outputs in view.outputs.values() if (name := outputs.get("vpc_id"))]
+    urls = [url for outputs in view.outputs.values() if (url := outputs.get("repository_url"))]
+    pools = {item.name for item in view.owned if item.kind == "NodePool" and not item.existed}
+    return SearchScope(
+        tag=RUN_TAG,
+        run_id=view.id,
+        since=view.created_at,
+        region=region,
+        cluster=view.cluster.name,
+        owns_cluster=owns_cluster,
+        vpc=made[0] if made and owns_cluster else "",
+        pools=tuple(sorted(pools)),
+        repositories=tuple(sorted({url.partition("/")[2] for url in urls})),
+    )
+
+
+def _cluster_stages(context: StageContext) -> set[str]:
+    """Return the stages that make the cluster: those that its kubeconfig needs."""
+    return {need for stage in context.view.stages if stage.kind == "kubeconfig" for need in stage.needs}
+
+
+def _reason_to_keep(resource: AwsResource, keeps_data: bool, keeps_cluster: bool) -> str:
+    """Return why a resource is left on purpose; empty if it is not."""
+    if resource.is_older:
+        return "is older than the run"
+    return "kept with the run's data" if keeps_data and (keeps_cluster or not resource.is_of_cluster) else ""
 
 
 def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...]:
@@ -99,9 +142,23 @@ def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...
         view: The run.
         but: Lines of the audit; objects that they name are left out.
     """
-    named = {line.partition(": ")[0] for line in but}
-    kept = [ref_of_owned(item).describe() for item in view.owned if item.existed and not item.is_deleted]
-    return tuple(f"{name}: was there before the run" for name in kept if name not in named)
+    named = {line.partition(": ")[0].partition("; ")[0] for line in but}
+    kept = [item for item in view.owned if item.existed and not item.is_deleted]
+    lines = {ref_of_owned(item).describe(): _removal_of(item) for item in kept}
+    return tuple(f"{name}: was there before the run{command}" for name, command in lines.items() if name not in named)
+
+
+def _removal_of(item: OwnedObject) -> str:
+    """Return the command that removes an object of the cluster; empty for what is none."""
+    if item.api_version in _NO_OBJECTS:
+        return ""
+    return _removal(item.kind, item.api_version.rpartition("/")[0], item.namespace, item.name)
+
+
+def _removal(kind: str, group: str, namespace: str, name: str) -> str:
+    where = f" -n {namespace}" if namespace else ""
+    full = f"{kind}.{group}".lower() if group else kind.lower()
+    return f"; remove: kubectl delete {full} {name}{where}"
 
 
 class _Left(msgspec.Struct, frozen=True):
@@ -126,7 +183,7 @@ class _Left(msgspec.Struct, frozen=True):
         """Return the audit of the cluster."""
         reasons = {one: self._reason(one, kept) for one in self.judged}
         leftovers = (_line(one) for one, reason in reasons.items() if not reason)
-        retained = (f"{one.entry.describe()}: {reason}" for one, reason in reasons.items() if reason)
+        retained = (f"{one.entry.describe()}: {reason}{_command(one)}" for one, reason in reasons.items() if reason)
         return AuditReport(tuple(leftovers), tuple(retained), tuple(_sentence(one) for one in self.unasked))
 
     def _reason(self, one: ClassifiedObject, kept: Set[str]) -> str:
@@ -161,7 +218,13 @@ def _may_be_left(item: OwnedObject) -> bool:
 
 def _line(one: ClassifiedObject) -> str:
     name = one.entry.describe()
-    return f"{name}: {_UNRECORDED}" if one.standing is Ownership.FOREIGN else name
+    reason = f": {_UNRECORDED}" if one.standing is Ownership.FOREIGN else ""
+    return f"{name}{reason}{_command(one)}"
+
+
+def _command(one: ClassifiedObject) -> str:
+    entry = one.entry
+    return _removal(entry.kind, entry.group, entry.namespace, one_line(entry.name))
 
 
 def _sentence(one: Unanswered) -> str:

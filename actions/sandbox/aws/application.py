@@ -16,6 +16,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.sandbox.aws import ec2
 from actions.sandbox.aws.capacity import SIGNED_REGION, AccountCapacity
 from actions.sandbox.aws.eks import add_node_groups, describe_cluster, is_known, list_clusters, no_such_cluster
+from actions.sandbox.aws.remains import IAM_VERSION, Remains
 from actions.sandbox.aws.services import (
     QUOTA_TARGET,
     SECRETS_MANAGER_TARGET,
@@ -109,12 +110,14 @@ def _queries(
     node_groups: NodeGroups, options: SandboxOptions, clock: Clock
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Make the handler of the root path: the query protocols, and the JSON protocols that share it."""
-    rules = ec2.SecurityGroups(AccountCapacity(node_groups, clock))
+    remains = Remains(options, clock)
+    rules = ec2.SecurityGroups({**remains.ec2_calls(), **AccountCapacity(node_groups, clock).calls()})
     json_calls: dict[str, JsonCall] = {
         QUOTA_TARGET: service_quota,
         SECRETS_MANAGER_TARGET: secret_value,
-        TAGGING_TARGET: lambda asked: tagged_resources(asked, node_groups, rules, options),
+        TAGGING_TARGET: lambda asked: tagged_resources(asked, node_groups, rules, options, remains.tagged()),
         **ecr_calls(options.account),
+        **remains.json_calls(),
     }
 
     async def query(request: web.Request) -> web.Response:
@@ -125,6 +128,9 @@ def _queries(
         if form.get("Version") == ec2.VERSION:
             scope = request.headers.get("Authorization", "").partition("Credential=")[2].split("/")
             status, text = rules.answer({**form, SIGNED_REGION: scope[2]}, request_id)
+            return web.Response(text=text, status=status, content_type="text/xml")
+        if form.get("Version") == IAM_VERSION:
+            status, text = remains.iam_answer(form, request_id)
             return web.Response(text=text, status=status, content_type="text/xml")
         if action == "GetCallerIdentity":
             return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")

@@ -30,7 +30,7 @@ _WITHOUT_ACCELERATORS = "d"
 """The zone that offers no accelerated type."""
 
 
-class Ec2Error(Exception):
+class ApiCallError(Exception):
     """An error answer to the call: a code of EC2 and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -79,9 +79,9 @@ class AccountCapacity:
     def _offerings(self, form: Form) -> str:
         wanted = [
             name
-            for n in numbers(form, "Filter")
+            for n in numbers_of(form, "Filter")
             if form.get(f"Filter.{n}.Name") == "instance-type"
-            for name in values(form, f"Filter.{n}.Value")
+            for name in values_of(form, f"Filter.{n}.Value")
         ]
         region, by_id = form[SIGNED_REGION], form.get("LocationType") == "availability-zone-id"
         kinds = InstanceTable.load()
@@ -96,7 +96,7 @@ class AccountCapacity:
         return f"<instanceTypeOfferingSet>{items}</instanceTypeOfferingSet>"
 
     def _reservations(self, form: Form) -> str:
-        wanted = values(form, "CapacityReservationId")
+        wanted = values_of(form, "CapacityReservationId")
         items = "".join(self._reservation(reservation_id, form[SIGNED_REGION]) for reservation_id in wanted)
         return f"<capacityReservationSet>{items}</capacityReservationSet>"
 
@@ -104,7 +104,7 @@ class AccountCapacity:
         match = _RESERVATION.match(reservation_id)
         if match is None:
             message = f"The capacity reservation '{reservation_id}' does not exist"
-            raise Ec2Error("InvalidCapacityReservationId.NotFound", message)
+            raise ApiCallError("InvalidCapacityReservationId.NotFound", message)
         name = _RESERVED_TYPES[int(match[1], 16) % len(_RESERVED_TYPES)]
         is_block = reservation_id.endswith("b1")
         begin = self._began + timedelta(seconds=_SCHEDULED_SECONDS if reservation_id.endswith("5c") else 0)
@@ -147,12 +147,12 @@ def _iso(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.000Z"
 
 
-def numbers(form: Form, prefix: str) -> list[int]:
+def numbers_of(form: Form, prefix: str) -> list[int]:
     """The numbers that members of a list carry: `Filter.1.Name`, `Filter.2.Name`."""
     found = {key[len(prefix) + 1 :].partition(".")[0] for key in form if key.startswith(f"{prefix}.")}
     return sorted(int(number) for number in found if number.isdigit())
 
 
-def values(form: Form, prefix: str) -> list[str]:
+def values_of(form: Form, prefix: str) -> list[str]:
     """The texts of a list, in its order."""
-    return [form[f"{prefix}.{number}"] for number in numbers(form, prefix) if f"{prefix}.{number}" in form]
+    return [form[f"{prefix}.{number}"] for number in numbers_of(form, prefix) if f"{prefix}.{number}" in form]

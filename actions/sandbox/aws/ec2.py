@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from xml.sax.saxutils import escape
 
 import msgspec
 
-from actions.sandbox.aws.capacity import AccountCapacity, Ec2Error, Form, numbers, values
+from actions.sandbox.aws.capacity import ApiCallError, Form, numbers_of, values_of
 
 VERSION = "2016-11-15"
 """The version of the API; a query with another version is for another service."""
@@ -33,15 +33,15 @@ class SecurityGroupRule(msgspec.Struct, frozen=True):
 
 
 class SecurityGroups:
-    """The rules of all groups of the account, as far as calls have made them; and what EC2 says of its capacity.
+    """The rules of all groups of the account, as far as calls have made them.
 
     Args:
-        capacity: Zones, offerings, reservations, instances.
+        others: EC2's calls that are not about rules, by action; each answers with the body of its XML.
     """
 
-    def __init__(self, capacity: AccountCapacity) -> None:
+    def __init__(self, others: Mapping[str, Callable[[Form], str]] | None = None) -> None:
         self._rules: dict[str, SecurityGroupRule] = {}
-        self._capacity = capacity
+        self._others = others or {}
 
     def __iter__(self) -> Iterator[SecurityGroupRule]:
         return iter(list(self._rules.values()))
@@ -55,30 +55,33 @@ class SecurityGroups:
             "AuthorizeSecurityGroupEgress": self._authorize,
             "RevokeSecurityGroupIngress": self._revoke,
             "RevokeSecurityGroupEgress": self._revoke,
-            **self._capacity.calls(),
+            **self._others,
         }
         try:
             if action not in calls:
-                raise Ec2Error("InvalidAction", f"The sandbox does not serve {action or 'this request'}.")
+                raise ApiCallError("InvalidAction", f"The sandbox does not serve {action or 'this request'}.")
             body = calls[action](form)
-        except Ec2Error as refused:
+        except ApiCallError as refused:
             error = f"<Error><Code>{refused.code}</Code><Message>{escape(str(refused))}</Message></Error>"
             return 400, f"<Response><Errors>{error}</Errors><RequestID>{request_id}</RequestID></Response>"
         name = f"{action}Response"
         return 200, f'<{name} xmlns="{_NAMESPACE}"><requestId>{request_id}</requestId>{body}</{name}>'
 
     def _describe(self, form: Form) -> str:
-        filters = {form[f"Filter.{n}.Name"]: values(form, f"Filter.{n}.Value") for n in numbers(form, "Filter")}
+        filters = {form[f"Filter.{n}.Name"]: values_of(form, f"Filter.{n}.Value") for n in numbers_of(form, "Filter")}
         groups = filters.get("group-id", [])
         for group in groups:
             _require_group(group)
-        found = [rule for rule in self if not groups or rule.group in groups]
+        asked = values_of(form, "SecurityGroupRuleId")
+        for rule_id in asked:
+            self._require_rule(rule_id)
+        found = [rule for rule in self if (not groups or rule.group in groups) and (not asked or rule.id in asked)]
         return f"<securityGroupRuleSet>{''.join(map(_rule_xml, found))}</securityGroupRuleSet>"
 
     def _authorize(self, form: Form) -> str:
         group, is_egress = form.get("GroupId", ""), form["Action"].endswith("Egress")
         _require_group(group)
-        made = [self._made(form, number, group, is_egress=is_egress) for number in numbers(form, "IpPermissions")]
+        made = [self._made(form, number, group, is_egress=is_egress) for number in numbers_of(form, "IpPermissions")]
         for rule in made:
             self._rules[rule.id] = rule
         rules = "".join(map(_rule_xml, made))
@@ -91,19 +94,23 @@ class SecurityGroups:
             (rule.group, rule.is_egress, rule.protocol, rule.peer) == (group, is_egress, protocol, peer)
             for rule in self
         ):
-            raise Ec2Error("InvalidPermission.Duplicate", "the specified rule already exists")
+            raise ApiCallError("InvalidPermission.Duplicate", "the specified rule already exists")
         tags = {
             form[f"TagSpecification.1.Tag.{n}.Key"]: form.get(f"TagSpecification.1.Tag.{n}.Value", "")
-            for n in numbers(form, "TagSpecification.1.Tag")
+            for n in numbers_of(form, "TagSpecification.1.Tag")
         }
         return SecurityGroupRule(f"sgr-{secrets.token_hex(9)[:17]}", group, is_egress, protocol, peer, tags)
 
     def _revoke(self, form: Form) -> str:
-        for rule_id in values(form, "SecurityGroupRuleId"):
-            if self._rules.pop(rule_id, None) is None:
-                message = f"The security group rule ID '{rule_id}' does not exist"
-                raise Ec2Error("InvalidSecurityGroupRuleId.NotFound", message)
+        for rule_id in values_of(form, "SecurityGroupRuleId"):
+            self._require_rule(rule_id)
+            del self._rules[rule_id]
         return "<return>true</return>"
+
+    def _require_rule(self, rule_id: str) -> None:
+        if rule_id not in self._rules:
+            message = f"The security group rule ID '{rule_id}' does not exist"
+            raise ApiCallError("InvalidSecurityGroupRuleId.NotFound", message)
 
 
 def _rule_xml(rule: SecurityGroupRule) -> str:
@@ -121,4 +128,4 @@ def _rule_xml(rule: SecurityGroupRule) -> str:
 
 def _require_group(group: str) -> None:
     if _GROUP.match(group) is None:
-        raise Ec2Error("InvalidGroup.NotFound", f"The security group '{group}' does not exist")
+        raise ApiCallError("InvalidGroup.NotFound", f"The security group '{group}' does not exist")

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
 from aiohttp import web
 
+from actions.sandbox.aws.capacity import ApiCallError
 from actions.sandbox.aws.ec2 import SecurityGroups
 from actions.sandbox.model.account import NodeGroups, has_tag
 from actions.sandbox.model.options import SandboxOptions
@@ -26,22 +27,14 @@ JsonCall = Callable[[Mapping[str, Any]], dict[str, Any]]
 CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
-class JsonApiError(Exception):
-    """The call is answered with an error: a code of the service and a sentence."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 async def answer_json(request: web.Request, calls: Mapping[str, JsonCall]) -> web.Response:
     """Answer a request by the call that its `X-Amz-Target` names; refuse one that is not among `calls`."""
     target = request.headers.get("X-Amz-Target", "")
     try:
         if target not in calls:
-            raise JsonApiError("UnknownOperationException", f"The sandbox does not serve {target}.")
+            raise ApiCallError("UnknownOperationException", f"The sandbox does not serve {target}.")
         answer = calls[target](await request.json())
-    except JsonApiError as refused:
+    except ApiCallError as refused:
         body = {"__type": refused.code, "message": str(refused)}
         return web.json_response(body, status=400, headers={"x-amzn-ErrorType": refused.code})
     return web.json_response(answer, content_type=CONTENT_TYPE)
@@ -65,7 +58,7 @@ def ecr_calls(account: str) -> dict[str, Callable[[Parameters], dict[str, Any]]]
         for image in asked.get("imageIds") or ():
             try:
                 detail = _detail(account, asked, image)
-            except JsonApiError as refused:
+            except ApiCallError as refused:
                 failures.append({"imageId": image, "failureCode": "ImageNotFound", "failureReason": str(refused)})
                 continue
             found = {"imageDigest": detail["imageDigest"], **image}
@@ -97,7 +90,7 @@ def _detail(account: str, asked: Parameters, image: Mapping[str, str]) -> dict[s
     if not has_tag(tag):
         where = f"in the repository with name '{repository}' in the registry with id '{account}'"
         message = f"The image with imageId {{imageDigest:'null', imageTag:'{tag}'}} does not exist within {where}"
-        raise JsonApiError("ImageNotFoundException", message)
+        raise ApiCallError("ImageNotFoundException", message)
     digest = image.get("imageDigest") or "sha256:" + hashlib.sha256(f"{repository}:{tag}".encode()).hexdigest()
     return {
         "registryId": account,
@@ -149,7 +142,7 @@ def secret_value(asked: Mapping[str, Any]) -> dict[str, Any]:
     """`GetSecretValue`."""
     name = str(asked.get("SecretId", ""))
     if name not in _VALUES:
-        raise JsonApiError("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
+        raise ApiCallError("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
     return {
         "ARN": f"arn:aws:secretsmanager:us-west-2:111122223333:secret:{name}",
         "Name": name,
@@ -183,13 +176,17 @@ TAGGING_TARGET = "ResourceGroupsTaggingAPI_20170126.GetResources"
 
 
 def tagged_resources(
-    asked: Mapping[str, Any], groups: NodeGroups, rules: SecurityGroups, options: SandboxOptions
+    asked: Mapping[str, Any],
+    groups: NodeGroups,
+    rules: SecurityGroups,
+    options: SandboxOptions,
+    others: Iterable[tuple[str, Mapping[str, str]]] = (),
 ) -> dict[str, Any]:
-    """`GetResources` with any tag filters; all of it on one page."""
+    """`GetResources` with any tag filters; all of it on one page. `others` are further ARNs with their tags."""
     filters = [(str(entry["Key"]), entry.get("Values") or []) for entry in asked.get("TagFilters") or ()]
     found = [
         {"ResourceARN": arn, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-        for arn, tags in _resources(groups, rules, options)
+        for arn, tags in (*_resources(groups, rules, options), *others)
         if all(key in tags and (not values or tags[key] in values) for key, values in filters)
     ]
     return {"PaginationToken": "", "ResourceTagMappingList": found}

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from actions.base.errors import FormatError, MissingError
-from actions.cloud.account import fetch_secret, fetch_tagged, is_still_there
+from actions.cloud.account import fetch_secret, fetch_tagged
 from actions.cloud.aws_session import AwsSession
+from actions.cloud.describe import ResourceDescriber
 from actions.cloud.ec2 import Direction, add_self_rule, fetch_self_rules, remove_rules
 from actions.cloud.ecr import Repository, fetch_digest, fetch_login, repository_of
+from actions.cloud.resources import AwsResource
 from tests.support.account import REGION, a_group, an_account, an_image, client
 
 ACCOUNT = "123456789012"
@@ -107,18 +109,45 @@ async def test_a_secret_that_is_no_text_is_refused(session: AwsSession) -> None:
 async def test_what_carries_a_tag_is_listed(session: AwsSession) -> None:
     vpc = client("ec2").create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
     client("ec2").create_tags(Resources=[vpc], Tags=[{"Key": "eksml-run", "Value": "run-7"}])
-    (arn,) = await fetch_tagged(session, "eksml-run", "run-7")
+    (arn,) = await fetch_tagged(session, {"eksml-run": ["run-7"]})
     assert arn.endswith(f"vpc/{vpc}")
-    assert await fetch_tagged(session, "eksml-run", "run-8") == ()
-    assert await is_still_there(session, arn)
+    assert await fetch_tagged(session, {"eksml-run": ["run-8"]}) == ()
+    assert await fetch_tagged(session, {"eksml-run": []}) == (arn,)
+    assert await fetch_tagged(session, {"eksml-run": ["run-7"], "team": []}) == ()
 
 
 async def test_what_is_only_remembered_is_told_from_what_is_there(session: AwsSession) -> None:
+    describer = ResourceDescriber(session, region=REGION, account=ACCOUNT, partition="aws")
+
+    async def look(resource: str) -> AwsResource | None:
+        service, _, name = resource.partition(":")
+        return await describer.describe(f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}", "tagged")
+
     image = client("ec2").describe_images()["Images"][0]["ImageId"]
-    made = client("ec2").run_instances(ImageId=image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
-    arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{made}"
-    assert await is_still_there(session, arn)
-    client("ec2").terminate_instances(InstanceIds=[made])
-    assert not await is_still_there(session, arn)
-    assert not await is_still_there(session, f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0")
-    assert await is_still_there(session, f"arn:aws:fsx:{REGION}:{ACCOUNT}:file-system/fs-0123456789abcdef0")
+    made = client("ec2").run_instances(ImageId=image, InstanceType="m5.xlarge", MinCount=1, MaxCount=1)
+    instance = made["Instances"][0]["InstanceId"]
+    found = await look(f"ec2:instance/{instance}")
+    assert found is not None
+    assert found.line().endswith(
+        f"instance/{instance}: tagged; m5.xlarge; $0.192/h; remove: "
+        f"aws ec2 terminate-instances --instance-ids {instance} --region {REGION}"
+    )
+    client("ec2").terminate_instances(InstanceIds=[instance])
+    assert await look(f"ec2:instance/{instance}") is None
+    for gone in (
+        "ec2:instance/i-0123456789abcdef0",
+        "ec2:natgateway/nat-0123456789abcdef0",
+        "ec2:network-interface/eni-0123456789abcdef0",
+        "ec2:security-group/sg-0123456789abcdef0",
+        "ec2:volume/vol-0123456789abcdef0",
+        "ec2:vpc-endpoint/vpce-0123456789abcdef0",
+        "ec2:vpc/vpc-0123456789abcdef0",
+        "ecr:repository/none",
+        "fsx:file-system/fs-0123456789abcdef0",
+        "kms:key/11111111-2222-3333-4444-555555555555",
+    ):
+        assert await look(gone) is None, gone
+    volume = client("ec2").create_volume(AvailabilityZone=f"{REGION}a", Size=200, VolumeType="gp3")["VolumeId"]
+    found = await look(f"ec2:volume/{volume}")
+    assert found is not None
+    assert "tagged; 200 GiB gp3; $0.0219/h; remove: aws ec2 delete-volume" in found.line()

@@ -20,7 +20,10 @@ from actions.cloud.ec2 import (
     remove_rules,
 )
 from actions.cloud.ecr import Repository, delete_image, fetch_digest, fetch_login
+from actions.cloud.leftovers import SearchResult, SearchScope, search_account
+from actions.cloud.names import fetch_taken_names
 from actions.cloud.quotas import fetch_use
+from actions.cloud.resources import parts_of
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
 
@@ -53,11 +56,11 @@ async def test_rules_of_a_group_come_and_go_and_are_found_by_their_tags(session:
         assert await add_self_rule(session, GROUP, direction, {"eksml-run": "r"}) == ""
     rules = await fetch_self_rules(session, GROUP)
     assert {rule.direction for rule in rules} == set(Direction)
-    assert len(await fetch_tagged(session, "eksml-run", "r")) == 2
+    assert len(await fetch_tagged(session, {"eksml-run": ["r"]})) == 2
     for rule in rules:
         await remove_rules(session, GROUP, rule.direction, [rule.id])
     assert await fetch_self_rules(session, GROUP) == []
-    assert await fetch_tagged(session, "eksml-run", "r") == ()
+    assert await fetch_tagged(session, {"eksml-run": ["r"]}) == ()
 
 
 async def test_what_ec2_does_not_have_is_missing(session: AwsSession) -> None:
@@ -110,3 +113,53 @@ async def test_the_secrets_of_a_rehearsal_can_be_read(session: AwsSession) -> No
     assert (await fetch_secret(session, "eksml/hf-token")).startswith("hf_")
     with pytest.raises(MissingError):
         await fetch_secret(session, "somebody/else")
+
+
+async def test_what_a_call_has_made_is_found_by_an_audit_and_gone_after_another(session: AwsSession) -> None:
+    tags = [{"Key": "kubernetes.io/cluster/mine", "Value": "owned"}]
+    specification: list[dict[str, object]] = [{"ResourceType": "volume", "Tags": tags}]
+    volume = await session.call(
+        "ec2",
+        "create_volume",
+        AvailabilityZone="us-west-2a",
+        Size=100,
+        VolumeType="gp3",
+        TagSpecifications=specification,
+    )
+    specification[0]["ResourceType"] = "network-interface"
+    interface = await session.call(
+        "ec2",
+        "create_network_interface",
+        SubnetId="subnet-1",
+        Description="aws-K8S-i-1",
+        TagSpecifications=specification,
+    )
+    await session.call("iam", "create_role", RoleName="mine-node", AssumeRolePolicyDocument="{}")
+    await session.call("logs", "create_log_group", logGroupName="/aws/eks/mine/cluster")
+    await session.call("ecr", "create_repository", repositoryName="nemo")
+    scope = SearchScope(
+        "eksml-run", "r", 0.0, FAST.region, "mine", owns_cluster=True, vpc="vpc-1", repositories=("nemo",)
+    )
+    found = await search_account(session, scope)
+    assert found.unknown == ()
+    assert {parts_of(one.arn).kind for one in found.resources} == {
+        "volume",
+        "network-interface",
+        "role",
+        "log-group",
+        "repository",
+    }
+    assert "100 GiB gp3; $0.011/h" in found.resources[0].line()
+    names = await fetch_taken_names(
+        session, tag="eksml-run", roles=("mine-node", "other"), repositories=("nemo", "none")
+    )
+    assert [one.name for one in names.taken] == ["mine-node", "nemo"]
+    await session.call("ec2", "delete_volume", VolumeId=volume["VolumeId"])
+    interface_id = interface["NetworkInterface"]["NetworkInterfaceId"]
+    await session.call("ec2", "delete_network_interface", NetworkInterfaceId=interface_id)
+    await session.call("iam", "delete_role", RoleName="mine-node")
+    await session.call("logs", "delete_log_group", logGroupName="/aws/eks/mine/cluster")
+    await session.call("ecr", "delete_repository", repositoryName="nemo")
+    assert await search_account(session, scope) == SearchResult()
+    with pytest.raises(RefusedError, match="does not serve ListUsers"):
+        await session.call("iam", "list_users")

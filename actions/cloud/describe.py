@@ -1,0 +1,154 @@
+"""One resource of the account, looked up by its ARN: still there or not, with its hourly price.
+
+The tagging API lists resources for a while after they were deleted; EC2 shows terminated instances and deleted gateways
+for an hour; KMS keys wait for days to be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from msgspec.structs import replace
+
+from actions.base.errors import MissingError
+from actions.base.untrusted import one_line
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.resources import AwsResource, hourly_price, lustre_price, parts_of, volume_price
+from actions.fleet.prices import ON_DEMAND, PriceBook
+
+_MARKETS = {"spot": "spot", "capacity-block": "capacity-block"}
+"""`InstanceLifecycle` of EC2, and the market in the table of prices; without any it is on-demand."""
+
+
+class ResourceDescriber:
+    """Looks resources of one account and region up.
+
+    Args:
+        session: In the region.
+        region: Its name.
+        account: Twelve digits.
+        partition: `aws`, `aws-cn`…
+    """
+
+    def __init__(self, session: AwsSession, *, region: str, account: str, partition: str) -> None:
+        self._session = session
+        self._region = region
+        self._account = account
+        self._partition = partition
+
+    async def describe(self, arn: str, reason: str) -> AwsResource | None:
+        """Look a resource up; `None` if it is gone. Of kinds that are not looked up, its price by its kind.
+
+        Args:
+            arn: As the tagging API lists it.
+            reason: The evidence for its belonging to the run.
+
+        Raises:
+            MissingPermissionError: No right to describe it.
+            UnreachableError: No answer.
+        """
+        parts = parts_of(arn)
+        try:
+            if parts.service == "ec2":
+                return await self._of_ec2(parts.kind, parts.name, AwsResource(arn, reason))
+            return await self._of_others(parts.service, parts.kind, parts.name, AwsResource(arn, reason))
+        except MissingError:
+            return None
+
+    async def _of_ec2(self, kind: str, name: str, known: AwsResource) -> AwsResource | None:
+        match kind:
+            case "instance":
+                answer = await self._session.call("ec2", "describe_instances", InstanceIds=[name])
+                items = [item for group in answer.get("Reservations") or () for item in group.get("Instances") or ()]
+                items = [item for item in items if (item.get("State") or {}).get("Name") != "terminated"]
+                return self.instance(items[0], known.reason) if items else None
+            case "natgateway":
+                answer = await self._session.call("ec2", "describe_nat_gateways", NatGatewayIds=[name])
+                open_ones = [item for item in answer.get("NatGateways") or () if item.get("State") != "deleted"]
+                return self.priced(known) if open_ones else None
+            case "network-interface":
+                answer = await self._session.call("ec2", "describe_network_interfaces", NetworkInterfaceIds=[name])
+                return known if answer.get("NetworkInterfaces") else None
+            case "security-group":
+                answer = await self._session.call("ec2", "describe_security_groups", GroupIds=[name])
+                return known if answer.get("SecurityGroups") else None
+            case "security-group-rule":
+                answer = await self._session.call("ec2", "describe_security_group_rules", SecurityGroupRuleIds=[name])
+                rules = answer.get("SecurityGroupRules") or ()
+                return _rule(rules[0], name, known, self._region) if rules else None
+            case "volume":
+                answer = await self._session.call("ec2", "describe_volumes", VolumeIds=[name])
+                volumes = answer.get("Volumes") or ()
+                return self._volume(volumes[0], known) if volumes else None
+            case "vpc-endpoint":
+                answer = await self._session.call("ec2", "describe_vpc_endpoints", VpcEndpointIds=[name])
+                ends = [item for item in answer.get("VpcEndpoints") or () if item.get("State") != "deleted"]
+                return self.endpoint(ends[0], known.reason) if ends else None
+            case "vpc":
+                answer = await self._session.call("ec2", "describe_vpcs", VpcIds=[name])
+                return known if answer.get("Vpcs") else None
+        return self.priced(known)
+
+    async def _of_others(self, service: str, kind: str, name: str, known: AwsResource) -> AwsResource | None:
+        match service, kind:
+            case "kms", "key":
+                answer = await self._session.call("kms", "describe_key", KeyId=known.arn)
+                is_going = (answer.get("KeyMetadata") or {}).get("KeyState") == "PendingDeletion"
+                return None if is_going else known
+            case "fsx", "file-system":
+                answer = await self._session.call("fsx", "describe_file_systems", FileSystemIds=[name])
+                systems = answer.get("FileSystems") or ()
+                return self._file_system(systems[0], known) if systems else None
+            case "ecr", "repository":
+                answer = await self._session.call("ecr", "describe_repositories", repositoryNames=[name])
+                return known if answer.get("repositories") else None
+        return self.priced(known)
+
+    def priced(self, resource: AwsResource) -> AwsResource:
+        """Return a resource with the price that its kind has, if any."""
+        return replace(resource, usd_per_hour=hourly_price(resource.arn))
+
+    def instance(self, item: Mapping[str, Any], reason: str) -> AwsResource:
+        """Return an instance, as `DescribeInstances` answers, with its price by type and market."""
+        arn = self._arn(f"instance/{one_line(str(item.get('InstanceId', '')))}")
+        instance_type = one_line(str(item.get("InstanceType", "")))
+        market = _MARKETS.get(str(item.get("InstanceLifecycle") or ""), ON_DEMAND)
+        price = self._prices.price_of(instance_type, self._region, market)
+        usd = price.usd_per_hour if price else None
+        return AwsResource(arn, reason, usd_per_hour=usd, note=instance_type)
+
+    def endpoint(self, item: Mapping[str, Any], reason: str) -> AwsResource:
+        """Return a VPC endpoint, as `DescribeVpcEndpoints` answers: one of type Gateway is free."""
+        arn = self._arn(f"vpc-endpoint/{one_line(str(item.get('VpcEndpointId', '')))}")
+        is_billed = item.get("VpcEndpointType") != "Gateway"
+        price = hourly_price(arn) if is_billed else None
+        zones = max(1, len(item.get("SubnetIds") or ()))
+        usd = price * zones if price is not None else None
+        return AwsResource(arn, reason, usd_per_hour=usd, note=one_line(str(item.get("ServiceName", ""))))
+
+    def _volume(self, item: Mapping[str, Any], known: AwsResource) -> AwsResource:
+        size, kind = int(item.get("Size") or 0), str(item.get("VolumeType", ""))
+        usd = volume_price(self._region, kind, size)
+        return replace(known, usd_per_hour=usd, note=one_line(f"{size} GiB {kind}"))
+
+    def _file_system(self, item: Mapping[str, Any], known: AwsResource) -> AwsResource:
+        size = int(item.get("StorageCapacity") or 0)
+        throughput = int((item.get("LustreConfiguration") or {}).get("PerUnitStorageThroughput") or 0)
+        usd = lustre_price(self._region, throughput, size) if item.get("StorageType") == "SSD" else None
+        return replace(known, usd_per_hour=usd, note=f"{size} GiB")
+
+    def _arn(self, resource: str) -> str:
+        return f"arn:{self._partition}:ec2:{self._region}:{self._account}:{resource}"
+
+    @cached_property
+    def _prices(self) -> PriceBook:
+        return PriceBook.usual()
+
+
+def _rule(item: Mapping[str, Any], name: str, known: AwsResource, region: str) -> AwsResource:
+    direction = "egress" if item.get("IsEgress") else "ingress"
+    group = one_line(str(item.get("GroupId", "")))
+    rule = f"--group-id {group} --security-group-rule-ids {name}"
+    return replace(known, command=f"aws ec2 revoke-security-group-{direction} {rule} --region {region}")

@@ -1,0 +1,180 @@
+"""One AWS resource by its ARN: its kind, its price by the hour where one is known, and the command that removes it.
+
+Sources: the Service Authorization Reference for the forms of ARNs, `aws help` (AWS CLI 2) for the commands. Prices are
+of AWS' pages for us-east-1 and us-west-2 as of 2025-04; a bill has taxes, traffic and discounts besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from actions.fleet.quantity import HOURS_PER_MONTH, format_usd
+
+
+class ArnParts(msgspec.Struct, frozen=True):
+    """An ARN in parts: `arn:aws:ec2:us-west-2:111122223333:volume/vol-1`."""
+
+    service: str
+    region: str
+    """Empty for services without regions."""
+    account: str
+    kind: str
+    """`volume`; empty for services that have one kind, such as SQS and S3."""
+    name: str
+    """All behind the kind; it may hold slashes."""
+
+
+def parts_of(arn: str) -> ArnParts:
+    """Return the parts of an ARN; of another text, its last part as the name."""
+    words = arn.split(":", 5)
+    if len(words) < len(("arn", "partition", "service", "region", "account", "resource")):
+        return ArnParts("", "", "", "", arn)
+    _, _, service, region, account, resource = words
+    at = min((index for index in (resource.find("/"), resource.find(":")) if index >= 0), default=-1)
+    kind, name = ("", resource) if at < 0 else (resource[:at], resource[at + 1 :])
+    return ArnParts(service, region, account, kind, name)
+
+
+class AwsResource(msgspec.Struct, frozen=True):
+    """A resource that a search has found."""
+
+    arn: str
+    reason: str
+    """The evidence that connects it with the run, for one line: `tagged eksml-run=…`."""
+    usd_per_hour: Decimal | None = None
+    """`None` if it costs nothing, or its price is unknown."""
+    note: str = ""
+    command: str = ""
+    """Removes it. Empty: that of its kind."""
+    is_of_cluster: bool = False
+    """It was made for the cluster, and not for its network or data."""
+    is_older: bool = False
+    """It existed before the run: only its name is the run's."""
+
+    def line(self) -> str:
+        """Return it in one line: ARN, evidence, hourly price, and the command that removes it."""
+        words = [self.reason]
+        words += [self.note] if self.note else []
+        words += [hourly_text(self.usd_per_hour)] if self.usd_per_hour is not None else []
+        command = self.command or removal_command(self.arn)
+        return f"AWS {self.arn}: {'; '.join(words)}" + (f"; remove: {command}" if command else "")
+
+
+def hourly_text(amount: Decimal) -> str:
+    """Return an hourly price, below a dollar with up to four decimals: `$82.27/h`, `$0.045/h`."""
+    if amount >= 1:
+        return f"{format_usd(amount)}/h"
+    digits = f"{amount:.4f}".rstrip("0").partition(".")[2]
+    return f"$0.{digits.ljust(2, '0')}/h"
+
+
+_COMMANDS: Final[Mapping[tuple[str, str], str]] = {
+    ("autoscaling", "autoScalingGroup"): "autoscaling delete-auto-scaling-group --force-delete "
+    "--auto-scaling-group-name {last}",
+    ("ec2", "elastic-ip"): "ec2 release-address --allocation-id {name}",
+    ("ec2", "instance"): "ec2 terminate-instances --instance-ids {name}",
+    ("ec2", "internet-gateway"): "ec2 delete-internet-gateway --internet-gateway-id {name}",
+    ("ec2", "launch-template"): "ec2 delete-launch-template --launch-template-id {name}",
+    ("ec2", "natgateway"): "ec2 delete-nat-gateway --nat-gateway-id {name}",
+    ("ec2", "network-acl"): "ec2 delete-network-acl --network-acl-id {name}",
+    ("ec2", "network-interface"): "ec2 delete-network-interface --network-interface-id {name}",
+    ("ec2", "placement-group"): "ec2 delete-placement-group --group-name {name}",
+    ("ec2", "route-table"): "ec2 delete-route-table --route-table-id {name}",
+    ("ec2", "security-group"): "ec2 delete-security-group --group-id {name}",
+    ("ec2", "snapshot"): "ec2 delete-snapshot --snapshot-id {name}",
+    ("ec2", "subnet"): "ec2 delete-subnet --subnet-id {name}",
+    ("ec2", "volume"): "ec2 delete-volume --volume-id {name}",
+    ("ec2", "vpc"): "ec2 delete-vpc --vpc-id {name}",
+    ("ec2", "vpc-endpoint"): "ec2 delete-vpc-endpoints --vpc-endpoint-ids {name}",
+    ("ecr", "repository"): "ecr delete-repository --force --repository-name {name}",
+    ("eks", "addon"): "eks delete-addon --cluster-name {first} --addon-name {second}",
+    ("eks", "cluster"): "eks delete-cluster --name {name}",
+    ("eks", "nodegroup"): "eks delete-nodegroup --cluster-name {first} --nodegroup-name {second}",
+    ("eks", "podidentityassociation"): "eks delete-pod-identity-association --cluster-name {first} "
+    "--association-id {second}",
+    ("elasticloadbalancing", "targetgroup"): "elbv2 delete-target-group --target-group-arn {arn}",
+    ("events", "rule"): "events delete-rule --force --name {last}",
+    ("fsx", "association"): "fsx delete-data-repository-association --association-id {last}",
+    ("fsx", "backup"): "fsx delete-backup --backup-id {name}",
+    ("fsx", "file-system"): "fsx delete-file-system --file-system-id {name}",
+    ("iam", "instance-profile"): "iam delete-instance-profile --instance-profile-name {last}",
+    ("iam", "oidc-provider"): "iam delete-open-id-connect-provider --open-id-connect-provider-arn {arn}",
+    ("iam", "policy"): "iam delete-policy --policy-arn {arn}",
+    ("iam", "role"): "iam delete-role --role-name {last}",
+    ("kms", "key"): "kms schedule-key-deletion --key-id {name}",
+    ("logs", "log-group"): "logs delete-log-group --log-group-name {name}",
+    ("s3", ""): "s3 rb --force s3://{name}",
+    ("sqs", ""): "sqs delete-queue --queue-url https://sqs.{region}.amazonaws.com/{account}/{name}",
+}
+"""The AWS CLI's command by service and kind. An empty one is not known: the line names the resource alone."""
+
+
+def removal_command(arn: str) -> str:
+    """Return the command of the AWS CLI that removes a resource; empty if none is known for its kind."""
+    parts = parts_of(arn)
+    known = _COMMANDS.get((parts.service, parts.kind), "")
+    if (parts.service, parts.kind) == ("elasticloadbalancing", "loadbalancer"):
+        is_classic = "/" not in parts.name
+        known = "elb delete-load-balancer --load-balancer-name {name}" if is_classic else _NEWER_LOAD_BALANCER
+    if not known:
+        return ""
+    words = parts.name.split("/")
+    text = known.format(
+        arn=arn,
+        name=parts.name,
+        first=words[0],
+        second=words[1] if len(words) > 1 else "",
+        last=words[-1],
+        region=parts.region,
+        account=parts.account,
+    )
+    return f"aws {text}" + (f" --region {parts.region}" if parts.region else "")
+
+
+_NEWER_LOAD_BALANCER = "elbv2 delete-load-balancer --load-balancer-arn {arn}"
+_PRICED_REGIONS = frozenset({"us-east-1", "us-west-2"})
+_USD_PER_HOUR: Final[Mapping[tuple[str, str], str]] = {
+    ("ec2", "elastic-ip"): "0.005",
+    ("ec2", "natgateway"): "0.045",
+    ("ec2", "vpc-endpoint"): "0.01",
+    ("eks", "cluster"): "0.10",
+    ("elasticloadbalancing", "loadbalancer"): "0.0225",
+}
+"""An interface endpoint is billed for each zone; a cluster in extended support costs six times as much."""
+_USD_PER_GB_MONTH: Final[Mapping[str, str]] = {
+    "gp2": "0.10",
+    "gp3": "0.08",
+    "io1": "0.125",
+    "io2": "0.125",
+    "sc1": "0.015",
+    "st1": "0.045",
+}
+_LUSTRE_USD_PER_GB_MONTH: Final[Mapping[int, str]] = {125: "0.145", 250: "0.210", 500: "0.340", 1000: "0.600"}
+"""PERSISTENT_2 on SSD, by MB/s for each TiB."""
+
+
+def hourly_price(arn: str) -> Decimal | None:
+    """Return the hourly price of a resource whose kind alone decides it; `None` for others and other regions."""
+    parts = parts_of(arn)
+    text = _USD_PER_HOUR.get((parts.service, parts.kind))
+    return Decimal(text) if text and parts.region in _PRICED_REGIONS else None
+
+
+def volume_price(region: str, volume_type: str, gib: int) -> Decimal | None:
+    """Return the hourly price of an EBS volume, without provisioned IOPS; `None` if it is unknown."""
+    return _by_month(region, _USD_PER_GB_MONTH.get(volume_type), gib)
+
+
+def lustre_price(region: str, throughput: int, gib: int) -> Decimal | None:
+    """Return the hourly price of an SSD file system of FSx for Lustre; `None` if it is unknown."""
+    return _by_month(region, _LUSTRE_USD_PER_GB_MONTH.get(throughput), gib)
+
+
+def _by_month(region: str, usd_per_gb: str | None, gib: int) -> Decimal | None:
+    if usd_per_gb is None or region not in _PRICED_REGIONS:
+        return None
+    return Decimal(usd_per_gb) * gib / HOURS_PER_MONTH

@@ -1,0 +1,320 @@
+"""The search for what a run has left in its account, and for names that are taken, against moto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from botocore.exceptions import ClientError
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.leftovers import SearchResult, SearchScope, search_account
+from actions.cloud.names import TakenName, fetch_taken_names
+from actions.cloud.resources import (
+    AwsResource,
+    hourly_price,
+    hourly_text,
+    lustre_price,
+    parts_of,
+    removal_command,
+    volume_price,
+)
+from tests.support.account import REGION, an_account, client
+
+ACCOUNT = "123456789012"
+RUN = "small-1122-abc"
+CLUSTER = "mine"
+TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
+POLICY = json.dumps(
+    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sqs:ReceiveMessage", "Resource": "*"}]}
+)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with an_account() as address:
+        yield address
+
+
+@pytest.fixture
+def _account(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty account."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with urlopen(Request(f"{endpoint}/moto-api/reset", method="POST")):
+        pass
+
+
+@pytest.fixture
+def session(_account: None) -> Iterator[AwsSession]:
+    made = AwsSession(region=REGION)
+    yield made
+    made.close()
+
+
+def a_scope(**others: Any) -> SearchScope:
+    """Of a run that was created just now, and has made its cluster."""
+    since = SystemClock().now().timestamp()
+    known = SearchScope(tag="eksml-run", run_id=RUN, since=since, region=REGION, cluster=CLUSTER, owns_cluster=True)
+    return replace(known, **others)
+
+
+def names(result: SearchResult) -> set[str]:
+    return {parts_of(one.arn).name.rpartition("/")[2] for one in result.resources}
+
+
+def tagged(kind: str, **tags: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": [{"Key": key.replace("__", "/"), "Value": tags[key]} for key in tags]}]
+
+
+def a_volume(key: str, value: str) -> str:
+    made = client("ec2").create_volume(
+        AvailabilityZone=f"{REGION}a",
+        Size=100,
+        VolumeType="gp3",
+        TagSpecifications=[{"ResourceType": "volume", "Tags": [{"Key": key, "Value": value}]}],
+    )
+    return str(made["VolumeId"])
+
+
+async def test_an_empty_account_has_nothing_of_a_run(session: AwsSession) -> None:
+    assert await search_account(session, a_scope(vpc="vpc-0123456789abcdef0", repositories=("nemo",))) == SearchResult()
+
+
+async def test_what_others_made_for_the_cluster_is_found_by_its_tags(session: AwsSession) -> None:
+    owned = a_volume(f"kubernetes.io/cluster/{CLUSTER}", "owned")
+    cni = a_volume("cluster.k8s.amazonaws.com/name", CLUSTER)
+    ours = a_volume("eksml-run", RUN)
+    a_volume("kubernetes.io/cluster/another", "owned")
+    a_volume("eksml-run", "another-run")
+    found = await search_account(session, a_scope())
+    assert names(found) == {owned, cni, ours}
+    assert {one.arn.rpartition("/")[2]: one.is_of_cluster for one in found.resources} == {
+        owned: True,
+        cni: True,
+        ours: False,
+    }
+    assert all(one.usd_per_hour == Decimal("8.00") / 730 for one in found.resources)
+    alone = await search_account(session, a_scope(owns_cluster=False))
+    assert names(alone) == {ours}, "in a cluster of others, what belongs to it is theirs"
+
+
+async def test_in_a_cluster_of_others_the_pools_of_the_run_are_its_own(session: AwsSession) -> None:
+    tags = {"karpenter.sh/nodepool": "gpu", f"kubernetes.io/cluster/{CLUSTER}": "owned"}
+    specification = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": tags[key]} for key in tags]}]
+    image = client("ec2").describe_images()["Images"][0]["ImageId"]
+    made = client("ec2").run_instances(
+        ImageId=image, InstanceType="c5.xlarge", MinCount=1, MaxCount=1, TagSpecifications=specification
+    )
+    instance = made["Instances"][0]["InstanceId"]
+    found = await search_account(session, a_scope(owns_cluster=False, pools=("gpu",)))
+    assert names(found) == {instance}
+    assert names(await search_account(session, a_scope(owns_cluster=False, pools=("other",)))) == set()
+
+
+async def test_what_was_never_tagged_is_found_in_the_runs_vpc(session: AwsSession) -> None:
+    ec2 = client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.3.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.3.1.0/24")["Subnet"]["SubnetId"]
+    interface = ec2.create_network_interface(SubnetId=subnet, Description="aws-K8S-i-0abc")["NetworkInterface"]
+    group = ec2.create_security_group(GroupName="k8s-traffic", Description="load balancer", VpcId=vpc)["GroupId"]
+    endpoint = ec2.create_vpc_endpoint(
+        VpcId=vpc, ServiceName=f"com.amazonaws.{REGION}.guardduty-data", VpcEndpointType="Interface", SubnetIds=[subnet]
+    )["VpcEndpoint"]["VpcEndpointId"]
+    nat = ec2.create_nat_gateway(SubnetId=subnet)["NatGateway"]["NatGatewayId"]
+    found = await search_account(session, a_scope(vpc=vpc))
+    assert {vpc, interface["NetworkInterfaceId"], group, endpoint, nat} <= names(found)
+    assert found.unknown == ()
+    lines = {parts_of(one.arn).name: one.line() for one in found.resources}
+    assert (
+        f"in {vpc}; aws-K8S-i-0abc; remove: aws ec2 delete-network-interface" in lines[interface["NetworkInterfaceId"]]
+    )
+    assert "guardduty-data; $0.01/h; remove: aws ec2 delete-vpc-endpoints" in lines[endpoint]
+    assert "$0.045/h; remove: aws ec2 delete-nat-gateway --nat-gateway-id" in lines[nat]
+    prices = [one.usd_per_hour or 0 for one in found.resources]
+    assert prices == sorted(prices, reverse=True), "the most expensive comes first"
+    ec2.delete_nat_gateway(NatGatewayId=nat)
+    assert nat not in names(await search_account(session, a_scope(vpc=vpc)))
+
+
+async def test_roles_policies_profiles_and_providers_are_found_by_name_or_tag(session: AwsSession) -> None:
+    iam, ours, theirs = client("iam"), [{"Key": "eksml-run", "Value": RUN}], [{"Key": "eksml-run", "Value": "other"}]
+    for name, tags in (
+        (f"{CLUSTER}-node", []),
+        (f"{CLUSTER}-cluster-2026", ours),
+        ("core-eks-node-group-2026", ours),
+        ("core-eks-node-group-2025", theirs),
+        (f"{CLUSTER}-cluster-2025", theirs),
+        (f"{CLUSTER}-developers", []),
+    ):
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=TRUST, Tags=tags)
+    iam.create_policy(PolicyName="KarpenterController-1", PolicyDocument=POLICY, Tags=ours)
+    iam.create_policy(PolicyName="KarpenterController-2", PolicyDocument=POLICY, Tags=theirs)
+    iam.create_instance_profile(InstanceProfileName=f"{CLUSTER}_1234567890")
+    urls = {
+        RUN: f"https://oidc.eks.{REGION}.amazonaws.com/id/AAA",
+        "x": f"https://oidc.eks.{REGION}.amazonaws.com/id/B",
+    }
+    for run, url in urls.items():
+        iam.create_open_id_connect_provider(
+            Url=url, ThumbprintList=["0" * 40], Tags=[{"Key": "eksml-run", "Value": run}]
+        )
+    found = await search_account(session, a_scope())
+    assert names(found) == {
+        f"{CLUSTER}-node",
+        f"{CLUSTER}-cluster-2026",
+        "core-eks-node-group-2026",
+        "KarpenterController-1",
+        f"{CLUSTER}_1234567890",
+        "AAA",
+    }
+    later = SystemClock().now().timestamp() + 3600
+    young = await search_account(session, a_scope(since=later))
+    assert f"{CLUSTER}-node" not in names(young), "without our tag, what is older than the run is of others"
+
+
+async def test_log_groups_and_repositories_are_found_by_name_and_older_ones_are_marked(session: AwsSession) -> None:
+    group = f"/aws/eks/{CLUSTER}/cluster"
+    client("logs").create_log_group(logGroupName=group)
+    client("logs").create_log_group(logGroupName=f"/aws/eks/{CLUSTER}-two/cluster")
+    client("ecr").create_repository(repositoryName="nemo-aws")
+    found = await search_account(session, a_scope(repositories=("nemo-aws",)))
+    assert {parts_of(one.arn).name for one in found.resources} == {group, "nemo-aws"}
+    assert {one.is_older for one in found.resources} == {False}
+    later = SystemClock().now().timestamp() + 3600
+    older = await search_account(session, a_scope(repositories=("nemo-aws",), since=later))
+    assert {one.is_older for one in older.resources} == {True}
+
+
+async def test_a_missing_right_makes_one_question_unknown_and_names_it(
+    session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = a_volume("eksml-run", RUN)
+    forbid(monkeypatch, "list_roles", "describe_log_groups")
+    found = await search_account(session, a_scope(vpc="vpc-0123456789abcdef0"))
+    assert names(found) == {ours}
+    assert [line.partition(": ")[0] for line in found.unknown] == [
+        f"Log groups of the cluster {CLUSTER} could not be searched",
+        "IAM roles could not be searched",
+    ]
+    assert "logs:DescribeLogGroups" in found.unknown[0]
+    assert "iam:ListRoles" in found.unknown[1]
+
+
+async def test_a_resource_that_may_not_be_described_is_unknown_and_hides_no_other(
+    session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = a_volume("eksml-run", RUN)
+    vpc = client("ec2").create_vpc(CidrBlock="10.4.0.0/16", TagSpecifications=tagged("vpc", **{"eksml-run": RUN}))
+    forbid(monkeypatch, "describe_volumes")
+    found = await search_account(session, a_scope())
+    assert names(found) == {vpc["Vpc"]["VpcId"]}
+    (line,) = found.unknown
+    assert ours in line
+    assert "ec2:DescribeVolumes" in line
+
+
+async def test_names_that_are_taken_are_told_with_the_run_that_has_them(
+    session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = [{"Key": "eksml-run", "Value": "first"}]
+    client("iam").create_role(RoleName="mine-node", AssumeRolePolicyDocument=TRUST, Tags=tags)
+    client("ecr").create_repository(repositoryName="nemo-aws")
+    client("logs").create_log_group(logGroupName="/aws/eks/mine/cluster")
+
+    async def check(log_group: str) -> Any:
+        return await fetch_taken_names(
+            session,
+            tag="eksml-run",
+            roles=("mine-node", "mine-other"),
+            repositories=("nemo-aws", "none"),
+            log_groups=(log_group,),
+        )
+
+    found = await check("/aws/eks/mine/cluster")
+    assert found.taken == (
+        TakenName("IAM role", "mine-node", "first"),
+        TakenName("ECR repository", "nemo-aws"),
+        TakenName("log group", "/aws/eks/mine/cluster"),
+    )
+    assert found.taken[0].sentence() == "The IAM role mine-node exists already, made by run first."
+    assert found.taken[1].sentence() == "The ECR repository nemo-aws exists already."
+    forbid(monkeypatch, "get_role")
+    found = await check("/aws/eks/mine/clus")
+    assert [one.kind for one in found.taken] == ["ECR repository"]
+    (line,) = found.unknown
+    assert "iam:GetRole" in line
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, *operations: str) -> None:
+    """Have AWS refuse some calls of sessions."""
+    real = AwsSession.call
+
+    async def call(session: AwsSession, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation not in operations:
+            return await real(session, service, operation, **parameters)
+
+        def refuse() -> dict[str, Any]:
+            answer: Any = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}, "ResponseMetadata": {}}
+            raise ClientError(answer, operation)
+
+        verb = "".join(word.capitalize() for word in operation.split("_"))
+        return await session.offload(refuse, action=f"{service}:{verb}")
+
+    monkeypatch.setattr(AwsSession, "call", call)
+
+
+@pytest.mark.parametrize(
+    ("resource", "command"),
+    [
+        ("eks:us-west-2:1:cluster/mine", "aws eks delete-cluster --name mine --region us-west-2"),
+        (
+            "eks:us-west-2:1:nodegroup/mine/gpu/0a-1b",
+            "aws eks delete-nodegroup --cluster-name mine --nodegroup-name gpu --region us-west-2",
+        ),
+        (
+            "logs:us-west-2:1:log-group:/aws/eks/mine/cluster",
+            "aws logs delete-log-group --log-group-name /aws/eks/mine/cluster --region us-west-2",
+        ),
+        (
+            "elasticloadbalancing:us-west-2:1:loadbalancer/net/k8s/1",
+            "aws elbv2 delete-load-balancer --load-balancer-arn "
+            "arn:aws:elasticloadbalancing:us-west-2:1:loadbalancer/net/k8s/1 --region us-west-2",
+        ),
+        (
+            "elasticloadbalancing:us-west-2:1:loadbalancer/a1b2",
+            "aws elb delete-load-balancer --load-balancer-name a1b2 --region us-west-2",
+        ),
+        ("iam::1:role/path/mine-node", "aws iam delete-role --role-name mine-node"),
+        ("iam::1:policy/p", "aws iam delete-policy --policy-arn arn:aws:iam::1:policy/p"),
+        ("s3:::mine-fsx-1", "aws s3 rb --force s3://mine-fsx-1"),
+        (
+            "sqs:us-west-2:1:Karpenter-mine",
+            "aws sqs delete-queue --queue-url https://sqs.us-west-2.amazonaws.com/1/Karpenter-mine --region us-west-2",
+        ),
+        ("unheard:us-west-2:1:of/x", ""),
+    ],
+)
+def test_every_kind_has_the_command_that_removes_it(resource: str, command: str) -> None:
+    assert removal_command(f"arn:aws:{resource}") == command
+
+
+def test_prices_are_those_of_the_kind_and_of_the_regions_that_are_known() -> None:
+    assert hourly_price("arn:aws:ec2:us-west-2:1:natgateway/nat-1") == Decimal("0.045")
+    assert hourly_price("arn:aws:ec2:eu-west-1:1:natgateway/nat-1") is None
+    assert hourly_price("arn:aws:iam::1:role/x") is None
+    assert lustre_price("us-west-2", 500, 2400) == Decimal("0.340") * 2400 / 730
+    assert lustre_price("us-west-2", 12, 2400) is None
+    assert volume_price("eu-west-1", "gp3", 100) is None
+    assert [hourly_text(Decimal(text)) for text in ("82.27", "0.045", "0.5", "0.00011")] == [
+        "$82.27/h",
+        "$0.045/h",
+        "$0.50/h",
+        "$0.0001/h",
+    ]
+    assert AwsResource("not an ARN", "seen").line() == "AWS not an ARN: seen"
