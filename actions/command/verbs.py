@@ -212,6 +212,7 @@ class TeardownArguments(Arguments, frozen=True):
     confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
     run: str = ""
     delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
+    even_if_shared: Annotated[bool, Meta(description="Remove it although other runs or pods use it.")] = False
 
 
 class ImportArguments(Arguments, frozen=True):

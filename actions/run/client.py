@@ -216,6 +216,7 @@ def send_request(
     *,
     plan_hash: str = "",
     delete_data: bool = False,
+    even_if_shared: bool = False,
     clock: Clock | None = None,
     start: bool = True,
     environment: Mapping[str, str] | None = None,
@@ -227,6 +228,7 @@ def send_request(
         kind: The kind of request.
         plan_hash: With `APPROVE`: the plan that was shown.
         delete_data: With `TEARDOWN`: stages that hold data are undone, too.
+        even_if_shared: With `TEARDOWN`: remove what other runs use, too.
         clock: Stamps the record.
         start: Start a runner if none is alive.
         environment: For a runner that has to be started; see `start_runner`.
@@ -235,14 +237,20 @@ def send_request(
         A sentence on why the request has to wait; empty if it does not.
 
     Raises:
-        RefusedError: The state of the run does not allow it; nothing was written.
+        RefusedError: The state of the run, or another run that uses it, does not allow it; nothing was written.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """
     deed = f"{kind.value} of {folder.name}"
     refuse_if_readonly(deed)
-    refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
-    append_record(folder, RunRequest(kind, plan_hash=plan_hash, delete_data=delete_data), deed=deed, clock=clock)
+    view = load_run(folder)
+    refuse_unfit(view, kind, plan_hash=plan_hash)
+    if kind is RequestKind.TEARDOWN and not (even_if_shared or view.even_if_shared):
+        from actions.run.teardown.sharing import refuse_shared
+
+        refuse_shared(folder, view, deletes_data=delete_data or view.deletes_data)
+    request = RunRequest(kind, plan_hash=plan_hash, delete_data=delete_data, even_if_shared=even_if_shared)
+    append_record(folder, request, deed=deed, clock=clock)
     if start:
         start_runner(folder, environment=environment)
     stalled = stalled_runner(folder)

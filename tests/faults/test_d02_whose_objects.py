@@ -162,7 +162,8 @@ async def test_d02_a_namespace_that_was_there_stays_with_all_that_is_in_it(
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN
     assert view.audit is not None
-    assert view.audit.retained == (f"Namespace {space}: was there before the run",)
+    command = f"kubectl delete namespace {space}"
+    assert view.audit.retained == (f"Namespace {space}: was there before the run; remove: {command}",)
     assert await somebody.get(ObjectRef("v1", "Namespace", "", space)) is not None
     assert await somebody.get(ObjectRef("apps/v1", "Deployment", space, "program")) is None
 
@@ -183,7 +184,8 @@ async def test_d02_a_namespace_that_somebody_has_made_anew_is_theirs(
     )
     assert view.audit is not None
     assert view.audit.leftovers == (
-        f"Namespace {space}: carries the run's label, but the run never recorded making it",
+        f"Namespace {space}: carries the run's label, but the run never recorded making it; "
+        f"remove: kubectl delete namespace {space}",
     )
 
 
@@ -204,7 +206,8 @@ async def test_d02_somebody_elses_object_outside_namespaces_is_shown_and_left(
     view = await torn_down(folder)
     assert view.audit is not None
     assert view.audit.leftovers == (
-        f"PriorityClass {name}: carries the run's label, but the run never recorded making it",
+        f"PriorityClass {name}: carries the run's label, but the run never recorded making it; "
+        f"remove: kubectl delete priorityclass.scheduling.k8s.io {name}",
     )
     assert await somebody.get(ObjectRef("scheduling.k8s.io/v1", "PriorityClass", "", name)) is not None
 
@@ -342,7 +345,8 @@ async def test_d02_an_object_that_appears_while_ours_is_applied_is_not_ours(
     assert await somebody.get(ref) is not None
     assert view.audit is not None
     assert view.audit.leftovers == (
-        f"ConfigMap default/{ref.name}: carries the run's label, but the run never recorded making it",
+        f"ConfigMap default/{ref.name}: carries the run's label, but the run never recorded making it; "
+        f"remove: kubectl delete configmap {ref.name} -n default",
     )
 
 

@@ -286,8 +286,10 @@ async def test_the_audit_of_a_stage_that_is_kept_tells_of_the_state_that_could_n
     put_unsaved(folder, "lost", lineage="another")
     view = await torn_down(folder)
     assert view.audit is not None
-    assert f"Terraform net: {A}" in view.audit.retained
-    assert "Terraform net: terraform_data.lost (in errored.tfstate, which was not pushed)" in view.audit.retained
+    command = f"remove: eksml-tui runs teardown {view.id} --confirm {view.cluster.name} --delete-data"
+    assert f"Terraform net: {A}; {command}" in view.audit.retained
+    lost = "Terraform net: terraform_data.lost (in errored.tfstate, which was not pushed)"
+    assert f"{lost}; {command}" in view.audit.retained
 
 
 @pytest.fixture

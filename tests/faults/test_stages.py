@@ -80,7 +80,9 @@ async def test_what_was_there_before_is_used_as_it_is_and_never_deleted(
     assert left["data"] == {"from": "somebody else"}
     assert await somebody.get(ObjectRef("v1", "ConfigMap", "default", "is-ours")) is None
     assert view.audit is not None
-    assert view.audit.retained == ("ConfigMap default/was-there: was there before the run",)
+    assert view.audit.retained == (
+        "ConfigMap default/was-there: was there before the run; remove: kubectl delete configmap was-there -n default",
+    )
     assert view.audit.leftovers == ()
 
 

@@ -307,6 +307,7 @@ def _runs(runs: argparse.ArgumentParser) -> None:
     teardown.add_argument("run")
     teardown.add_argument("--confirm", default="", metavar="CLUSTER", help="the exact name of the cluster")
     teardown.add_argument("--delete-data", action="store_true", help="also delete storage that holds the run's data")
+    teardown.add_argument("--even-if-shared", action="store_true", help="remove it although other runs or pods use it")
 
 
 def _runs_terraform(verbs: Commands) -> None:

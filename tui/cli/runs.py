@@ -220,7 +220,11 @@ def _teardown(options: Namespace) -> int:
             hint=f"Add --confirm {cluster} to confirm.",
         )
     in_the_way = send_request(
-        folder, RequestKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options)
+        folder,
+        RequestKind.TEARDOWN,
+        delete_data=options.delete_data,
+        even_if_shared=options.even_if_shared,
+        environment=_environment(options),
     )
     _say(f"Asked run {folder.name} to tear down what it made; watch it with: eksml-tui runs show {folder.name}")
     _warn(in_the_way)

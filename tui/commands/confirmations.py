@@ -90,7 +90,11 @@ def _typed(call: Call, view: RunView) -> Confirmation | None:
         return Confirmation(f"Waive {address}", _wrapped(text), word=address, word_is="the resource's address")
     return Confirmation(
         f"Tear down {view.id}",
-        teardown_lines(view, deletes_data=getattr(call.arguments, "delete_data", False)),
+        teardown_lines(
+            view,
+            deletes_data=getattr(call.arguments, "delete_data", False),
+            even_if_shared=getattr(call.arguments, "even_if_shared", False),
+        ),
         word=view.cluster.name,
         word_is="the cluster's name",
     )
@@ -120,7 +124,7 @@ def _approval(view: RunView, stage_id: str) -> Confirmation:
     return Confirmation(f"Approve the plan of {stage.title}?", lines)
 
 
-def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
+def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = False) -> list[Cells]:
     """Return the text of the teardown dialog: what the teardown of the run removes, and what it leaves."""
     owned = [item for item in view.owned if not item.is_deleted and not item.existed]
     kinds: dict[str, int] = {}
@@ -136,6 +140,8 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     kept = sum(item.existed for item in view.owned)
     if kept:
         lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
+    if even_if_shared:
+        lines.append((Span("What other runs or pods use is removed all the same.", Tone.BAD),))
     if deletes_data:
         lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
     else:

@@ -78,7 +78,10 @@ class RunCommands:
 
     async def _teardown(self, arguments: verbs.TeardownArguments) -> None:
         obstacle = await self._run_actions.teardown(
-            arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data
+            arguments.run,
+            confirm=arguments.confirm,
+            deletes_data=arguments.delete_data,
+            even_if_shared=arguments.even_if_shared,
         )
         self._notify(obstacle)
         self._workspace.focus("run")

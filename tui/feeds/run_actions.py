@@ -105,20 +105,23 @@ class RunActions:
         plan_hash = stage.plan.plan_hash if stage.plan else ""
         return await self._write(run_id, lambda folder: self._wish(folder, RequestKind.APPROVE, plan_hash=plan_hash))
 
-    async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> str:
+    async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool, even_if_shared: bool = False) -> str:
         """Request the removal of everything that the run made.
 
         Returns:
             See `approve`.
 
         Raises:
-            RefusedError: `confirm` is not the name of the run's cluster.
+            RefusedError: `confirm` is not the name of the run's cluster; or others use what would be removed.
         """
         name = self._view_of(run_id).cluster.name
         if confirm != name:
             raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
         return await self._write(
-            run_id, lambda folder: self._wish(folder, RequestKind.TEARDOWN, deletes_data=deletes_data)
+            run_id,
+            lambda folder: self._wish(
+                folder, RequestKind.TEARDOWN, deletes_data=deletes_data, even_if_shared=even_if_shared
+            ),
         )
 
     async def ask_for(self, run_id: str, kind: RequestKind) -> str:
@@ -220,10 +223,24 @@ class RunActions:
     async def _write(self, run_id: str, write: Callable[[Path], str]) -> str:
         return await self._disk.call(write, self._runs.find(run_id).folder)
 
-    def _wish(self, folder: Path, kind: RequestKind, *, plan_hash: str = "", deletes_data: bool = False) -> str:
+    def _wish(
+        self,
+        folder: Path,
+        kind: RequestKind,
+        *,
+        plan_hash: str = "",
+        deletes_data: bool = False,
+        even_if_shared: bool = False,
+    ) -> str:
         environment = self._settings.run_environment
         return send_request(
-            folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment
+            folder,
+            kind,
+            plan_hash=plan_hash,
+            delete_data=deletes_data,
+            even_if_shared=even_if_shared,
+            clock=self._clock,
+            environment=environment,
         )
 
     async def keep_runners(self, say: Callable[[str], None]) -> None:

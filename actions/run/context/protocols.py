@@ -169,6 +169,10 @@ class RunBackend(Protocol):
         """Return the result of a stage, with warnings from its log."""
         ...
 
+    async def others_using(self, view: RunView, journal: StageJournal) -> Sequence[str]:
+        """Return others in the cluster who use what a teardown of the run removes, a clause each."""
+        ...
+
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         """Drain the nodes that were provisioned for the run's pods. Returns the result in one line."""
         ...

@@ -52,6 +52,7 @@ from actions.run.state.records import Resolution, RunAccount, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose
 from actions.run.teardown.drain import drain_nodes
+from actions.run.teardown.sharing import others_in_cluster
 from actions.run.volume.helper_job import delete_helper_jobs
 
 
@@ -126,6 +127,9 @@ class LiveBackend:
         if stage.kind != "job":
             return done
         return await in_thread("curves", with_warning, done, self._folder, stage.id)
+
+    async def others_using(self, view: RunView, journal: StageJournal) -> list[str]:
+        return await others_in_cluster(self.context(view, view.stages[0], journal))
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return await drain_nodes(self.context(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))

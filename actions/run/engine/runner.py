@@ -18,6 +18,7 @@ from actions.run.engine.recorder import RunnerJournal, StageRecorder
 from actions.run.state.planner import ApprovePlan, Begin, Finish, Reconcile, Wait, next_step
 from actions.run.state.records import Action, Approval, Intent, Outcome, Output, Result, StageFinding
 from actions.run.state.view import Goal, RunView, StageState, StageView
+from actions.run.teardown.sharing import SHARING_HINT, sharing_sentence
 
 POLL_SECONDS = 0.2
 """Interval at which the runner looks for requests."""
@@ -147,6 +148,7 @@ class Runner:
         self._log(f"{stage.id}: undoing")
 
         async def work() -> str:
+            await self._refuse_shared(view)
             return await self._handler(view, stage, attempt).undo()
 
         message = await self._guarded(self._attended(self._with_room(stage.id, work)))
@@ -163,6 +165,7 @@ class Runner:
 
         async def work() -> Outcome:
             if action is Action.DRAIN:
+                await self._refuse_shared(view)
                 message = await self._backend.drain(view, StageRecorder(self._journal, "", 0))
                 return Outcome(action, Result.DONE, one_line(message))
             report = await self._backend.audit(view, StageRecorder(self._journal, "", 0))
@@ -180,6 +183,19 @@ class Runner:
         self._journal.note("", "")
         await self._journal.write(ended)
         self._log(f"{action.value}: {ended.result.value} {ended.message}")
+
+    async def _refuse_shared(self, view: RunView) -> None:
+        """Refuse the first step of a teardown of what others use.
+
+        Raises:
+            StageFailedError: With the others, and what they use.
+        """
+        has_begun = any(step.state is StageState.SUCCEEDED for step in view.ending.values())
+        if view.goal is not Goal.TEARDOWN or view.even_if_shared or has_begun:
+            return
+        users = await self._backend.others_using(view, StageRecorder(self._journal, "", 0))
+        if users:
+            raise StageFailedError(sharing_sentence(view, users), hint=SHARING_HINT)
 
     def _handler(self, view: RunView, stage: StageView, attempt: int) -> StageHandler:
         return self._backend.handler(view, stage, StageRecorder(self._journal, stage.id, attempt))

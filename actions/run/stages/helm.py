@@ -124,7 +124,9 @@ class HelmHandler:
             if may_be_gone and isinstance(error, UnreachableError):
                 return AuditReport()
             return AuditReport(unknown=(f"{name}: {error.message}",))
-        return AuditReport((f"{name}: {found.status}",)) if found and self._is_ours(found) else AuditReport()
+        command = f"helm uninstall {mine[0].name} -n {mine[0].namespace}"
+        line = f"{name}: {found.status}; remove: {command}" if found and self._is_ours(found) else ""
+        return AuditReport((line,) if line else ())
 
     def _releases_made(self) -> bool:
         return any(item.kind == KIND and item.stage == self._context.stage.id for item in self._context.view.owned)

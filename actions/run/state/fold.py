@@ -280,6 +280,7 @@ class _Folding:
         self._goal = Goal.FORWARD
         self._is_paused = False
         self._deletes_data = False
+        self._even_if_shared = False
         self._requests: list[RequestView] = []
         self._owned: dict[tuple[str, str, str, str], OwnedObject] = {}
         self._made_uids: set[str] = set()
@@ -359,6 +360,7 @@ class _Folding:
             prices=created.prices,
             is_cost_simulated=created.is_cost_simulated,
             made_uids=frozenset(self._made_uids),
+            even_if_shared=self._even_if_shared,
         )
 
     def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
@@ -390,6 +392,7 @@ class _Folding:
                     self._head_for(Goal.PARK)
             case RequestKind.TEARDOWN:
                 self._deletes_data = self._deletes_data or request.delete_data
+                self._even_if_shared = self._even_if_shared or request.even_if_shared
                 self._audit = None
                 self._head_for(Goal.TEARDOWN)
             case RequestKind.RETRY:

@@ -146,6 +146,8 @@ class RunRequest(_Body, frozen=True, tag="wish"):
     request: RequestKind = msgspec.field(name="wish")
     plan_hash: str = ""
     delete_data: bool = False
+    even_if_shared: bool = False
+    """Tear down what others use, too: the operator was told who does, or asked for it beforehand."""
 
 
 class Intent(_Body, frozen=True, tag="intent"):

@@ -281,6 +281,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     is_cost_simulated: bool = False
     made_uids: frozenset[str] = frozenset()
     """Uids of all objects that the run has ever made or adopted, deleted ones included."""
+    even_if_shared: bool = False
+    """A teardown may remove what others use: the operator asked for it by name."""
 
     def stage(self, stage_id: str) -> StageView:
         """Return the stage with this id.

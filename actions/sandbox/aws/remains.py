@@ -1,4 +1,4 @@
-"""What an account may hold beside the cluster: volumes, interfaces, roles, log groups, repositories.
+"""Resources of the account beside the cluster: volumes, interfaces, roles, log groups, repositories.
 
 They exist from a call that makes them to one that deletes them. Nothing of the sandbox makes any, so a rehearsal leaves
 none; a test plants them, and an audit has to find them. Other kinds that an audit asks for are empty lists.

@@ -150,6 +150,9 @@ class FakeWorkshop:
     async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
         return done
 
+    async def others_using(self, view: RunView, journal: StageJournal) -> tuple[str, ...]:
+        return ()
+
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return "no nodes"
 
