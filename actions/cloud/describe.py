@@ -108,7 +108,7 @@ class ResourceDescriber:
 
     def priced(self, resource: AwsResource) -> AwsResource:
         """Return a resource with the price that its kind has, if any."""
-        return replace(resource, usd_per_hour=hourly_price(resource.arn))
+        return replace(resource, usd_per_hour=hourly_price(self._prices, resource.arn))
 
     def instance(self, item: Mapping[str, Any], reason: str) -> AwsResource:
         """Return an instance, as `DescribeInstances` answers, with its price by type and market."""
@@ -120,23 +120,20 @@ class ResourceDescriber:
         return AwsResource(arn, reason, usd_per_hour=usd, note=instance_type)
 
     def endpoint(self, item: Mapping[str, Any], reason: str) -> AwsResource:
-        """Return a VPC endpoint, as `DescribeVpcEndpoints` answers: one of type Gateway is free."""
+        """Return a VPC endpoint, as `DescribeVpcEndpoints` answers; the price of one is not in the price book."""
         arn = self._arn(f"vpc-endpoint/{one_line(str(item.get('VpcEndpointId', '')))}")
-        is_billed = item.get("VpcEndpointType") != "Gateway"
-        price = hourly_price(arn) if is_billed else None
-        zones = max(1, len(item.get("SubnetIds") or ()))
-        usd = price * zones if price is not None else None
-        return AwsResource(arn, reason, usd_per_hour=usd, note=one_line(str(item.get("ServiceName", ""))))
+        kind = "free" if item.get("VpcEndpointType") == "Gateway" else "billed by the hour and zone"
+        return AwsResource(arn, reason, note=f"{one_line(str(item.get('ServiceName', '')))}, {kind}")
 
     def _volume(self, item: Mapping[str, Any], known: AwsResource) -> AwsResource:
         size, kind = int(item.get("Size") or 0), str(item.get("VolumeType", ""))
-        usd = volume_price(self._region, kind, size)
+        usd = volume_price(self._prices, self._region, kind, size)
         return replace(known, usd_per_hour=usd, note=one_line(f"{size} GiB {kind}"))
 
     def _file_system(self, item: Mapping[str, Any], known: AwsResource) -> AwsResource:
         size = int(item.get("StorageCapacity") or 0)
         throughput = int((item.get("LustreConfiguration") or {}).get("PerUnitStorageThroughput") or 0)
-        usd = lustre_price(self._region, throughput, size) if item.get("StorageType") == "SSD" else None
+        usd = lustre_price(self._prices, self._region, throughput, size) if item.get("StorageType") == "SSD" else None
         return replace(known, usd_per_hour=usd, note=f"{size} GiB")
 
     def _arn(self, resource: str) -> str:

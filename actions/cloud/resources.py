@@ -1,7 +1,7 @@
 """One AWS resource by its ARN: its kind, its price by the hour where one is known, and the command that removes it.
 
 Sources: the Service Authorization Reference for the forms of ARNs, `aws help` (AWS CLI 2) for the commands. Prices are
-of AWS' pages for us-east-1 and us-west-2 as of 2025-04; a bill has taxes, traffic and discounts besides.
+those of the price book, with the operator's own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from actions.fleet.prices import CONTROL_PLANE, PriceBook
 from actions.fleet.quantity import HOURS_PER_MONTH, format_usd
 
 
@@ -136,45 +137,32 @@ def removal_command(arn: str) -> str:
 
 
 _NEWER_LOAD_BALANCER = "elbv2 delete-load-balancer --load-balancer-arn {arn}"
-_PRICED_REGIONS = frozenset({"us-east-1", "us-west-2"})
-_USD_PER_HOUR: Final[Mapping[tuple[str, str], str]] = {
-    ("ec2", "elastic-ip"): "0.005",
-    ("ec2", "natgateway"): "0.045",
-    ("ec2", "vpc-endpoint"): "0.01",
-    ("eks", "cluster"): "0.10",
-    ("elasticloadbalancing", "loadbalancer"): "0.0225",
+_SERVICES: Final[Mapping[tuple[str, str], str]] = {
+    ("ec2", "elastic-ip"): "public-ipv4",
+    ("ec2", "natgateway"): "nat-gateway",
+    ("eks", "cluster"): f"{CONTROL_PLANE}-standard",
 }
-"""An interface endpoint is billed for each zone; a cluster in extended support costs six times as much."""
-_USD_PER_GB_MONTH: Final[Mapping[str, str]] = {
-    "gp2": "0.10",
-    "gp3": "0.08",
-    "io1": "0.125",
-    "io2": "0.125",
-    "sc1": "0.015",
-    "st1": "0.045",
-}
-_LUSTRE_USD_PER_GB_MONTH: Final[Mapping[int, str]] = {125: "0.145", 250: "0.210", 500: "0.340", 1000: "0.600"}
-"""PERSISTENT_2 on SSD, by MB/s for each TiB."""
+"""Services of the price book by service and kind of an ARN. A cluster in extended support costs more."""
 
 
-def hourly_price(arn: str) -> Decimal | None:
-    """Return the hourly price of a resource whose kind alone decides it; `None` for others and other regions."""
+def hourly_price(prices: PriceBook, arn: str) -> Decimal | None:
+    """Return the hourly price of a resource whose kind alone decides it; `None` for others, and where it is unknown."""
     parts = parts_of(arn)
-    text = _USD_PER_HOUR.get((parts.service, parts.kind))
-    return Decimal(text) if text and parts.region in _PRICED_REGIONS else None
+    service = _SERVICES.get((parts.service, parts.kind))
+    price = prices.service_price(service, parts.region) if service else None
+    return price.usd if price else None
 
 
-def volume_price(region: str, volume_type: str, gib: int) -> Decimal | None:
+def volume_price(prices: PriceBook, region: str, volume_type: str, gib: int) -> Decimal | None:
     """Return the hourly price of an EBS volume, without provisioned IOPS; `None` if it is unknown."""
-    return _by_month(region, _USD_PER_GB_MONTH.get(volume_type), gib)
+    return _by_month(prices, f"ebs-{volume_type}", region, gib)
 
 
-def lustre_price(region: str, throughput: int, gib: int) -> Decimal | None:
+def lustre_price(prices: PriceBook, region: str, throughput: int, gib: int) -> Decimal | None:
     """Return the hourly price of an SSD file system of FSx for Lustre; `None` if it is unknown."""
-    return _by_month(region, _LUSTRE_USD_PER_GB_MONTH.get(throughput), gib)
+    return _by_month(prices, f"fsx-lustre-ssd-{throughput}", region, gib)
 
 
-def _by_month(region: str, usd_per_gb: str | None, gib: int) -> Decimal | None:
-    if usd_per_gb is None or region not in _PRICED_REGIONS:
-        return None
-    return Decimal(usd_per_gb) * gib / HOURS_PER_MONTH
+def _by_month(prices: PriceBook, service: str, region: str, gib: int) -> Decimal | None:
+    price = prices.service_price(service, region)
+    return price.usd * gib / HOURS_PER_MONTH if price else None

@@ -99,8 +99,8 @@ def an_own_cluster(tmp_path: Path, sandbox: RunningSandbox, cluster: str) -> Pat
 
 
 def client(service: str) -> Any:
-    make: Any = boto3.client
-    return make(service, region_name="us-west-2")
+    session: Any = boto3.Session()  # boto3's own one keeps the credentials of other tests
+    return session.client(service, region_name="us-west-2")
 
 
 async def torn_down(folder: Path, **request: Any) -> RunView:

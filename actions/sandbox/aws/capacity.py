@@ -121,7 +121,10 @@ class AccountCapacity:
             f"<reservationType>{kind}</reservationType></item>"
         )
 
-    def _instances(self, _form: Form) -> str:
+    def _instances(self, form: Form) -> str:
+        """The nodes of the groups. They are in the VPC of the account's cluster, and in none that a run has made."""
+        if any(form[f"Filter.{n}.Name"] == "vpc-id" for n in numbers_of(form, "Filter")):
+            return "<reservationSet/>"
         items = "".join(
             f"<item><instanceId>{escape(node)}</instanceId><instanceType>{escape(group.instance_type)}</instanceType>"
             f"<instanceState><code>16</code><name>running</name></instanceState>{_lifecycle(group.capacity_type)}</item>"

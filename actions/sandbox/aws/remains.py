@@ -57,11 +57,9 @@ class Remains:
     def ec2_calls(self) -> dict[str, Callable[[Form], str]]:
         """Return the calls of EC2 by action; each answers with the body of its XML."""
         empty = {
-            "DescribeInstances": "reservationSet",
             "DescribeNatGateways": "natGatewaySet",
             "DescribeSecurityGroups": "securityGroupInfo",
             "DescribeVpcEndpoints": "vpcEndpointSet",
-            "DescribeVpcs": "vpcSet",
         }
         return {
             **{action: _always(f"<{name}/>") for action, name in empty.items()},

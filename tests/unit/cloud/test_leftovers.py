@@ -1,4 +1,4 @@
-"""The search for what a run has left in its account, and for names that are taken, against moto."""
+"""The search for what a run has left in its account, against moto."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.leftovers import SearchResult, SearchScope, search_account
-from actions.cloud.names import TakenName, fetch_taken_names
 from actions.cloud.resources import (
     AwsResource,
     hourly_price,
@@ -25,6 +24,7 @@ from actions.cloud.resources import (
     removal_command,
     volume_price,
 )
+from actions.fleet.prices import PriceBook
 from tests.support.account import REGION, an_account, client
 
 ACCOUNT = "123456789012"
@@ -134,7 +134,7 @@ async def test_what_was_never_tagged_is_found_in_the_runs_vpc(session: AwsSessio
     assert (
         f"in {vpc}; aws-K8S-i-0abc; remove: aws ec2 delete-network-interface" in lines[interface["NetworkInterfaceId"]]
     )
-    assert "guardduty-data; $0.01/h; remove: aws ec2 delete-vpc-endpoints" in lines[endpoint]
+    assert "guardduty-data, billed by the hour and zone; remove: aws ec2 delete-vpc-endpoints" in lines[endpoint]
     assert "$0.045/h; remove: aws ec2 delete-nat-gateway --nat-gateway-id" in lines[nat]
     prices = [one.usd_per_hour or 0 for one in found.resources]
     assert prices == sorted(prices, reverse=True), "the most expensive comes first"
@@ -219,38 +219,6 @@ async def test_a_resource_that_may_not_be_described_is_unknown_and_hides_no_othe
     assert "ec2:DescribeVolumes" in line
 
 
-async def test_names_that_are_taken_are_told_with_the_run_that_has_them(
-    session: AwsSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tags = [{"Key": "eksml-run", "Value": "first"}]
-    client("iam").create_role(RoleName="mine-node", AssumeRolePolicyDocument=TRUST, Tags=tags)
-    client("ecr").create_repository(repositoryName="nemo-aws")
-    client("logs").create_log_group(logGroupName="/aws/eks/mine/cluster")
-
-    async def check(log_group: str) -> Any:
-        return await fetch_taken_names(
-            session,
-            tag="eksml-run",
-            roles=("mine-node", "mine-other"),
-            repositories=("nemo-aws", "none"),
-            log_groups=(log_group,),
-        )
-
-    found = await check("/aws/eks/mine/cluster")
-    assert found.taken == (
-        TakenName("IAM role", "mine-node", "first"),
-        TakenName("ECR repository", "nemo-aws"),
-        TakenName("log group", "/aws/eks/mine/cluster"),
-    )
-    assert found.taken[0].sentence() == "The IAM role mine-node exists already, made by run first."
-    assert found.taken[1].sentence() == "The ECR repository nemo-aws exists already."
-    forbid(monkeypatch, "get_role")
-    found = await check("/aws/eks/mine/clus")
-    assert [one.kind for one in found.taken] == ["ECR repository"]
-    (line,) = found.unknown
-    assert "iam:GetRole" in line
-
-
 def forbid(monkeypatch: pytest.MonkeyPatch, *operations: str) -> None:
     """Have AWS refuse some calls of sessions."""
     real = AwsSession.call
@@ -305,12 +273,13 @@ def test_every_kind_has_the_command_that_removes_it(resource: str, command: str)
 
 
 def test_prices_are_those_of_the_kind_and_of_the_regions_that_are_known() -> None:
-    assert hourly_price("arn:aws:ec2:us-west-2:1:natgateway/nat-1") == Decimal("0.045")
-    assert hourly_price("arn:aws:ec2:eu-west-1:1:natgateway/nat-1") is None
-    assert hourly_price("arn:aws:iam::1:role/x") is None
-    assert lustre_price("us-west-2", 500, 2400) == Decimal("0.340") * 2400 / 730
-    assert lustre_price("us-west-2", 12, 2400) is None
-    assert volume_price("eu-west-1", "gp3", 100) is None
+    book = PriceBook.load()
+    assert hourly_price(book, "arn:aws:ec2:us-west-2:1:natgateway/nat-1") == Decimal("0.045")
+    assert hourly_price(book, "arn:aws:ec2:eu-west-1:1:natgateway/nat-1") is None
+    assert hourly_price(book, "arn:aws:iam::1:role/x") is None
+    assert lustre_price(book, "us-west-2", 500, 2400) == Decimal("0.340") * 2400 / 730
+    assert lustre_price(book, "us-west-2", 12, 2400) is None
+    assert volume_price(book, "eu-west-1", "gp3", 100) is None
     assert [hourly_text(Decimal(text)) for text in ("82.27", "0.045", "0.5", "0.00011")] == [
         "$82.27/h",
         "$0.045/h",

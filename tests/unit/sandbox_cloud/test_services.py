@@ -21,7 +21,6 @@ from actions.cloud.ec2 import (
 )
 from actions.cloud.ecr import Repository, delete_image, fetch_digest, fetch_login
 from actions.cloud.leftovers import SearchResult, SearchScope, search_account
-from actions.cloud.names import fetch_taken_names
 from actions.cloud.quotas import fetch_use
 from actions.cloud.resources import parts_of
 from tests.support.sandboxes import account_of
@@ -150,10 +149,6 @@ async def test_what_a_call_has_made_is_found_by_an_audit_and_gone_after_another(
         "repository",
     }
     assert "100 GiB gp3; $0.011/h" in found.resources[0].line()
-    names = await fetch_taken_names(
-        session, tag="eksml-run", roles=("mine-node", "other"), repositories=("nemo", "none")
-    )
-    assert [one.name for one in names.taken] == ["mine-node", "nemo"]
     await session.call("ec2", "delete_volume", VolumeId=volume["VolumeId"])
     interface_id = interface["NetworkInterface"]["NetworkInterfaceId"]
     await session.call("ec2", "delete_network_interface", NetworkInterfaceId=interface_id)
