@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from actions.base.yamldoc import load_document
+from actions.fleet.eks_versions import VersionMatrix
 from tests.terraform.stub import ROOTS, StubAccount
 from tests.terraform.workspaces import FINDINGS, VARIABLES, Change, Variables, Workspace
 
@@ -109,6 +110,36 @@ def test_the_network_has_the_zone_of_the_file_system_first(lives: Mapping[str, L
     assert (first["availability_zone"], other["availability_zone"]) == ("us-west-2b", "us-west-2a")
     assert first["tags"]["karpenter.sh/discovery"] == "nemo"
     assert "karpenter.sh/discovery" not in other["tags"]
+
+
+@pytest.fixture(scope="module")
+def network(terraform_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The root of networks, to be planned with other zones."""
+    folder = tmp_path_factory.mktemp("network")
+    return Workspace(
+        "network", folder / "root", StubAccount(folder / "account", FINDINGS), terraform_environment
+    ).init()
+
+
+@pytest.mark.parametrize(
+    ("zone", "first"),
+    [("us-west-2c", "us-west-2c"), ("usw2-az1", "us-west-2b"), ("auto", "us-west-2a"), ("", "us-west-2a")],
+)
+def test_a_zone_is_given_by_name_or_by_id(network: Workspace, zone: str, first: str) -> None:
+    planned = network.plan({**VARIABLES["network"], "zone": zone})
+    assert planned["module.vpc.aws_subnet.private[0]"].after["availability_zone"] == first
+
+
+def test_a_zone_that_eks_cannot_use_is_refused_with_those_that_it_can(network: Workspace) -> None:
+    said = network.refused_plan({**VARIABLES["network"], "zone": "us-west-2z"})
+    assert "us-west-2z is not a zone of us-west-2 that EKS can use. Those are us-west-2a, us-west-2b" in said
+
+
+def test_karpenter_may_call_what_its_module_does_not_allow(lives: Mapping[str, Life]) -> None:
+    (policy,) = of_kind(lives["cluster"].planned, "aws_iam_role_policy")
+    regional, profiles = json.loads(policy["policy"])["Statement"]
+    assert regional["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-west-2"}}
+    assert {*regional["Action"], profiles["Action"]} == set(VersionMatrix.load().component("karpenter").reads)
 
 
 def test_s3_is_reached_past_the_one_nat_gateway(lives: Mapping[str, Life]) -> None:

@@ -74,7 +74,7 @@ FINDINGS: Sequence[Mapping[str, Any]] = (
         "type": "aws_availability_zones",
         "set": {
             "names": ["us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d"],
-            "zone_ids": ["usw2-az1", "usw2-az2", "usw2-az3", "usw2-az4"],
+            "zone_ids": ["usw2-az2", "usw2-az1", "usw2-az3", "usw2-az4"],
         },
     },
     {"type": "aws_subnet", "match": {"id": "subnet-elsewhere"}, "set": {"availability_zone": "us-west-2d"}},

@@ -137,5 +137,6 @@ resource "aws_eks_access_entry" "node" {
   type          = "EC2_LINUX"
 }
 
+output "iam_role_name" { value = try(aws_iam_role.controller[0].name, null) }
 output "queue_name" { value = try(aws_sqs_queue.this[0].name, null) }
 output "node_iam_role_name" { value = try(aws_iam_role.node[0].name, null) }
