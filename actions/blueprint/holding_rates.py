@@ -56,7 +56,7 @@ class Tariff(msgspec.Struct, frozen=True):
 
 
 class NodeMarket(msgspec.Struct, frozen=True):
-    """How nodes of one type are bought."""
+    """The way in which nodes of one type are bought."""
 
     market: str
     disk_gib: int

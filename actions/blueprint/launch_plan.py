@@ -163,7 +163,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     unpriced: tuple[str, ...]
     """Everything without a price, once."""
     usage: tuple[UsagePrice, ...] = ()
-    """What is paid by use: in no sum."""
+    """The things that are paid by use: in no sum."""
     low_seconds: float
     high_seconds: float
     is_cost_simulated: bool = False

@@ -10,7 +10,7 @@ import pytest
 
 _SOURCES = {
     "curl": "apt-get install curl",
-    "go": "https://go.dev/doc/install, and a way to proxy.golang.org for its modules",
+    "go": "https://go.dev/doc/install, and a way to its module proxy",
     "kubectl": "https://kubernetes.io/docs/tasks/tools",
     "mount": "root may: run the tests as root, in a container with CAP_SYS_ADMIN",
     "setpriv": "apt-get install util-linux",
