@@ -67,7 +67,7 @@ FINDINGS: Sequence[Mapping[str, Any]] = (
     {"type": "aws_partition", "set": {"partition": "aws", "dns_suffix": "amazonaws.com"}},
     {
         "type": "aws_caller_identity",
-        "set": {"account_id": "111122223333", "arn": "arn:aws:iam::111122223333:role/ops"},
+        "set": {"account_id": "123456789012", "arn": "arn:aws:iam::111122223333:role/ops"},  # of moto's account
     },
     {"type": "aws_iam_session_context", "set": {"issuer_arn": "arn:aws:iam::111122223333:role/ops"}},
     {

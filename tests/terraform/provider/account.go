@@ -179,6 +179,9 @@ func (a *account) found(kind string, values fields) bool {
 			continue
 		}
 		for name, raw := range item.Set {
+			if _, ok := values[name]; !ok {
+				continue // not asked for
+			}
 			var plain any
 			if err := json.Unmarshal(raw, &plain); err != nil {
 				panic(err)

@@ -221,9 +221,9 @@ async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_fo
         return None
 
     context = SimpleNamespace(
-        blueprint=SimpleNamespace(stage=lambda _: stage),
+        declared=lambda _: stage,
         stage=stage,
-        binding=None,
+        binding=SimpleNamespace(existing_cluster=False),
         namespace="default",
         clock=HastyClock(),
         journal=Unheard(),
