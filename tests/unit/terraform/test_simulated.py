@@ -88,7 +88,10 @@ async def test_the_rehearsal_makes_what_its_simulation_says(tmp_path: Path, stag
     assert isinstance(stage, TerraformStage)
     root = root_folder(blueprint.folder, stage.root)
     simulation = msgspec.json.decode((root / "simulation.json").read_bytes(), type=Simulation)
-    outputs = {"network": dict.fromkeys(("vpc_id", "vpc_cidr", "private_subnet_ids", "storage_subnet_id"), "a")}
+    outputs = {
+        "capacity": dict.fromkeys(("zone", "zone_id", "placement_group"), "a"),
+        "network": dict.fromkeys(("vpc_id", "vpc_cidr", "private_subnet_ids", "storage_subnet_id"), "a"),
+    }
     variables = tfvars_of(blueprint, stage_id, bind(blueprint, {}, preset="rehearsal"), run_id="r", outputs=outputs)
 
     driver = a_driver(root, tmp_path / "work")
