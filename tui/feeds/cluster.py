@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 15.0
 _LOADING_SECONDS = 0.02
+_REPAINTED_SECONDS = 2.0
+"""After so long, also on a busy machine, nothing on screen is from the previous snapshot; what is, would be frozen."""
 """Pause between two checks for the first complete snapshot."""
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
@@ -181,7 +183,7 @@ class ClusterFeed:
         self._settled.set()
         self._completed()
         if not is_first:
-            await asyncio.sleep(PAINT_INTERVAL_SECONDS)  # until nothing on screen is from the previous snapshot
+            await asyncio.sleep(_REPAINTED_SECONDS)
             collect_frozen()
         freeze_startup_objects()
         while True:
