@@ -46,7 +46,7 @@ def a_console(
 def launch_the_rehearsal(terminal: Terminal) -> None:
     """From the blueprints through form, plan and question to the run."""
     terminal.press("3")
-    terminal.wait(r"bionemo-esm1nv +BioNeMo ESM-1nv pre-training +11 ")
+    terminal.wait(r"bionemo-esm1nv +BioNeMo ESM-1nv pre-training +\d+ ")
     terminal.press("Enter")
     terminal.wait(r"Preset +‹ rehearsal ›")
     terminal.wait(r"Cluster name +bionemo-on-eks")
