@@ -1,4 +1,4 @@
-"""How long a stage takes under the values of a run: its work divided by the rate that the blueprint gives."""
+"""The time that a stage takes under the values of a run: its work divided by the rate that the blueprint gives."""
 
 from __future__ import annotations
 

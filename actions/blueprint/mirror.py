@@ -310,7 +310,7 @@ class OperatorCopy(msgspec.Struct, frozen=True):
     version: str
     state: CopyState
     note: str
-    """Where it is or comes from and how sure that is, or what to do, in a few words."""
+    """Its place or origin and how sure that is, or the remedy, in a few words."""
     path: str = ""
     """Its file; empty if it is not here."""
     sha256: str = ""

@@ -173,7 +173,7 @@ class Source(Part, frozen=True, kw_only=True):
     sha256: str
     """SHA-256 of the file at `url`, hex. Empty if not recorded, and with `files`: those have their own."""
     files: dict[str, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]] = msgspec.field(default_factory=dict)
-    """Where the release has no single file: paths below `url`, each with its SHA-256, in the order of the result."""
+    """For a release without a single file: paths below `url`, each with its SHA-256, in the order of the result."""
     namespace: str = ""
     """With `files`: the namespace of its objects, of their subjects and of webhooks' services."""
     images: dict[str, str] = msgspec.field(default_factory=dict)

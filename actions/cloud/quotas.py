@@ -22,7 +22,7 @@ from actions.fleet.instance_types import InstanceTable
 
 
 class Market(StrEnum):
-    """How an instance is bought, as far as quotas tell it apart."""
+    """A way to buy an instance, as far as quotas tell it apart."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"

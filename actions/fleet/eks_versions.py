@@ -18,7 +18,7 @@ from actions.base.files import asset
 
 
 class Support(StrEnum):
-    """How EKS supports a Kubernetes version on a day; the price of a control plane follows from it."""
+    """The support that EKS gives a Kubernetes version on a day; the price of a control plane follows from it."""
 
     STANDARD = "standard"
     EXTENDED = "extended"
@@ -93,7 +93,7 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table."""
 
     as_of: date
-    """When its sources were read."""
+    """The day on which its sources were read."""
     sources: dict[str, str]
     eks: tuple[EksVersion, ...]
     components: tuple[Component, ...]

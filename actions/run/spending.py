@@ -24,13 +24,13 @@ class Spending(msgspec.Struct, frozen=True):
 
     usd: Decimal
     by_stage: Mapping[str, Decimal]
-    """What was paid while each stage worked."""
+    """Cost of the hours in which each stage worked."""
     idle_usd: Decimal
-    """What was paid while none did."""
+    """Cost of the hours in which none did."""
     usd_per_hour: Decimal
-    """What is paid now."""
+    """The present rate."""
     unpriced: tuple[str, ...]
-    """What was or is paid and has no known price: with any, all sums are lower bounds."""
+    """Things that cost money and have no known price: with any, all sums are lower bounds."""
     is_simulated: bool
 
     @property

@@ -56,7 +56,7 @@ class Capacity(msgspec.Struct, frozen=True):
     """Zone, reservation and its time in one or two sentences."""
     reservation: Reservation | None = None
     unknown: str = ""
-    """What could not be asked, in a sentence; empty if all was."""
+    """The questions left without an answer, in a sentence; empty if there are none."""
 
     @property
     def placement_group(self) -> str:

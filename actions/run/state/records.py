@@ -130,7 +130,7 @@ class Created(_Body, frozen=True, tag="created"):
     account: RunAccount | None = None
     """The account of the credentials at the launch; `None` if the run began without AWS, or in older journals."""
     prices: tuple[HeldPrice, ...] = ()
-    """What it pays for by the hour; empty in journals older than that, and where the operator provides all."""
+    """The things it pays for by the hour; empty in journals older than that, and where the operator provides all."""
     is_cost_simulated: bool = False
 
 

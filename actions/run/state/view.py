@@ -277,7 +277,7 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     account: RunAccount | None = None
     """The AWS account that it works in; `None` before its first contact with AWS."""
     prices: tuple[HeldPrice, ...] = ()
-    """What it pays for by the hour, at the prices of its launch."""
+    """The things it pays for by the hour, at the prices of its launch."""
     is_cost_simulated: bool = False
     made_uids: frozenset[str] = frozenset()
     """Uids of all objects that the run has ever made or adopted, deleted ones included."""
