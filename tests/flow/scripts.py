@@ -13,6 +13,8 @@ SCRIPTS = Path(__file__).parents[2] / "assets" / "scripts"
 _PATIENCE_SECONDS = 600
 _SPEED = "20"
 """The rehearsal of `test_rehearsal` is at the usual speed."""
+_SPEED_OF_FAILURES = "6"
+"""Of containers that live for two seconds, and whose pods are then deleted, the logs are to be read."""
 
 
 def play(name: str, program: Program) -> None:
@@ -23,8 +25,9 @@ def play(name: str, program: Program) -> None:
         program: Those of a module share one, so that a script finds the sandbox as the one before has left it.
     """
     report = program.home / "report.json"
+    speed = _SPEED_OF_FAILURES if name.endswith("-fails") else _SPEED
     done = program.run(
-        "--demo", "--speed", _SPEED, "--script", str(SCRIPTS / f"{name}.yaml"),
+        "--demo", "--speed", speed, "--script", str(SCRIPTS / f"{name}.yaml"),
         "--report", str(report), "--artifacts", str(program.home),
         seconds=_PATIENCE_SECONDS,
     )  # fmt: skip

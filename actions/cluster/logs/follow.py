@@ -155,6 +155,8 @@ class LogFollower:
     """The follower of one container's log. `cursor` is its position, also after an error, for another to continue.
 
     `is_read` is true if the last stream ended by itself: of a pod that is then gone, nothing is known to be missing.
+    `has_started` is true once the container was seen to have begun. Without a position and a limit, the log begins with
+    that of the container before the last restart.
 
     Args:
         session: The session.
@@ -181,6 +183,7 @@ class LogFollower:
     ) -> None:
         self.cursor = since or START
         self.is_read = False
+        self.has_started = self.cursor.at_ns > 0
         self._observer = observer or LogObserver()
         self._refusals = 0
         self._session = session
@@ -202,6 +205,7 @@ class LogFollower:
         while True:
             try:
                 lifecycle = await self._lifecycle()
+                self.has_started = self.has_started or lifecycle.has_started
                 await self._catch_up(lifecycle)
             except (MissingError, UnreachableError) as error:
                 if isinstance(error, MissingError) and not _is_of_a_proxy(error):
@@ -236,7 +240,8 @@ class LogFollower:
         before = self._restarts
         if before is None:
             is_behind = lifecycle.restarts > 0 and START.at_ns < self.cursor.at_ns < lifecycle.started_at_ns
-            before = lifecycle.restarts - is_behind
+            is_new = self.cursor.at_ns == START.at_ns and self._tail_lines is None
+            before = 0 if is_new else lifecycle.restarts - is_behind
         if lifecycle.restarts > before:
             try:
                 await self._read_to_end(previous=True)

@@ -87,7 +87,10 @@ LONGEST_PAUSE_SECONDS = 30.0
 _SILENT_SECONDS = {True: 3.0, False: 15.0}
 """Time before a failure becomes a warning; shorter for missing rights, as connections break all the time."""
 _GONE = "gone"
+_STARTED = "Started"
+"""The kubelet's event for a container that begins."""
 _VANISHED = "its pod was gone before the log was read to its end"
+_UNSEEN = "its pod was gone before it was seen to begin, and its events may not be read: if it began, its log is lost"
 _STOPPED = "the stage was stopped before the log was read to its end"
 _FORBIDDEN = 403
 
@@ -151,8 +154,9 @@ class PodFollower(LogObserver):
                     observer=self,
                 )
                 end = await follower.run()
-                has_lines = self._has_started or follower.cursor.at_ns > 0
-                self._end(end, is_complete=end.reason != _GONE or follower.is_read or not has_lines)
+                self._has_started = self._has_started or follower.has_started
+                gap = "" if end.reason != _GONE or follower.is_read else await self._gap_of_gone(connection)
+                self._end(end, gap)
             except ConsoleError as error:
                 self.failing(error)
                 await self._interval.pause_after(error)
@@ -190,11 +194,28 @@ class PodFollower(LogObserver):
         self._writer.write(self._source, batch)
         self._heal()
 
-    def _end(self, end: ContainerEnd, *, is_complete: bool) -> None:
+    async def _gap_of_gone(self, connection: ClusterConnection) -> str:
+        """Return the gap that a pod leaves that is gone; empty if its container never began, as its events tell."""
+        if self._has_started:
+            return _VANISHED
+        selector = f"involvedObject.kind=Pod,involvedObject.name={self._place.pod}"
+        try:
+            events = await connection.list_objects(
+                "v1", "Event", namespace=self._place.namespace, field_selector=selector
+            )
+        except AccessError:
+            return _UNSEEN
+        began = any(
+            event.get("reason") == _STARTED and (event.get("involvedObject") or {}).get("uid") == self._place.uid
+            for event in events
+        )
+        return _VANISHED if began else ""
+
+    def _end(self, end: ContainerEnd, gap: str) -> None:
         if self._error is not None and end.reason == _GONE:
             self._lose(self._error)
-        elif not is_complete:
-            self._writer.open_gap(self._source, self._key, _VANISHED)
+        elif gap:
+            self._writer.open_gap(self._source, self._key, gap)
         else:
             self._heal()
         self._writer.write_end(self._source, end.exit_code, end.reason)

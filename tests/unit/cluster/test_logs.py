@@ -157,6 +157,21 @@ async def test_a_restart_brings_the_rest_of_the_container_before(tmp_path: Path)
     assert end.exit_code == 0
 
 
+async def test_a_container_that_is_found_restarted_begins_with_the_log_before_its_restart(tmp_path: Path) -> None:
+    server = LogServer(_lines(3, first=600), previous=_lines(3), restarts=2, restart_policy="OnFailure")
+    got, _ = await _follow(tmp_path, server)
+    assert _texts(got) == [f"step {index} größe ✓" for index in [*range(3), *range(600, 603)]]
+    assert _markers(got) == ["-- container restarted (exit 137, OOMKilled), 2 times --"]
+
+
+async def test_of_a_restarted_container_the_last_lines_are_its_own(tmp_path: Path) -> None:
+    server = LogServer(_lines(3, first=600), previous=_lines(3), restarts=2, restart_policy="OnFailure")
+    got: list[LogLine] = []
+    async with session_to(server, tmp_path) as session:
+        await follow(session, SOURCE, on_lines=got.extend, clock=HastyClock(), tail_lines=2)
+    assert _texts(got) == ["step 601 größe ✓", "step 602 größe ✓"]
+
+
 async def test_a_pod_that_is_gone_ends_the_log(tmp_path: Path) -> None:
     got, end = await _follow(tmp_path, LogServer(is_gone=True))
     assert got == []
