@@ -8,7 +8,7 @@ COMPILED := $(VENV)/.compiled
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test snapshots check lint types layers lock keys schema clean bench realcluster schedules
+.PHONY: help demo test durations snapshots check lint types layers lock keys schema clean bench realcluster schedules
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -36,6 +36,9 @@ $(COMPILED): $(STAMP) $(shell find actions assets blueprints tests tui -name '*.
 # Four at a time, as most of a test is waiting.
 test: $(COMPILED)  ## all tests
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+durations: $(COMPILED)  ## write tests/support/durations.json anew, by which the longest tests start first
+	RECORD_DURATIONS=1 $(MAKE) test
 
 snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff
 	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from actions.base.untrusted import KNOWN
 from tests.support import zygote
 from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
-from tests.support.scheduling import UnitScheduling, started_first
+from tests.support.scheduling import RECORD, DurationRecorder, UnitScheduling, start_order
 
 zygote.install()
 settings.register_profile("loaded", deadline=None)  # a busy machine must not make a property false
@@ -32,9 +32,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduli
     return UnitScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Record durations in the process that hears of all tests, where that is asked for."""
+    if os.environ.get(RECORD, "") not in ("", "0") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(DurationRecorder())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import all tests without the collector: what is made then stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest modules first: what begins late with many minutes left is waited for."""
-    items.sort(key=lambda item: not started_first(item.nodeid))
+    """Start the longest modules first."""
+    items.sort(key=lambda item: start_order(item.nodeid))
 
 
 def pytest_collection_finish() -> None:
