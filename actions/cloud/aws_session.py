@@ -220,6 +220,8 @@ _CONNECT_SECONDS = 5
 _READ_SECONDS = 20
 _ATTEMPTS = 3
 _DEADLINE_SECONDS = 60.0
+_models: dict[str | None, Any] = {}
+_models_lock = threading.Lock()
 _LOOKING = ("describe_", "list_", "get_", "batch_get_")
 """The first words of operations that change nothing."""
 
@@ -299,6 +301,7 @@ class AwsSession:
                 import botocore.session
 
                 self._core = botocore.session.Session(profile=self.profile or None)
+                self._core.register_component("data_loader", _service_models(self._core))
                 resolver = self._core.get_component("credential_provider")
                 resolver.insert_before("assume-role", _PromptRefusal(self._core))
                 region = self._region or os.environ.get("AWS_REGION")  # which botocore passes over, unlike the AWS CLI
@@ -322,6 +325,23 @@ class AwsSession:
                 client = session.client(service, region_name=region or None, config=_config())
                 self._clients[service, region] = client
             return client
+
+
+def _service_models(core: Any) -> Any:
+    """Return botocore's loader of service models, one for all sessions: to read that of EC2 takes long.
+
+    Args:
+        core: botocore's session; `data_path` of its configuration names further folders of models.
+    """
+    from botocore.loaders import create_loader
+
+    folders = core.get_config_variable("data_path")
+    with _models_lock:
+        if folders not in _models:
+            _models[folders] = create_loader(folders)
+        loader = _models[folders]
+        loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # boto3 adds its own with every session
+    return loader
 
 
 def _config() -> Any:
