@@ -112,7 +112,7 @@ def test_d15_the_verb_tells_of_the_kubeconfig_and_of_no_token(program: Program) 
         assert f"kubectl --kubeconfig {kubeconfig}" in second
         token = load_context(ClusterTarget(kubeconfig)).token
         assert token
-        assert program.run("sandbox", "--name", "shown", "faults", "overloaded").returncode == 0
+        assert program.command("sandbox", "--name", "shown", "faults", "overloaded").returncode == 0
     finally:
         child.send_signal(signal.SIGTERM)
         child.wait(timeout=60)
@@ -129,7 +129,7 @@ def test_d15_a_sandbox_of_an_earlier_version_is_named_and_not_used(program: Prog
     }  # fmt: skip
     (folder / "process.json").write_text(json.dumps(old))
     try:
-        done = program.run("--demo", "nodes")
+        done = program.command("--demo", "nodes")
     finally:
         (folder / "process.json").unlink()  # it names this process, which the fixture would end
     assert done.returncode == 1

@@ -32,7 +32,7 @@ from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import release_closed_widgets
 
 SANDBOX_SPEED = 6.0
-ROUNDS = 6
+ROUNDS = 4
 MEGABYTES_OF_GROWTH = 5.0
 """Through 120 changes of the layout: 0.5 to 1.9 measured, and 13.3 before this was mended."""
 
@@ -93,7 +93,7 @@ async def at_rest(pilot: Pilot[object], app: ConsoleApp) -> None:
 )
 async def test_d19_what_was_shown_and_closed_is_freed(keys: Sequence[str]) -> None:
     app = an_app()
-    async with app.run_test(size=(140, 45), notifications=True) as pilot:
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
         await settle(pilot)
         await app.services.blueprints.find("bionemo-esm1nv")
 

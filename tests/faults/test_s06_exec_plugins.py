@@ -44,7 +44,7 @@ def a_kubeconfig(program: Program, server: str) -> tuple[Path, Path]:
 @pytest.mark.parametrize("verb", [["nodes"], ["why"], ["watch", "job/x"]])
 def test_s6_without_a_terminal_it_is_refused_in_one_sentence(program: Program, verb: list[str]) -> None:
     file, trace = a_kubeconfig(program, "http://127.0.0.1:1")
-    done = program.run("--kubeconfig", str(file), *verb)
+    done = program.command("--kubeconfig", str(file), *verb)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"{file} would start {program.home}/cloudco-login" in done.stderr
@@ -65,17 +65,19 @@ def test_s6_a_script_is_refused_before_it_plays(program: Program) -> None:
 def test_s6_a_flag_or_a_kuberc_allows_it(program: Program) -> None:
     with answering(200, VERSION) as server:
         file, trace = a_kubeconfig(program, server)
-        allowed = program.run("--kubeconfig", str(file), "--allow-plugin", str(program.home / "cloudco-login"), "nodes")
+        allowed = program.command(
+            "--kubeconfig", str(file), "--allow-plugin", str(program.home / "cloudco-login"), "nodes"
+        )
         assert "has not been allowed" not in allowed.stderr
         assert trace.read_text() == "started\n"
         kuberc = program.home / ".kube" / "kuberc"
         kuberc.parent.mkdir()
         preference = {"apiVersion": "kubectl.config.k8s.io/v1beta1", "kind": "Preference"}
         kuberc.write_text(json.dumps(preference | {"credentialPluginPolicy": "AllowAll"}))
-        program.run("--kubeconfig", str(file), "nodes")
+        program.command("--kubeconfig", str(file), "nodes")
         assert trace.read_text() == "started\n" * 2
         kuberc.write_text(json.dumps(preference | {"credentialPluginPolicy": "DenyAll"}))
-        denied = program.run("--kubeconfig", str(file), "--allow-plugin", "cloudco-login", "nodes")
+        denied = program.command("--kubeconfig", str(file), "--allow-plugin", "cloudco-login", "nodes")
         assert denied.returncode == 2
         assert "forbids all exec plugins" in denied.stderr
         assert trace.read_text() == "started\n" * 2

@@ -26,7 +26,7 @@ def play(name: str, program: Program) -> None:
     """
     report = program.home / "report.json"
     speed = _SPEED_OF_FAILURES if name.endswith("-fails") else _SPEED
-    done = program.run(
+    done = program.command(
         "--demo", "--speed", speed, "--script", str(SCRIPTS / f"{name}.yaml"),
         "--report", str(report), "--artifacts", str(program.home),
         seconds=_PATIENCE_SECONDS,

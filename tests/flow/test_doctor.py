@@ -178,20 +178,20 @@ def test_the_command_reports_on_the_sandbox_and_on_an_empty_machine(program: Pro
     asked = program.run("--demo", "doctor", "bionemo-esm1nv", "--preset", "rehearsal", "--existing-cluster")
     assert asked.returncode == 0, asked.stdout + asked.stderr
     assert "rights of eksml-teardown" in asked.stdout
-    document = json.loads(program.run("doctor", "-o", "json").stdout)
+    document = json.loads(program.command("doctor", "-o", "json").stdout)
     by_name = {line["check"]: line for line in document["checks"]}
     assert document["passed"] is False
     assert by_name["credentials"]["result"] == "fail"
     assert by_name["cluster"]["result"] == "unknown"
     assert all(line["remedy"] for line in document["checks"] if line["result"] != "pass")
-    empty = program.run("doctor", "efa-nccl-tests")
+    empty = program.command("doctor", "efa-nccl-tests")
     assert empty.returncode == 1
     assert "→" in empty.stdout
 
 
 def test_parameters_need_a_blueprint_and_a_wrong_one_is_refused_as_by_plan(program: Program) -> None:
-    assert program.run("doctor", "--preset", "short").returncode == 2
-    wrong = program.run("doctor", "efa-nccl-tests", "nodes=many")
-    planned = program.run("plan", "efa-nccl-tests", "nodes=many")
+    assert program.command("doctor", "--preset", "short").returncode == 2
+    wrong = program.command("doctor", "efa-nccl-tests", "nodes=many")
+    planned = program.command("plan", "efa-nccl-tests", "nodes=many")
     assert (wrong.returncode, wrong.stdout, wrong.stderr) == (planned.returncode, "", planned.stderr)
     assert "nodes" in wrong.stderr

@@ -8,14 +8,16 @@ import time
 from collections.abc import Awaitable, Callable
 
 _LEAST_SECONDS = 0.02
-_LONGEST_SECONDS = 0.1
-_SHARE = 0.1
+_LONGEST_SECONDS = 0.3
+_SHARE = 0.05
 """How much of a processor looking may take, as what is waited for needs it too."""
+_LATENESS = 0.05
+"""Part of the time waited by which the end may be seen too late."""
 
 
-def _pause(cost_seconds: float) -> float:
-    """Until the next look, after one of this length."""
-    return min(max(cost_seconds / _SHARE, _LEAST_SECONDS), _LONGEST_SECONDS)
+def pause_after(cost_seconds: float, waited_seconds: float) -> float:
+    """Return the seconds until the next look: after one of this cost, so long after the first one."""
+    return min(max(cost_seconds / _SHARE, _LEAST_SECONDS, waited_seconds * _LATENESS), _LONGEST_SECONDS)
 
 
 async def until(
@@ -31,6 +33,7 @@ async def until(
     Raises:
         AssertionError: It never was.
     """
+    first = time.perf_counter()
     try:
         async with asyncio.timeout(deadline_seconds):
             while True:
@@ -38,17 +41,19 @@ async def until(
                 found = holds()
                 if await found if inspect.isawaitable(found) else found:
                     return
-                await asyncio.sleep(_pause(time.perf_counter() - began))
+                now = time.perf_counter()
+                await asyncio.sleep(pause_after(now - began, now - first))
     except TimeoutError:
         raise AssertionError(f"waited {deadline_seconds:.0f} s for {what}") from None
 
 
 def wait(holds: Callable[[], object], what: str, *, deadline_seconds: float = 120.0) -> None:
     """Block until `holds()` is true; see `until`."""
-    deadline = time.monotonic() + deadline_seconds
+    first = time.monotonic()
     while True:
         began = time.monotonic()
         if holds():
             return
-        assert time.monotonic() < deadline, f"waited {deadline_seconds:.0f} s for {what}"
-        time.sleep(_pause(time.monotonic() - began))
+        now = time.monotonic()
+        assert now < first + deadline_seconds, f"waited {deadline_seconds:.0f} s for {what}"
+        time.sleep(pause_after(now - began, now - first))

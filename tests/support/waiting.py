@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from itertools import count
 from typing import TypeVar
 
 from textual.pilot import Pilot
 
+from tests.support.polling import pause_after
 from tui.textual_private import screen_text
 
 AppResultT = TypeVar("AppResultT")
+
+_AT_ONCE = 4
+"""Looks without a pause between them: most of what is waited for is there by then."""
 
 
 async def wait_for(
@@ -32,8 +38,14 @@ async def wait_for(
     """
     try:
         async with asyncio.timeout(deadline_seconds):
-            while not predicate():
+            first = time.perf_counter()
+            for look in count():
+                spent = time.thread_time()
+                if predicate():
+                    return
                 await settle(pilot)
+                if look >= _AT_ONCE:
+                    await asyncio.sleep(pause_after(time.thread_time() - spent, time.perf_counter() - first))
     except TimeoutError:
         message = f"waited {deadline_seconds} s for: {description}\n{screen_text(pilot.app)}"
         raise AssertionError(message) from None

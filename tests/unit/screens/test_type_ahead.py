@@ -38,6 +38,13 @@ def type_at_once(app: ConsoleApp, *keys: str) -> None:
         app.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
+@pytest.fixture
+def _held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy machine takes to make a form or a plan, keys are kept; that a hold ends is tested below."""
+    monkeypatch.setattr("tui.base_app.LONGEST_HOLD_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("_held_for_long")
 async def test_keys_typed_while_the_launch_form_opens_go_to_the_form() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
@@ -49,6 +56,7 @@ async def test_keys_typed_while_the_launch_form_opens_go_to_the_form() -> None:
         await wait_for(pilot, lambda: "‹ yes ›" in screen_text(app), "the second field got the third key")
 
 
+@pytest.mark.usefixtures("_held_for_long")
 async def test_an_enter_before_the_plan_is_computed_waits_for_it() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
