@@ -122,6 +122,12 @@ def test_huge_pages_are_the_same_in_request_and_limit_with_memory_beside_them() 
     assert (resources["limits"]["hugepages-2Mi"], resources["limits"]["memory"]) == ("2048Mi", "16000Mi")
 
 
+def test_a_worker_that_fits_on_no_node_is_refused() -> None:
+    """It would be pending on GPU nodes that are paid for."""
+    with pytest.raises(ParameterError, match=r"131072 MiB with its huge pages, but g5\.8xlarge leaves about 117028"):
+        bind(blueprint(), {"memory_mib": 131072 - 5120})
+
+
 def test_nodes_have_efa_in_one_subnet_and_one_placement_group_and_come_last() -> None:
     values = tfvars_of(blueprint(), "nodes", bind(blueprint(), {"nodes": 4}), run_id="r", outputs=_NETWORK)
     assert (values["node_count"], values["efa"], values["placement_group"]) == (4, True, True)
