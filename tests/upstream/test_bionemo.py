@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import ast
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tests.unit.blueprint.shipped import object_of
+import pytest
+
+from actions.blueprint.parameters import bind
+from actions.blueprint.parts import Scalar
+from actions.fleet.instance_types import InstanceTable
+from tests.unit.blueprint.shipped import object_of, shipped
 from tests.upstream.sources import overrides_of, source
 
 _OWN: dict[str, Any] = {
@@ -58,3 +66,70 @@ def test_the_sample_has_the_names_of_the_real_files() -> None:
     manifest = object_of("bionemo-esm1nv", "sample", "ConfigMap", given={}, outputs={})
     assert 'f"{folder}/x{index:03d}.csv"' in manifest["data"]["sample.py"]
     assert source("bionemo_esm1nv")["prepare_dataset"]["writes"] == "processed/{split}/x{number:03d}.csv"
+
+
+def test_karpenter_replaces_no_node_that_trains() -> None:
+    """Every new image of Amazon Linux lets nodes drift; only empty ones may go."""
+    pool = object_of("bionemo-esm1nv", "pool", "NodePool", given={}, outputs={})["spec"]
+    limits = {reason: budget["nodes"] for budget in pool["disruption"]["budgets"] for reason in budget["reasons"]}
+    assert set(limits) == set(source("karpenter")["reasons"])
+    assert {reason for reason, nodes in limits.items() if nodes != "0"} == {"Empty"}
+    assert pool["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    longest = 4 * 24
+    assert int(pool["template"]["spec"]["expireAfter"].removesuffix("h")) > 2 * longest
+
+
+def test_workers_wait_for_nodes_that_come_later_than_the_rendezvous_would() -> None:
+    policy = object_of("bionemo-esm1nv", "train", "PyTorchJob", given={}, outputs={})["spec"]["elasticPolicy"]
+    said, ours = source("torch_rendezvous"), {item["key"]: int(item["value"]) for item in policy["rdzvConf"]}
+    assert ours["read_timeout"] > 10 * said["read_timeout"]
+    assert ours["join_timeout"] >= ours["read_timeout"] > said["join"]["join_timeout"]
+
+
+@pytest.mark.parametrize(("failure", "stays"), [(EOFError, False), (ValueError, True)])
+def test_a_download_that_was_cut_off_is_not_taken_up_again(
+    failure: type[Exception], stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays under its last name, and every later attempt would end in the middle of its extraction."""
+    archive = tmp_path / "raw" / "uniref50.fasta.gz"
+    archive.parent.mkdir()
+    archive.touch()
+    container = container_of("data", "Job")
+
+    class UniRef50Preprocess:
+        def __init__(self, root_directory: str) -> None:
+            assert root_directory == str(tmp_path)
+
+        def prepare_dataset(self, **_given: object) -> None:
+            raise failure
+
+    module = ModuleType("bionemo.data")
+    module.UniRef50Preprocess = UniRef50Preprocess  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "bionemo", ModuleType("bionemo"))
+    monkeypatch.setitem(sys.modules, "bionemo.data", module)
+    for item in container["env"]:
+        monkeypatch.setenv(item["name"], item["value"])
+    monkeypatch.setenv("DATA_PATH", str(tmp_path))
+    with pytest.raises(failure):
+        exec(compile(container["args"][0], "prepare", "exec"), {})
+    assert archive.exists() is stays
+    assert source("bionemo_esm1nv")["prepare_dataset"]["archive"] == archive.relative_to(tmp_path).as_posix()
+
+
+def test_the_pool_may_start_as_many_nodes_as_the_workers_need() -> None:
+    """64 workers on nodes with one GPU: 2048 vCPUs."""
+    given: dict[str, Scalar] = {"workers": 64, "instance_type": "g5.8xlarge"}
+    pool = object_of("bionemo-esm1nv", "pool", "NodePool", given=given, outputs={})["spec"]
+    assert pool["limits"] == {"cpu": "2048", "memory": "8192Gi"}
+
+
+@pytest.mark.parametrize("instance_type", shipped("bionemo-esm1nv").parameters["instance_type"].choices)
+def test_a_worker_is_never_larger_than_what_karpenter_counts_on(instance_type: str) -> None:
+    """Karpenter takes off its `vmMemoryOverheadPercent` and what kubelet keeps: beyond that it starts no node."""
+    node = InstanceTable.load().find(instance_type)
+    assert node is not None
+    said = source("karpenter")["memory"]
+    kept = said["kubelet_mib"] + said["kubelet_mib_per_pod"] * (node.max_pods or 0) + said["eviction_mib"]
+    counted = node.memory_bytes * (1 - said["overhead"]) - kept * 1024**2
+    binding = bind(shipped("bionemo-esm1nv"), {"instance_type": instance_type})
+    assert int(binding.derived["memory_for_pods"]) * 1024**3 <= counted

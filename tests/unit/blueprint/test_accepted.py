@@ -21,7 +21,13 @@ from actions.sandbox.apiserver.validation.builtin_fields import prune_builtin, w
 from actions.sandbox.apiserver.validation.crd_schema import prune_resource, violations
 from tests.support.definitions import recorded_definitions
 
-_RELEASES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")
+_RELEASES = (
+    "karpenter-1.14.1",
+    "kuberay-1.1.1",
+    "mpi-operator-0.6.0",
+    "training-operator-1.8.1-pytorchjobs",
+    "volcano-1.8.2",
+)
 _BLUEPRINTS = sorted(folder.name for folder in shipped_blueprints().iterdir() if (folder / "blueprint.yaml").is_file())
 
 
@@ -57,9 +63,7 @@ def complaints_about(manifest: Manifest) -> list[str]:
             wrong = wrong_type(resource, manifest)
             causes = [cause.message for cause in object_causes(resource.key, manifest)]
             return [*([] if wrong is None else [wrong.path]), *prune_builtin(resource, manifest), *causes]
-    schema = real_schemas().get((manifest["apiVersion"], manifest["kind"]))
-    if schema is None:
-        return []
+    schema = real_schemas()[manifest["apiVersion"], manifest["kind"]]
     wrong_values = [f"{cause.field}: {cause.message}" for cause in violations(manifest, schema)]
     return [*wrong_values, *prune_resource(manifest, schema)]
 

@@ -80,7 +80,7 @@ def test_a_secret_is_a_reference_and_never_repeated(tmp_path: Path) -> None:
     ("given_values", "said"),
     [
         ({"gpus_per_worker": 8, "workers": 1}, "g5.12xlarge has 4"),
-        ({"worker_memory_gib": 700, "instance_type": "g5.8xlarge"}, "g5.8xlarge leaves about 114 GiB"),
+        ({"worker_memory_gib": 700, "instance_type": "g5.8xlarge"}, "g5.8xlarge leaves about 112 GiB"),
         ({"data_memory_gib": 24}, "m5.xlarge leaves about 14 GiB"),
         ({"max_steps": 100}, "val_check_interval is 500, more than the 100 steps"),
         ({"tensor_parallel": 4, "workers": 6}, "does not divide the 6 processes"),
