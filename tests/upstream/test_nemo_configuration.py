@@ -94,3 +94,15 @@ def test_every_override_is_of_a_key_that_is_there(preset: str) -> None:
     assert set(overrides(preset)) | _DATA <= set(flattened(configuration(preset)))
     script = objects(preset)["ConfigMap"]["data"]["train.sh"]
     assert {word for word in _DATA if f"{word}=" in script} == _DATA
+
+
+def test_workers_wait_for_an_image_longer_than_the_rendezvous_would() -> None:
+    worker = objects("")["PyTorchJob"]["spec"]["pytorchReplicaSpecs"]["Worker"]
+    (container,) = worker["template"]["spec"]["containers"]
+    (conf,) = [word.partition("=")[2] for word in container["args"] if word.startswith("--rdzv-conf=")]
+    ours, said = (
+        {key: int(value) for key, _, value in (one.partition("=") for one in conf.split(","))},
+        source("torch_rendezvous"),
+    )
+    assert ours["read_timeout"] > 10 * said["read_timeout"]
+    assert ours["join_timeout"] >= ours["read_timeout"] > said["join"]["join_timeout"]

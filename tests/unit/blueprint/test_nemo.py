@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -147,6 +148,8 @@ def test_volume_and_claim_find_each_other_and_nobody_else() -> None:
         ({"val_check_interval": 2000}, "more than the 1000 steps"),
         ({"first_file": 28, "files": 3}, "numbered 0 to 29"),
         ({"files": 30}, "more than the file system's 1200 GiB"),
+        ({"files": 10, "val_check_interval": 50}, "11 checkpoints take about 715 GiB and the files 700: more than"),
+        ({"prep_memory_gib": 30}, "m5.2xlarge leaves about 28 GiB to pods"),
         ({"shm_gib": 1000}, "against which it counts"),
         ({"worker_memory_gib": 1500}, "leaves about 1052 GiB"),
         ({"min_learning_rate": 0.1}, "is more than learning_rate"),
@@ -225,6 +228,58 @@ def test_the_look_after_a_step_finds_what_is_missing(tmp_path: Path) -> None:
     assert "my-gpt3_01_text_document.idx" in partial.stderr
     assert "2 of 4 files are missing after preprocess" in partial.stderr
     assert "1 of 1 files are missing after download" in look(0, "download").stderr
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_a_download_that_was_cut_off_is_removed_to_be_fetched_again(tmp_path: Path, ending: str) -> None:
+    script = tmp_path / "verify.py"
+    script.write_text(rendered("data", "ConfigMap")["data"]["verify.py"])
+    whole, broken = tmp_path / "00.jsonl", tmp_path / "01.jsonl"
+    document = json.dumps({"text": "x" * (3 << 20)})
+    whole.write_text(f"{document}\n{document}{ending}")
+    broken.write_text(f"{document}\n{document[:-9]}")
+    for path in (whole, broken):
+        Path(f"{path}.zst").write_text("0")
+    argv = [sys.executable, str(script), str(tmp_path), "0", "1", "extract"]
+    first = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    assert first.returncode == 1
+    assert f"cut off, removed to be fetched again: {broken}\n" in first.stderr
+    assert "1 of 2 downloads were cut off" in first.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00.jsonl", "00.jsonl.zst", "verify.py"]
+    broken.write_text(document)
+    second = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    assert second.stdout == "2 files are there after extract\n"
+
+
+def test_a_limit_of_restarts_is_of_the_group_and_not_of_one_node() -> None:
+    """The operator adds up the restarts of all workers, and a failure ends the worker of every node."""
+    for preset in ("", "full"):
+        binding = bind(blueprint(), {}, preset=preset)
+        (job,) = [
+            item
+            for item in manifests_of(blueprint(), "train", binding, run_id="r", outputs=_IMAGE)
+            if item["kind"] == "PyTorchJob"
+        ]
+        assert job["spec"]["runPolicy"]["backoffLimit"] == 4 * int(binding.values["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("given", "memory"),
+    [
+        ({}, "24Gi"),
+        ({"core_instance_type": "c5.2xlarge"}, "10Gi"),
+        ({"prep_workers": 4}, "12Gi"),
+        ({"prep_memory_gib": 16}, "16Gi"),
+    ],
+)
+def test_the_preparation_has_the_memory_that_its_nodes_leave_it(given: dict[str, Scalar], memory: str) -> None:
+    pods = rendered("data", "MPIJob", **given)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    assert {pods[0]["resources"][name]["memory"] for name in ("requests", "limits")} == {memory}
+
+
+def test_the_launcher_of_the_preparation_is_made_when_sshd_answers() -> None:
+    group = rendered("data", "MPIJob")["spec"]["mpiReplicaSpecs"]["Worker"]
+    assert group["template"]["spec"]["containers"][0]["readinessProbe"]["tcpSocket"] == {"port": 22}
 
 
 def test_every_step_of_the_preparation_is_looked_at_before_the_next() -> None:
