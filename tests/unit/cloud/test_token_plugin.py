@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from actions.base.files import shipped_blueprints
 from actions.base.process import own_module
 from actions.cloud.eks import EXEC_MODULE, EksCluster, TokenRequest, kubeconfig_for, request_of
 
@@ -75,3 +76,9 @@ def test_the_shared_cluster_root_needs_no_aws_program() -> None:
     text = (shipped_blueprints() / "common" / "terraform" / "cluster" / "versions.tf").read_text()
     assert EXEC_MODULE in text
     assert 'command     = "aws"' not in text
+
+
+def test_the_helm_releases_of_the_cluster_root_need_no_program_but_this_one() -> None:
+    """With `aws` in its place they would fail where it is not, after the cluster is made and paid for."""
+    root = shipped_blueprints() / "common" / "terraform" / "cluster" / "versions.tf"
+    assert f'[var.token_program, "-P", "-m", "{EXEC_MODULE}"]' in root.read_text(encoding="utf-8")

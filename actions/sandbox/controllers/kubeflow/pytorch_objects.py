@@ -187,6 +187,8 @@ def _without_master(job: Document) -> list[tuple[str, str]]:
         variables.append(("PET_NPROC_PER_NODE", str(from_policy)))
     if policy.get("rdzvId"):
         variables.append(("PET_RDZV_ID", policy["rdzvId"]))
+    if policy.get("rdzvConf"):
+        variables.append(("PET_RDZV_CONF", ",".join(f"{one['key']}={one['value']}" for one in policy["rdzvConf"])))
     if policy.get("maxRestarts") is not None:
         variables.append(("PET_MAX_RESTARTS", str(policy["maxRestarts"])))
     return variables
