@@ -21,7 +21,7 @@ UNUSUAL: list[tuple[str, dict[str, Scalar]]] = [
     ("nemo-gpt3-5b", {"instance_type": "p5.48xlarge", "nodes": 16, "capacity_type": "CAPACITY_BLOCK",
                       "capacity_reservation_id": "cr-0123456789abcdef0", "tensor_parallel": 8, "pipeline_parallel": 4,
                       "hugepages_mib": 20480, "worker_memory_gib": 1900, "global_batch_size": 256,
-                      "restart_policy": "Never", "max_restarts": 0, "precision": "16", "data": "existing"}),
+                      "restart_policy": "Never", "max_restarts": 0, "data": "existing"}),
     ("nemo-gpt3-5b", {"image_source": "given", "image": "registry.example/nemo:1", "remove_done": True, "files": 12,
                       "first_file": 18, "prep_workers": 4, "prep_cpus": 1, "data_repository": True, "nodes": 1}),
     ("nemo-gpt3-5b", {"prep_memory_gib": 8, "core_instance_type": "c5.2xlarge", "wandb_logger": True}),

@@ -106,3 +106,11 @@ def test_workers_wait_for_an_image_longer_than_the_rendezvous_would() -> None:
     )
     assert ours["read_timeout"] > 10 * said["read_timeout"]
     assert ours["join_timeout"] >= ours["read_timeout"] > said["join"]["join_timeout"]
+
+
+def test_no_precision_can_be_chosen_in_which_nemo_does_not_train() -> None:
+    """With `megatron_amp_O2`, as the configuration has it; without, the published model is not known to fit."""
+    assert configuration()["model"]["megatron_amp_O2"] is True
+    assert set(shipped("nemo-gpt3-5b").parameters["precision"].choices) <= set(
+        source("nemo_reads")["precisions_with_O2"]
+    )
