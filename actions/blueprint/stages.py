@@ -193,6 +193,19 @@ class Source(Part, frozen=True, kw_only=True):
         return bool(self.url and (self.sha256 or self.files))
 
 
+class OperatorRefusal(Part, frozen=True, kw_only=True):
+    """Installed operators that later stages cannot work with, by the version of their image and their arguments."""
+
+    since: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+\.[0-9]+$")]
+    """The first such version: `1.5`. An image without a version in its tag is never refused."""
+    arguments: tuple[str, ...] = ()
+    """Refused only if a container has one of these arguments; empty: whatever arguments it has."""
+    reason: str
+    """The sentence that the operator of the console reads."""
+    hint: str = ""
+    """The remedy, as an imperative."""
+
+
 class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     """Applies objects and waits until they are ready."""
 
@@ -201,6 +214,8 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     """An operator from its pinned release or a mirror. `manifests` are added, but for objects that it has itself."""
     detect: ObjectName | None = None
     """If this was there before the run, nothing is applied, and nothing deleted on teardown."""
+    refuses: tuple[OperatorRefusal, ...] = ()
+    """Of what `detect` finds: the operators with which the stage fails before anything is made."""
     ready: tuple[ObjectName, ...] = ()
     """Objects that must be ready before the stage has succeeded."""
     makes: tuple[ObjectName, ...] = ()

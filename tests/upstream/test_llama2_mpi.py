@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,6 +169,38 @@ def _lines(upstream: dict[str, Any], script: str) -> list[str]:
         f"    export EXPLICIT_LOGDIR={part['log_folder']}",
         f"    LOG_PATH={part['node_log']}",
     ]
+
+
+@pytest.mark.parametrize("folder", ["/shared/data", "/shared/corpora/red/1"])
+def test_the_scripts_are_configured_and_the_tokens_have_a_folder(folder: str, tmp_path: Path) -> None:
+    """Made-up text (`data=sample`) is written beside it, so nothing else makes the folder."""
+    shared, upstream = tmp_path / "shared", facts("neuronx_nemo_scripts")
+    tokenisation = facts("preprocess_data_for_megatron")
+    (tokeniser,) = _rendered("tokenise", "Job", data_dir=folder)["spec"]["template"]["spec"]["containers"]
+    (prefix,) = [word.partition("=")[2] for word in tokeniser["args"] if word.startswith("--output-prefix=")]
+    assert tokenisation["writes"]["makes_folders"] is False
+    tokens = tokenisation["writes"]["names"][0].format(output_prefix=prefix, json_key="text")
+    scripts = shared / "neuronx-nemo-megatron" / Path(upstream["test_llama.sh"]["file"]).parent
+    scripts.mkdir(parents=True)
+    (shared / "neuronx-nemo-megatron" / ".git").mkdir()
+    for name in ("test_llama.sh", "llama_7b.sh", "train_setup.sh"):
+        (scripts / name).write_text("\n".join([*_lines(upstream, name), ""]).replace("/shared", str(shared)))
+    (tmp_path / "git").write_text("#!/bin/sh\n")
+    (tmp_path / "git").chmod(0o755)
+    (container,) = _rendered("sources", "Job", data_dir=folder)["spec"]["template"]["spec"]["containers"]
+    environment = {name: value.replace("/shared", str(shared)) for name, value in _environment(container).items()}
+    configure = _rendered("sources", "ConfigMap")["data"]["configure.sh"].replace("/shared", str(shared))
+    done = subprocess.run(
+        ["bash", "-c", configure], env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert Path(tokens.replace("/shared", str(shared))).parent.is_dir()
+    assert environment["DATASET_PATH"] == str(Path(tokens.replace("/shared", str(shared))).with_suffix(""))
+    changed = (scripts / "test_llama.sh").read_text()
+    assert f": ${{DATASET_PATH={environment['DATASET_PATH']}}}" in changed
+    assert "exp_manager.resume_if_exists=true" in changed
+    assert f"{_CALLBACK}.save_last=True {_CALLBACK}.save_top_k=0" in changed
 
 
 def test_every_override_that_is_added_is_known_to_configuration_and_manager() -> None:

@@ -16,7 +16,10 @@ import yaml
 
 from actions.base.errors import ParameterError
 from actions.base.files import shipped_blueprints
+from actions.blueprint.checks import DiskCheck
 from actions.blueprint.parameters import bind
+from actions.blueprint.stages import CheckStage, ManifestsStage
+from actions.run.checks.cluster import refusal_of
 from actions.sandbox.programs.files import File, FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
 from actions.sandbox.programs.ray import launch as ray_launch
@@ -77,6 +80,29 @@ def test_get_dataset_gets_no_arguments_and_its_folder_is_the_default() -> None:
     assert _entrypoint("data") == "python3 get_dataset.py"
     assert upstream["flags"] == {}
     assert bind(shipped(_NAME), {}).values["data_dir"] == upstream["constants"]["save_path"]
+
+
+def test_no_version_of_datasets_before_4_asks_on_a_terminal() -> None:
+    trust = facts("get_dataset")["trust"]
+    variables = yaml.safe_load(_rendered("data", "RayJob")["spec"]["runtimeEnvYAML"])["env_vars"]
+    assert "ask" in trust["defaults"].values()
+    assert variables[trust["variable"]] == "1"
+
+
+def test_there_is_room_for_the_checkpoints_that_lie_side_by_side() -> None:
+    """The oldest goes when the newest is whole."""
+    one = facts("ray_train_llama2")["training"]["checkpoint"]
+    kept = int(ray_launch.arguments_of(shlex.split(_entrypoint("train"))[4:])["num_kept_checkpoint"])
+    checks = [check for stage in shipped(_NAME).stages if isinstance(stage, CheckStage) for check in stage.checks]
+    (room,) = [check for check in checks if isinstance(check, DiskCheck)]
+    assert int(room.free_gib) << 30 >= (kept + 1) * one["bytes_per_parameter"] * one["parameters"]
+
+
+def test_a_worker_may_lock_memory_for_efa() -> None:
+    (group,) = _rendered("cluster", "RayCluster")["spec"]["workerGroupSpecs"]
+    (worker,) = group["template"]["spec"]["containers"]
+    assert "vpc.amazonaws.com/efa" in worker["resources"]["limits"]
+    assert worker["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
 
 
 def test_each_switch_that_can_be_chosen_is_one_and_none_names_what_the_code_lacks() -> None:
@@ -168,6 +194,21 @@ def test_the_switches_reach_the_trainer_on_every_kuberay(version: dict[str, str]
     assert set(shlex.split(entrypoint)[4:]) <= set(words)
 
 
+@pytest.mark.parametrize("version", facts("kuberay_submission")["versions"], ids=lambda found: str(found["version"]))
+@pytest.mark.parametrize("argument", ["--enable-batch-scheduler", "--batch-scheduler=volcano", ""])
+def test_a_kuberay_that_would_never_submit_the_jobs_is_refused(version: dict[str, str], argument: str) -> None:
+    (stage,) = [each for each in shipped(_NAME).stages if each.id == "kuberay"]
+    assert isinstance(stage, ManifestsStage)
+    container = {
+        "image": f"quay.io/kuberay/operator:v{version['version']}",
+        "args": [argument, "--enable-metrics=true"],
+    }
+    found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
+    refusal = refusal_of(found, stage.refuses)
+    assert (refusal is not None) == (version["gang"] == "refuses" and bool(argument))
+    assert refusal is None or (refusal.reason and refusal.hint)
+
+
 def test_a_variable_in_an_entrypoint_would_vanish_where_the_submitter_has_a_shell(tmp_path: Path) -> None:
     old = f"NEURON_NUM_DEVICES=32 python3 {_LAUNCHER} ray_train_llama2.py $LLAMA2_SWITCHES"
     assert "$LLAMA2_SWITCHES" in _submit(tmp_path / "a", old, "words")
@@ -206,6 +247,8 @@ _CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, str], str]] 
     "the end": ((10_000,), (), {}, "Nothing is left to train"),
     "no early end": ((), (), {"steps_this_run": "-1"}, "--steps_this_run=10000"),
     "an end behind the end": ((), (), {"max_steps": "500"}, "--steps_this_run=500"),
+    "too short for a log line": ((), (), {"max_steps": "9", "steps_this_run": "9"}, "--logging_interval=1"),
+    "too little left for a log line": ((9995,), (), {"steps_this_run": "9999"}, "--logging_interval=1"),
 }  # fmt: skip
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actions.base.errors import ConsoleError
 from actions.blueprint.checks import NodesCheck, PodsCheck, VersionCheck
+from actions.blueprint.stages import OperatorRefusal
+from actions.blueprint.targets import containers_of
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.state.pod_requests import parse_quantity
@@ -23,6 +25,7 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 _FAMILY = re.compile(r"(?P<category>[a-z]+)(?P<generation>\d+)")
 _VERSION = re.compile(r"^v?(\d+)\.(\d+)")
+_TAG = re.compile(r":v?(\d{1,9})\.(\d{1,9})[^:/]*$")
 _NAMED_NODES = 3
 
 Manifest = Mapping[str, Any]
@@ -102,6 +105,24 @@ def version_observation(version: str, *, minimum: str, maximum: str) -> Observat
     if maximum and found > (_minor(maximum) or found):
         return failed(f"{shown} is newer than {maximum}, the newest that this blueprint supports.")
     return passed(f"{shown}.")
+
+
+def refusal_of(found: Manifest, refusals: Sequence[OperatorRefusal]) -> OperatorRefusal | None:
+    """Return the reason for which an installed operator cannot be used; `None` without one.
+
+    Args:
+        found: Its Deployment.
+        refusals: Those of the stage that would install it.
+    """
+    containers = list(containers_of(found))
+    versions = [(int(match[1]), int(match[2])) for each in containers if (match := _TAG.search(str(each.get("image"))))]
+    given = {str(word) for each in containers for word in (*(each.get("command") or ()), *(each.get("args") or ()))}
+    for refusal in refusals:
+        since = _minor(refusal.since)
+        is_newer = since is not None and any(version >= since for version in versions)
+        if is_newer and (not refusal.arguments or given & set(refusal.arguments)):
+            return refusal
+    return None
 
 
 async def check_pool(connection: ClusterConnection, instance_type: str) -> Observation:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
@@ -10,6 +12,7 @@ from actions.blueprint.operators import address_of, mirror_folder, needed_operat
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.cloud.ecr import Repository, fetch_digest, repository_of
+from actions.run.checks.cluster import refusal_of
 from actions.run.checks.external import aws_session, check_address
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
@@ -34,7 +37,9 @@ async def operator_lines(launch: PlannedLaunch, connection: ClusterConnection | 
         if isinstance(stage, ManifestsStage) and stage.source is not None:
             is_brought = key_of(stage.source) not in brought_not
             look = check_operator(launch, stage, stage.source, connection, is_brought=is_brought)
-            lines.append(await examined(f"operator {stage.source.name}", look, operator_remedy(stage.source)))
+            line = await examined(f"operator {stage.source.name}", look, operator_remedy(stage.source))
+            hint = next((each.hint for each in stage.refuses if line.detail.startswith(each.reason)), line.remedy)
+            lines.append(replace(line, remedy=hint))
     return lines
 
 
@@ -60,8 +65,10 @@ async def check_operator(
         ConsoleError: The cluster does not answer.
     """
     named = f"{source.name} {source.version}"
-    if await is_there(connection, stage, launch.namespace):
-        return passed(f"{source.name} is in the cluster.")
+    installed = await find_installed(connection, stage, launch.namespace)
+    if installed is not None:
+        refusal = refusal_of(installed, stage.refuses)
+        return failed(f"{refusal.reason}.") if refusal else passed(f"{source.name} is in the cluster.")
     if is_brought:
         return passed(f"{named} is brought by the preset.")
     try:
@@ -79,11 +86,18 @@ async def check_operator(
             return failed(f"{named} is not on this machine, and nothing is recorded by which it could be verified.")
 
 
+async def find_installed(
+    connection: ClusterConnection | None, stage: ManifestsStage, namespace: str
+) -> dict[str, Any] | None:
+    """Return the object of a cluster by which a stage detects that nothing is to be applied."""
+    if connection is None or stage.detect is None:
+        return None
+    return await connection.find(ref_of_name(stage.detect, namespace))
+
+
 async def is_there(connection: ClusterConnection | None, stage: AnyStage, namespace: str) -> bool:
     """Return whether a cluster has the object by which a stage detects that nothing is to be applied."""
-    if connection is None or not isinstance(stage, ManifestsStage) or stage.detect is None:
-        return False
-    return await connection.find(ref_of_name(stage.detect, namespace)) is not None
+    return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, namespace) is not None
 
 
 async def image_lines(launch: PlannedLaunch, caller: Caller) -> list[DoctorLine]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from actions.base.errors import RefusedError
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
+from actions.run.checks.cluster import refusal_of
 from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed
 from actions.run.context.retry import TEARDOWN, RetryPolicy, retry_unreachable
@@ -42,11 +44,11 @@ class ManifestsHandler:
         connection = await self._context.connect(RetryPolicy(self._deadline(), waits_for_login=True))
         found = await self._detected(connection)
         if found is not None:
+            installed = await self._installed(connection)
+            self._require_usable(installed)
             await self._context.journal.own(found)
             await self._wait(connection)
-            return Performed(
-                f"{found.kind} {found.name} was there already{await self._version(connection)}: used as it is."
-            )
+            return Performed(f"{found.kind} {found.name} was there already{self._version(installed)}: used as it is.")
         manifests = [*await self._context.secrets(), *self._context.manifests()]
         refs = await apply_objects(self._context, connection, manifests)
         await self._wait(connection)
@@ -72,22 +74,31 @@ class ManifestsHandler:
 
         return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
-    async def _version(self, connection: ClusterConnection) -> str:
-        """Return the images of the installed operator, with the pinned version; empty if it has none."""
+    async def _installed(self, connection: ClusterConnection) -> dict[str, Any]:
+        """Return the object by which the operator was detected; empty if it has gone since."""
         if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
-            return ""
+            return {}
         ref = ref_of_name(self._stage.detect, self._context.namespace)
 
         async def look() -> dict[str, Any]:
             return await connection.find(ref) or {}
 
-        found = await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
-        template = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
+        return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
+
+    def _require_usable(self, installed: dict[str, Any]) -> None:
+        """Raise RefusedError for an operator that the stages after this one cannot work with."""
+        refusal = refusal_of(installed, self._stage.refuses) if isinstance(self._stage, ManifestsStage) else None
+        if refusal is not None:
+            raise RefusedError(f"{refusal.reason}{self._version(installed)}.", hint=refusal.hint)
+
+    def _version(self, installed: dict[str, Any]) -> str:
+        """Return the images of the installed operator, with the pinned version; empty if it has none."""
+        template = ((installed.get("spec") or {}).get("template") or {}).get("spec") or {}
         images = ", ".join(one_line(str(each.get("image") or "?")) for each in template.get("containers") or ())
-        pinned = self._stage.source.version if self._stage.source else ""
+        source = self._stage.source if isinstance(self._stage, ManifestsStage) else None
         if not images:
             return ""
-        return f" ({images}; {pinned} is not installed over it)" if pinned else f" ({images})"
+        return f" ({images}; {source.version} is not installed over it)" if source else f" ({images})"
 
     async def _wait(self, connection: ClusterConnection) -> None:
         refs = [ref_of_name(name, self._context.namespace) for name in ready_of(self._stage)]

@@ -112,6 +112,9 @@ def launch(words: Sequence[str], environment: Mapping[str, str], files: FileView
             end = early
         else:
             command.append(f"--steps_this_run={end}")
+        interval = int(_given(arguments, "--logging_interval") or 10)
+        if end // interval == max(step, 0) // interval:
+            command.append("--logging_interval=1")
         if step >= end:
             said = f"the checkpoint of step {step} in {folder} is the end of {end} steps"
             return LaunchedCommand(f"Nothing is left to train: {said}\n")
