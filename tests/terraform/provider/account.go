@@ -68,7 +68,16 @@ func (a *account) write(name string, value any) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		panic(err)
 	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
+	// Renamed into place: another create of the same type reads all files of that type meanwhile.
+	made := must(os.CreateTemp(filepath.Dir(path), ".new-*"))
+	_, err := made.Write(text)
+	if err == nil {
+		err = made.Close()
+	}
+	if err == nil {
+		err = os.Rename(made.Name(), path)
+	}
+	if err != nil {
 		panic(err)
 	}
 }
