@@ -180,6 +180,15 @@ class SecretObject(Part, frozen=True, kw_only=True):
     username: str = ""
 
 
+class ExportDestination(Part, frozen=True, kw_only=True):
+    """The one place in S3 that a role of the run may write to."""
+
+    to: str
+    """`BUCKET/PREFIX`; may hold `${name}`. Empty: there is none."""
+    service_account: str
+    """The service account that has the role; may hold `${stage.output}`. Not reported, or empty: there is no role."""
+
+
 class Results(Part, frozen=True, kw_only=True):
     """The place of a run's results: checkpoints, logs, curves."""
 
@@ -189,6 +198,8 @@ class Results(Part, frozen=True, kw_only=True):
     """Mount path of the volume in the blueprint's pods."""
     folder: str
     """Below `mount`; may hold `${name}`."""
+    export: ExportDestination | None = None
+    """The place that they may be copied to. Without it, a copy has the rights of its node or of a service account."""
 
 
 class Preset(Part, frozen=True, kw_only=True):

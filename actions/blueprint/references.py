@@ -25,7 +25,7 @@ from actions.blueprint.checks import (
     RegistryCheck,
     SecretCheck,
 )
-from actions.blueprint.model import Blueprint, ParameterType
+from actions.blueprint.model import Blueprint, ExportDestination, ParameterType
 from actions.blueprint.parameters import read_value
 from actions.blueprint.parts import OUTPUT_REFERENCE, REFERENCE, ObjectName, ParameterCondition
 from actions.blueprint.problem import BlueprintProblem, Where, known_names
@@ -55,6 +55,8 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             yield from unknown_references(("holdings", name), text, known)
     if blueprint.results is not None:
         yield from unknown_references(("results", "folder"), blueprint.results.folder, known)
+        if blueprint.results.export is not None:
+            yield from _export(blueprint, blueprint.results.export, known)
     for index, stage in enumerate(blueprint.stages):
         where = ("stages", index)
         for text in _texts(stage):
@@ -65,6 +67,16 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             key, checks = ("checks", stage.checks) if isinstance(stage, CheckStage) else ("quotas", stage.quotas)
             for position, check in enumerate(checks):
                 yield from _check(blueprint, check, (*where, key, position))
+
+
+def _export(blueprint: Blueprint, export: ExportDestination, known: set[str]) -> Iterator[BlueprintProblem]:
+    yield from unknown_references(("results", "export", "to"), export.to, known)
+    where = ("results", "export", "service_account")
+    yield from unknown_references(where, export.service_account, known)
+    reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
+    for source, output in OUTPUT_REFERENCE.findall(export.service_account):
+        if f"{source}.{output}" not in reported:
+            yield BlueprintProblem(where, f"${{{source}.{output}}} is not reported by a stage.", known_names(reported))
 
 
 def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[BlueprintProblem]:

@@ -269,7 +269,7 @@ class _Search:
         those count that are as young as the run.
         """
         scope = self._scope
-        named = re.compile(rf"{re.escape(scope.cluster)}(-(cluster|node)(-.*)?|_\d+)", re.DOTALL)
+        named = re.compile(rf"{re.escape(scope.cluster)}(-(cluster|export|node)(-.*)?|_\d+)", re.DOTALL)
         found = []
         for entry, name in entries:
             if not (name.startswith((*_GENERIC_ROLES, f"{scope.cluster}-")) or named.fullmatch(name)):

@@ -145,10 +145,10 @@ class ForwardArguments(Arguments, frozen=True):
 class ExportArguments(Arguments, frozen=True):
     """Copy the results of a run to S3."""
 
-    to: Annotated[str, Meta(description="s3://BUCKET/PREFIX")]
+    to: Annotated[str, Meta(description="s3://BUCKET/PREFIX; empty: below the run's results_bucket.")] = ""
     run: str = ""
     service_account: Annotated[
-        str, Meta(description="Service account whose AWS role the Job uses; empty: the default.")
+        str, Meta(description="Service account whose AWS role the Job uses; empty: the run's own, if it has one.")
     ] = ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
-from actions.base.errors import ConfigError, ConflictError, MissingError, RefusedError
+from actions.base.errors import BlueprintError, ConfigError, ConflictError, MissingError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
@@ -216,6 +216,84 @@ _LOOK_SECONDS = 1.0
 _START_SECONDS = 1800.0
 
 
+class ExportTarget(msgspec.Struct, frozen=True):
+    """The place of a copy, and the service account whose role may write there."""
+
+    address: str
+    """`s3://BUCKET/PREFIX`."""
+    service_account: str = ""
+    """Empty: the namespace's default, so the pod has the rights of its node."""
+    granted: str = ""
+    """The address below which the run's own role may write; empty if the copy does not have that role."""
+
+    @property
+    def doubt(self) -> str:
+        """A sentence on what may be missing; empty if the service account is known."""
+        if self.service_account:
+            return ""
+        return (
+            "It has the rights of its node, since the run made no role that may write there: "
+            "where those do not suffice, name a service account whose role may."
+        )
+
+    @property
+    def hint(self) -> str:
+        """A sentence on what to look at after a failure."""
+        if self.granted:
+            return (
+                f"The run's role may write below {self.granted}. Check that bucket: its policy, its region and its key."
+            )
+        if self.service_account:
+            return f"Check the role of the service account {self.service_account}: it needs the right to write there."
+        return "Name a service account whose role may write there, or launch with results_bucket=BUCKET/PREFIX."
+
+
+def export_target(context: StageContext, to: str, service_account: str) -> ExportTarget:
+    """Return where a copy of a run's results goes and with whose rights, before anything is made for it.
+
+    Args:
+        context: Of any stage.
+        to: `s3://BUCKET/PREFIX`. Empty: a folder with the run's id, in the place that its role may write to.
+        service_account: Of the pod. Empty: the one with the run's own role, if it has one.
+
+    Raises:
+        ConfigError: `to` is not an address in S3, is empty and the run has no place of its own, or is not below that
+            place.
+    """
+    _require_address(to)
+    results = context.blueprint.results
+    export = results.export if results else None
+    own, account = (_filled(context, export.to), _filled(context, export.service_account)) if export else ("", "")
+    place = f"s3://{own}" if own else ""
+    address = to.rstrip("/") or (f"{place}/{context.view.id}" if place else "")
+    if not address:
+        raise ConfigError(
+            "This run has no place in S3 of its own.",
+            hint="Name one, s3://BUCKET/PREFIX, or launch with results_bucket=BUCKET/PREFIX.",
+        )
+    if service_account or not (place and account):
+        return ExportTarget(address, service_account)
+    if not f"{address}/".startswith(f"{place}/"):
+        raise ConfigError(
+            f"{address} is not below {place}, where alone the run's role may write.",
+            hint="Choose a place below it, or name a service account whose role may write there.",
+        )
+    return ExportTarget(address, account, granted=place)
+
+
+def _require_address(to: str) -> None:
+    if to and _TARGET.match(to) is None:
+        raise ConfigError(f"{to!r} is not an address in S3.", hint="Write s3://BUCKET/PREFIX.")
+
+
+def _filled(context: StageContext, text: str) -> str:
+    """Return a text of the blueprint with its values; empty if the stage that reports one was left out."""
+    try:
+        return context.text(text)
+    except BlueprintError:
+        return ""
+
+
 class Copy(msgspec.Struct, frozen=True):
     """A copy under way: a Job, which continues without this program.
 
@@ -253,40 +331,41 @@ async def export_results(
 
     Args:
         folder: The run's.
-        target: `s3://BUCKET/PREFIX`. The pod's node or service account needs the right to write there.
+        target: `s3://BUCKET/PREFIX`; empty for the place that the run's role may write to.
         clock: For waiting.
         on_line: Gets what the Job prints.
         on_begin: Gets the copy once it is started, with a sentence about it.
-        service_account: Of the pod; empty for the namespace's default.
+        service_account: Of the pod; empty for the one with the run's role, or without one for the namespace's default.
         is_detached: Do not wait.
 
     Returns:
         The result in one line; empty if `is_detached`.
 
     Raises:
-        ConfigError: `target` is not an address in S3.
+        ConfigError: `target` is not an address in S3, or not one that the run's role may write to.
         ConflictError: The credentials are of another account than the run's.
         MissingError: The blueprint names no results, or the run has no cluster yet.
         RefusedError: The Job failed.
         ConsoleError: The cluster cannot be reached.
     """
-    if _TARGET.match(target) is None:
-        raise ConfigError(f"{target!r} is not an address in S3.", hint="Write s3://BUCKET/PREFIX.")
+    _require_address(target)
     async with await in_thread("results", OpenResults, folder, clock) as opened:
+        view = opened.context.view
+        there = export_target(opened.context, target, service_account)
         await _require_account(opened.context)
-        connection, labels = await opened.context.connect(ONCE), labels_of(opened.context.view.id, EXPORT_STAGE)
+        connection, labels = await opened.context.connect(ONCE), labels_of(view.id, EXPORT_STAGE)
         helper_job = copying(
-            opened.place, target, region=opened.context.view.cluster.region, service_account=service_account
+            opened.place, there.address, region=view.cluster.region, service_account=there.service_account
         )
-        job = volume_job(_name_of(opened.context.view.id, target), opened.volume, helper_job, labels)
+        job = volume_job(_name_of(view.id, there.address), opened.volume, helper_job, labels)
         recorder = JournalJobRecorder(folder, clock)
         copy = await _begun(opened.context, connection, job, recorder)
         if on_begin is not None:
-            on_begin(copy, copy.sentence(opened.place, target))
+            on_begin(copy, " ".join(filter(None, (copy.sentence(opened.place, there.address), there.doubt))))
         if is_detached:
             return ""
         try:
-            result = await _followed(connection, copy, target, clock, on_line)
+            result = await _followed(connection, copy, there, clock, on_line)
         except RefusedError:
             await delete_job(connection, CreatedJob(copy.ref, copy.uid), recorder, clock)
             raise
@@ -339,7 +418,7 @@ async def _begun(context: StageContext, connection: ClusterConnection, job: Docu
 
 
 async def _followed(
-    connection: ClusterConnection, copy: Copy, target: str, clock: Clock, on_line: Callable[[str], None]
+    connection: ClusterConnection, copy: Copy, target: ExportTarget, clock: Clock, on_line: Callable[[str], None]
 ) -> str:
     place, ref = await _started(connection, copy, clock), copy.ref
 
@@ -355,13 +434,10 @@ async def _followed(
     while True:
         verdict = object_status(await connection.fetch(ref))
         if verdict.state is WorkState.FINISHED:
-            return f"The results are in {target}."
+            return f"The results are in {target.address}."
         if verdict.state is WorkState.FAILED:
             why = one_line(plain_text(last)) or verdict.message or verdict.reason
-            raise RefusedError(
-                f"The copy to {target} failed: {why.rstrip('.')}.",
-                hint="Its pod needs the right to write there, of its node or of a service account.",
-            )
+            raise RefusedError(f"The copy to {target.address} failed: {why.rstrip('.')}.", hint=target.hint)
         await clock.sleep(_LOOK_SECONDS)
 
 

@@ -136,10 +136,59 @@ def test_a_zone_that_eks_cannot_use_is_refused_with_those_that_it_can(network: W
 
 
 def test_karpenter_may_call_what_its_module_does_not_allow(lives: Mapping[str, Life]) -> None:
-    (policy,) = of_kind(lives["cluster"].planned, "aws_iam_role_policy")
+    policy = lives["cluster"].planned["aws_iam_role_policy.karpenter_reads[0]"].after
     regional, profiles = json.loads(policy["policy"])["Statement"]
     assert regional["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-west-2"}}
     assert {*regional["Action"], profiles["Action"]} == set(VersionMatrix.load().component("karpenter").reads)
+
+
+def export_of(planned: Mapping[str, Change]) -> dict[str, dict[str, Any]]:
+    """The planned attributes of what lets results be copied to S3, by type."""
+    return {change.kind: change.after for change in planned.values() if change.address.endswith(".export[0]")}
+
+
+def test_one_service_account_may_write_results_below_one_prefix_and_nothing_else(lives: Mapping[str, Life]) -> None:
+    made = export_of(lives["cluster"].planned)
+    association = made["aws_eks_pod_identity_association"]
+    assert (association["namespace"], association["service_account"]) == ("training", "eksml-export")
+    role = made["aws_iam_role"]
+    assert role["name_prefix"] == "a-cluster-with-thirty-letters--export-"
+    assert len(role["name_prefix"]) <= 38
+    (trust,) = json.loads(role["assume_role_policy"])["Statement"]
+    assert (trust["Effect"], trust["Principal"]) == ("Allow", {"Service": "pods.eks.amazonaws.com"})
+    assert trust["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+    assert trust["Condition"] == {
+        "StringEquals": {
+            "aws:RequestTag/eks-cluster-name": "a-cluster-with-thirty-letters-",
+            "aws:RequestTag/kubernetes-namespace": "training",
+            "aws:RequestTag/kubernetes-service-account": "eksml-export",
+        }
+    }
+    assert json.loads(made["aws_iam_role_policy"]["policy"])["Statement"] == [
+        {
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": "arn:aws:s3:::my-models",
+            "Condition": {"StringLike": {"s3:prefix": ["team/nemo", "team/nemo/*"]}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
+            "Resource": "arn:aws:s3:::my-models/team/nemo/*",
+        },
+    ]
+
+
+def test_a_cluster_without_a_place_for_results_has_no_role_for_them(
+    terraform_environment: Mapping[str, str], account: StubAccount, tmp_path: Path
+) -> None:
+    work = Workspace("cluster", tmp_path / "root", account, terraform_environment).init()
+    assert export_of(work.plan({**VARIABLES["cluster"], "results_bucket": "", "namespace": ""})) == {}
+    planned = export_of(work.plan({**VARIABLES["cluster"], "namespace": ""}))
+    assert planned["aws_eks_pod_identity_association"]["namespace"] == "default"
+    for place in ("my-models", "s3://my-models/team", "my-models/team/*"):
+        said = work.refused_plan({**VARIABLES["cluster"], "results_bucket": place})
+        assert "A place for results is written as BUCKET/PREFIX" in said
 
 
 def test_s3_is_reached_past_the_one_nat_gateway(lives: Mapping[str, Life]) -> None:

@@ -34,6 +34,8 @@ VARIABLES: Mapping[str, Variables] = {
         "fsx_csi": True,
         "endpoint_public_access_cidrs": "203.0.113.0/24, 198.51.100.7/32",
         "access_entries": '{"arn:aws:iam::111122223333:role/dev": "AmazonEKSViewPolicy"}',
+        "results_bucket": "my-models/team/nemo",
+        "namespace": "training",
     },
     "nodes": {
         **COMMON,

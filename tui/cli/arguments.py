@@ -292,9 +292,14 @@ def _runs(runs: argparse.ArgumentParser) -> None:
     results.add_argument("--output", "-o", choices=("table", "json"), default="table")
     export = verbs.add_parser("export", help="copy a run's results to S3 with a Job")
     export.add_argument("run")
-    export.add_argument("--to", required=True, metavar="s3://BUCKET/PREFIX")
     export.add_argument(
-        "--service-account", default="", metavar="NAME", help="service account of the Job's pod (default: default)"
+        "--to", default="", metavar="s3://BUCKET/PREFIX", help="(default: the run's id, below its results_bucket)"
+    )
+    export.add_argument(
+        "--service-account",
+        default="",
+        metavar="NAME",
+        help="service account of the Job's pod (default: that of the run's role, or else default)",
     )
     export.add_argument("--detach", action="store_true", help="start the copy without waiting for it")
     _runs_terraform(verbs)

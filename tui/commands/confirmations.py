@@ -73,7 +73,8 @@ def _yes_or_no(call: Call, view: RunView) -> Confirmation:
     if call.command.id == "approve":
         return _approval(view, getattr(call.arguments, "stage", ""))
     if isinstance(call.arguments, ExportArguments):
-        text = f"A Job in its cluster copies them to {call.arguments.to}. It continues if you leave the console."
+        place = call.arguments.to or "the place that its role may write to"
+        text = f"A Job in its cluster copies them to {place}. It continues if you leave the console."
     elif call.command.id == "park" and holders_of(view):
         text = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
     else:

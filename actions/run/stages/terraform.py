@@ -301,6 +301,7 @@ class TerraformHandler:
             outputs=self._context.view.outputs,
             circumstances={
                 "account_id": self._account.id if self._account else "",
+                "namespace": self._context.namespace,
                 "token_program": sys.executable,
             },
         )

@@ -146,6 +146,7 @@ async def test_roles_policies_profiles_and_providers_are_found_by_name_or_tag(se
     iam, ours, theirs = client("iam"), [{"Key": "eksml-run", "Value": RUN}], [{"Key": "eksml-run", "Value": "other"}]
     for name, tags in (
         (f"{CLUSTER}-node", []),
+        (f"{CLUSTER}-export-2026", []),
         (f"{CLUSTER}-cluster-2026", ours),
         ("core-eks-node-group-2026", ours),
         ("core-eks-node-group-2025", theirs),
@@ -167,6 +168,7 @@ async def test_roles_policies_profiles_and_providers_are_found_by_name_or_tag(se
     found = await search_account(session, a_scope())
     assert names(found) == {
         f"{CLUSTER}-node",
+        f"{CLUSTER}-export-2026",
         f"{CLUSTER}-cluster-2026",
         "core-eks-node-group-2026",
         "KarpenterController-1",

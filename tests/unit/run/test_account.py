@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actions.base.clock import SystemClock
@@ -30,7 +31,15 @@ CLOCK = SystemClock()
 MOTO = "123456789012"
 OTHER = RunAccount("999988887777", REGION, "aws", "arn:aws:iam::999988887777:user/other")
 GROUP = "aws_eks_node_group.x"
-ROOT = 'variable "account_id" {\n  default = ""\n}\nresource "aws_eks_node_group" "x" {}\n'
+ROOT = """
+variable "account_id" {
+  default = ""
+}
+variable "namespace" {
+  default = ""
+}
+resource "aws_eks_node_group" "x" {}
+"""
 NETWORK = """
 schema: eksml/v1
 id: small
@@ -97,7 +106,8 @@ async def test_a_run_without_an_account_gets_that_of_its_first_contact(applied: 
 
 
 async def test_terraform_is_given_the_account(applied: Path) -> None:
-    assert f'"account_id":"{MOTO}"' in (work_folder(applied) / "run.tfvars.json").read_text()
+    given = msgspec.json.decode((work_folder(applied) / "run.tfvars.json").read_bytes())
+    assert (given["account_id"], given["namespace"]) == (MOTO, "default")
 
 
 async def test_in_another_account_nothing_is_planned(

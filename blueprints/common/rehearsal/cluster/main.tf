@@ -40,6 +40,11 @@ variable "core_labels" {
   default = "{}"
 }
 
+variable "results_bucket" {
+  type    = string
+  default = ""
+}
+
 variable "karpenter" {
   type    = bool
   default = false
@@ -120,4 +125,8 @@ output "node_security_group_id" {
 
 output "node_role_name" {
   value = "${var.cluster_name}-node"
+}
+
+output "export_service_account" {
+  value = var.results_bucket == "" ? "" : "eksml-export"
 }
