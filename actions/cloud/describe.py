@@ -7,6 +7,7 @@ for an hour; KMS keys wait for days to be deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +15,13 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.base.untrusted import one_line
-from actions.cloud.aws_session import AwsSession
-from actions.cloud.resources import AwsResource, hourly_price, lustre_price, parts_of, volume_price
+from actions.base.wording import counted
+from actions.cloud.aws_session import AwsSession, MissingPermissionError
+from actions.cloud.resources import AwsResource, bucket_price, hourly_price, lustre_price, parts_of, volume_price
 from actions.fleet.prices import ON_DEMAND, PriceBook
 
+_COUNTED_PAGES = 20
+"""Pages of 1,000 objects that are asked for to price a bucket."""
 _MARKETS = {"spot": "spot", "capacity-block": "capacity-block"}
 """`InstanceLifecycle` of EC2, and the market in the table of prices; without any it is on-demand."""
 
@@ -104,6 +108,8 @@ class ResourceDescriber:
             case "ecr", "repository":
                 answer = await self._session.call("ecr", "describe_repositories", repositoryNames=[name])
                 return known if answer.get("repositories") else None
+            case "s3", "":
+                return await self._bucket(name, known)
         return self.priced(known)
 
     def priced(self, resource: AwsResource) -> AwsResource:
@@ -135,6 +141,35 @@ class ResourceDescriber:
         throughput = int((item.get("LustreConfiguration") or {}).get("PerUnitStorageThroughput") or 0)
         usd = lustre_price(self._prices, self._region, throughput, size) if item.get("StorageType") == "SSD" else None
         return replace(known, usd_per_hour=usd, note=f"{size} GiB")
+
+    async def _bucket(self, name: str, known: AwsResource) -> AwsResource:
+        """Return a bucket with the number, size and price of what it holds, old versions included.
+
+        Of a large one only the first pages are counted, so the price is a lower bound. Without the right to list it
+        there is no price.
+        """
+        count, size, place = 0, 0, dict[str, str]()
+        for _ in range(_COUNTED_PAGES):
+            try:
+                answer = await self._session.call("s3", "list_object_versions", Bucket=name, **place)
+            except MissingPermissionError:
+                return replace(known, note="its size may not be asked for (s3:ListBucketVersions)")
+            versions = answer.get("Versions") or ()
+            count += len(versions) + len(answer.get("DeleteMarkers") or ())
+            size += sum(int(item.get("Size") or 0) for item in versions)
+            if not answer.get("IsTruncated"):
+                break
+            place = {
+                key: str(answer[f"Next{key}"]) for key in ("KeyMarker", "VersionIdMarker") if answer.get(f"Next{key}")
+            }
+        else:
+            return self._stored(known, f"more than {count:,} objects, more than ", size)
+        return self._stored(known, f"{counted(count, 'object')}, ", size)
+
+    def _stored(self, known: AwsResource, words: str, size_bytes: int) -> AwsResource:
+        gib = Decimal(size_bytes) / 2**30
+        usd = bucket_price(self._prices, self._region, gib) if size_bytes else None
+        return replace(known, usd_per_hour=usd, note=f"{words}{gib:.1f} GiB")
 
     def _arn(self, resource: str) -> str:
         return f"arn:{self._partition}:ec2:{self._region}:{self._account}:{resource}"

@@ -163,6 +163,11 @@ def lustre_price(prices: PriceBook, region: str, throughput: int, gib: int) -> D
     return _by_month(prices, f"fsx-lustre-ssd-{throughput}", region, gib)
 
 
-def _by_month(prices: PriceBook, service: str, region: str, gib: int) -> Decimal | None:
+def bucket_price(prices: PriceBook, region: str, gib: Decimal) -> Decimal | None:
+    """Return the hourly price of what a bucket holds in the class S3 Standard; `None` if it is unknown."""
+    return _by_month(prices, "s3-standard", region, gib)
+
+
+def _by_month(prices: PriceBook, service: str, region: str, gib: int | Decimal) -> Decimal | None:
     price = prices.service_price(service, region)
     return price.usd * gib / HOURS_PER_MONTH if price else None

@@ -56,8 +56,12 @@ SERVICES: dict[str, Unit] = {
     "fsx-lustre-ssd-250": Unit.GB_MONTH,
     "fsx-lustre-ssd-500": Unit.GB_MONTH,
     "fsx-lustre-ssd-1000": Unit.GB_MONTH,
+    "s3-standard": Unit.GB_MONTH,
 }
-"""Everything beside instances that has a price here, with its unit. FSx is PERSISTENT_2, by MB/s for each TiB."""
+"""Everything beside instances that has a price here, with its unit.
+
+FSx is PERSISTENT_2, by MB/s for each TiB; S3 is its first 50 TB.
+"""
 
 PriceKey = tuple[str, str, str]
 """Instance type, region, capacity type."""

@@ -18,6 +18,8 @@ POLICIES = ROOT / "assets" / "iam"
 
 PREFIXES = {"resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas"}
 """IAM's name of a service where it is not boto3's."""
+OTHERWISE = {"s3:ListObjectVersions": "s3:ListBucketVersions"}
+"""IAM's name of an action where it is not the operation's."""
 WITHOUT_PERMISSION = frozenset({"sts:GetCallerIdentity"})
 """Every principal may call it."""
 OF_TAGS_AND_DOCKER = frozenset(
@@ -122,7 +124,8 @@ def names_of(operation: ast.expr) -> Iterator[str]:
 
 
 def test_s13_every_call_of_the_code_is_allowed_and_nothing_else() -> None:
-    everything, made = actions("view") | actions("launch") | actions("teardown"), called()
+    everything = actions("view") | actions("launch") | actions("teardown")
+    made = {OTHERWISE.get(action, action) for action in called()}
     assert everything == (made | OF_TAGS_AND_DOCKER) - WITHOUT_PERMISSION
     assert len(made) > 12
 

@@ -180,6 +180,50 @@ async def test_roles_policies_profiles_and_providers_are_found_by_name_or_tag(se
     assert f"{CLUSTER}-node" not in names(young), "without our tag, what is older than the run is of others"
 
 
+async def test_a_bucket_has_the_price_of_what_it_holds_old_versions_included(
+    session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3, name, gib = client("s3"), f"{CLUSTER}-fsx-2026", 2**30
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": [{"Key": "eksml-run", "Value": RUN}]})
+    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    for key in ("a", "b", "b", "c"):
+        s3.put_object(Bucket=name, Key=key, Body=b"x")
+    s3.delete_object(Bucket=name, Key="c")
+    real = AwsSession.call
+
+    async def call(session: AwsSession, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Answer in pages of two, and of objects of a hundred GiB."""
+        if operation == "list_object_versions":
+            parameters["MaxKeys"] = 2
+        answer = await real(session, service, operation, **parameters)
+        for version in answer.get("Versions") or ():
+            version["Size"] = 100 * gib
+        return answer
+
+    monkeypatch.setattr(AwsSession, "call", call)
+    (bucket,) = (await search_account(session, a_scope())).resources
+    assert bucket.line() == (
+        f"AWS arn:aws:s3:::{name}: tagged eksml-run={RUN}; 5 objects, 400.0 GiB; $0.0126/h; "
+        f"remove: aws s3 rb --force s3://{name}"
+    )
+    monkeypatch.setattr("actions.cloud.describe._COUNTED_PAGES", 2)
+    (large,) = (await search_account(session, a_scope())).resources
+    assert large.note.startswith("more than 4 objects, more than ")
+    forbid(monkeypatch, "list_object_versions")
+    (unread,) = (await search_account(session, a_scope())).resources
+    assert (unread.usd_per_hour, unread.note) == (None, "its size may not be asked for (s3:ListBucketVersions)")
+
+
+async def test_a_bucket_that_is_gone_is_not_left(session: AwsSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def still_listed(_session: AwsSession, _tags: Any) -> list[str]:
+        return [f"arn:aws:s3:::{CLUSTER}-fsx-2025"]
+
+    monkeypatch.setattr("actions.cloud.leftovers.fetch_tagged", still_listed)
+    found = await search_account(session, a_scope())
+    assert (found.resources, found.unknown) == ((), ())
+
+
 async def test_log_groups_and_repositories_are_found_by_name_and_older_ones_are_marked(session: AwsSession) -> None:
     group = f"/aws/eks/{CLUSTER}/cluster"
     client("logs").create_log_group(logGroupName=group)
