@@ -11,7 +11,7 @@ from actions.base.clock import format_rfc3339
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
-from actions.run.spending import Spending, spending_of
+from actions.run.spending import Spending, spending_of, unfinished_teardown
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, notice_line
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
@@ -105,6 +105,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     parts += [_findings(stage) for stage in view.stages if stage.findings]
     parts += [_open_questions(view)] if any(_open_items(stage) for stage in view.stages) else []
     parts += [_audit(view)] if view.audit else []
+    parts += ["".join(f"{line}\n" for line in unfinished_teardown(view))] if unfinished_teardown(view) else []
     return "\n".join(parts)
 
 

@@ -12,11 +12,14 @@ from itertools import pairwise
 
 import msgspec
 
-from actions.fleet.quantity import format_usd
-from actions.run.state.records import HeldPrice
-from actions.run.state.view import Period, RunView
+from actions.base.wording import listed
+from actions.fleet.quantity import format_hourly, format_usd
+from actions.run.state.records import Action, HeldPrice
+from actions.run.state.view import Goal, Period, RunState, RunView, StageState, StageView
 
 _NOTHING = Decimal(0)
+_SHOWN = 20
+"""The most names in a sentence."""
 
 
 class Spending(msgspec.Struct, frozen=True):
@@ -77,6 +80,40 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         unpriced=tuple(dict.fromkeys(price.title for price, _ in paid if not price.usd_per_hour)),
         is_simulated=view.is_cost_simulated,
     )
+
+
+def unfinished_teardown(view: RunView) -> tuple[str, ...]:
+    """Return the end of a teardown that stopped: what failed, what is left with its price, the next command.
+
+    Empty for every other run, and for a teardown that still goes on with what does not need the failed step.
+    """
+    if view.goal is not Goal.TEARDOWN or view.state is not RunState.FAILED:
+        return ()
+    failed = [step for step in view.teardown if step.state is StageState.FAILED]
+    waiting = [step for step in view.teardown if step.state is StageState.PENDING]
+    if not failed:
+        return ()
+    waits = f" {listed([step.title for step in waiting], _SHOWN)} waited for it." if waiting else ""
+    left = [_left(view, step) for step in (*failed, *waiting) if step.kind not in (Action.DRAIN, Action.AUDIT)]
+    return (
+        f"The teardown stopped: {listed([step.title for step in failed], _SHOWN)} failed.{waits}",
+        *([f"Still there: {listed(left, _SHOWN)}."] if left else []),
+        f"Correct the cause, then: eksml-tui runs retry {view.id}",
+    )
+
+
+def _left(view: RunView, stage: StageView) -> str:
+    """Return a stage that was not undone, with the price of what it holds, as far as that is known."""
+    held = [
+        price
+        for price in view.prices
+        if price.stage == stage.id and any(period.end is None for period in _periods(view, price))
+    ]
+    if not held:
+        return stage.title
+    usd = sum((Decimal(price.usd_per_hour) for price in held if price.usd_per_hour), _NOTHING)
+    unpriced = sum(not price.usd_per_hour for price in held)
+    return f"{stage.title} ({format_hourly(usd or None, unpriced=unpriced)})"
 
 
 def _periods(view: RunView, price: HeldPrice) -> tuple[Period, ...]:

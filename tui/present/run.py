@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.fleet.cost import FleetCost
-from actions.run.spending import spending_of
+from actions.run.spending import spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
@@ -366,10 +366,12 @@ def holders_of(view: RunView) -> list[StageView]:
 
 
 def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
-    """Return the result of a teardown's audit: leftovers, failed checks, and objects kept on purpose."""
+    """Return the end of a teardown: what stopped it, or the result of its audit with what is kept on purpose."""
     audit = view.audit
     if audit is None:
-        return []
+        room = max(20, width)
+        stopped = [line for text in unfinished_teardown(view) for line in textwrap.wrap(text, room)]
+        return [(Span(line, Tone.BAD),) for line in stopped]
     lines: list[Cells] = []
     if audit.is_clean:
         lines.append((Span("✓ The audit found nothing left.", Tone.GOOD),))

@@ -16,7 +16,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.launch import create_run
 from actions.run.report import run_json, run_table
-from actions.run.spending import Spending, spending_of
+from actions.run.spending import Spending, spending_of, unfinished_teardown
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
@@ -33,7 +33,7 @@ from actions.run.state.records import (
 from actions.run.state.view import RunView
 from tests.unit.run.world import creation
 from tui.present.cells import text_of
-from tui.present.run import run_heading
+from tui.present.run import ending_lines, run_heading
 
 HOUR = 3600.0
 CLUSTER = HeldPrice(title="cluster", stage="provision", usd_per_hour="2", source="list")
@@ -104,6 +104,29 @@ def test_what_could_not_be_undone_is_paid_on() -> None:
         ended(9, "provision", Result.FAILED, Action.UNDO),
     )
     assert spent(view(*life), 10).usd_per_hour == Decimal(2)
+
+
+def test_a_teardown_that_stopped_names_what_failed_what_is_left_with_its_price_and_the_next_command() -> None:
+    life = (
+        *LIFE,
+        (8, "", RunRequest(RequestKind.TEARDOWN)),
+        begun(8, "train", Action.UNDO),
+        ended(8, "train", action=Action.UNDO),
+        begun(8, "", Action.DRAIN),
+        ended(8, "", action=Action.DRAIN),
+        begun(8, "provision", Action.UNDO),
+    )
+    assert unfinished_teardown(view(*life)) == ()
+    stopped = view(*life, ended(9, "provision", Result.FAILED, Action.UNDO), prices=(CLUSTER, NODES, UNKNOWN))
+    lines = (
+        "The teardown stopped: Provision failed. Audit waited for it.",
+        "Still there: Provision ($2.00/h (+1 unpriced)).",
+        "Correct the cause, then: eksml-tui runs retry fake-1121-0001",
+    )
+    assert unfinished_teardown(stopped) == lines
+    assert run_table(stopped).endswith("\n".join(lines) + "\n")
+    assert [text_of(line) for line in ending_lines(stopped, width=80)] == list(lines)
+    assert unfinished_teardown(view(*LIFE, begun(7, "operators"), ended(8, "operators", Result.FAILED))) == ()
 
 
 def test_a_failed_stage_may_have_made_something_and_a_plan_has_not() -> None:
