@@ -70,7 +70,7 @@ class QuotaCheck(Check, frozen=True, kw_only=True, tag="quota"):
 
     service: str = "ec2"
     code: str
-    """As Service Quotas has it; of instances, that of the quota on demand: the one for spot follows from it."""
+    """As Service Quotas has it, or the quota's name; of instances, that on demand: the one for spot follows from it."""
     amount: str
     """A number or `${name}`."""
     capacity_type: str = ""

@@ -353,9 +353,14 @@ def _rate_row(rate: Rate) -> tuple[str, ...]:
     return (rate.name, hourly, rate.source, rate.as_of.isoformat() if rate.as_of else "no date")
 
 
-def plan_json(plan: LaunchPlan) -> str:
-    """The plan as indented JSON: money as decimal texts, an unknown amount as null."""
-    document = {"schema": SCHEMA, **msgspec.to_builtins(plan, builtin_types=())}
+def plan_json(plan: LaunchPlan, *, checks: Sequence[Mapping[str, object]] | None = None) -> str:
+    """The plan as indented JSON: money as decimal texts, an unknown amount as null.
+
+    Args:
+        plan: The plan.
+        checks: What was asked of machine, cluster and account; `None` if nothing was.
+    """
+    document = {"schema": SCHEMA, **msgspec.to_builtins(plan, builtin_types=()), "checks": checks}
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 

@@ -222,7 +222,7 @@ _ATTEMPTS = 3
 _DEADLINE_SECONDS = 60.0
 _models: dict[str | None, Any] = {}
 _models_lock = threading.Lock()
-_LOOKING = ("describe_", "list_", "get_", "batch_get_")
+_LOOKING = ("describe_", "list_", "get_", "batch_get_", "simulate_")
 """The first words of operations that change nothing."""
 
 

@@ -1,9 +1,10 @@
-"""Service quotas with what is in use of them: vCPUs of running instances by family and market, addresses, VPCs.
+"""Service quotas with what is in use of them: vCPUs by family and market, addresses, VPCs, storage of FSx for Lustre.
 
 Instances of a capacity block count for no quota. Those of a reservation count from the moment it is made, so that
 starting them adds nothing; the reservation's free places count too.
 
-Source: EC2 user guide, "EC2 instance type quotas" and "Capacity Blocks for ML"; codes as ListServiceQuotas has them.
+Source: EC2 user guide, "EC2 instance type quotas" and "Capacity Blocks for ML"; FSx for Lustre user guide, "Quotas";
+codes as ListServiceQuotas has them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from actions.base.errors import FormatError
+from actions.base.errors import FormatError, MissingError
 from actions.cloud.aws_session import AwsSession
 from actions.fleet.instance_types import InstanceTable
 
@@ -54,24 +55,45 @@ ADDRESSES = "L-0263D0A3"
 """Elastic IP addresses of a region: a NAT gateway takes one."""
 VPCS = "L-F678F1CE"
 """VPCs of a region; of the service `vpc`."""
+LUSTRE_STORAGE = "Lustre Persistent 2 file storage capacity"
+"""GiB of all file systems of the deployment type PERSISTENT_2 in a region; of the service `fsx`.
+
+AWS documents this quota by its name alone.
+"""
+CODE_PREFIX = "L-"
+"""The beginning of a quota's code; anything else in its place is the quota's name."""
 
 _FAMILY = re.compile(r"^([a-z]+?)(?:-?[0-9])")
 
 
 async def fetch_quota(session: AwsSession, service: str, code: str) -> float:
-    """The value of a quota.
+    """The value of a quota, by its code or its name.
 
     Raises:
-        AccessError: No right for `servicequotas:GetServiceQuota`.
+        AccessError: No right for `servicequotas:GetServiceQuota`, or for a name `servicequotas:ListServiceQuotas`.
         MissingError: There is no such quota.
         UnreachableError: No answer.
         FormatError: The answer holds no number.
     """
-    answer = await session.call("service-quotas", "get_service_quota", ServiceCode=service, QuotaCode=code)
+    if code.startswith(CODE_PREFIX):
+        answer = await session.call("service-quotas", "get_service_quota", ServiceCode=service, QuotaCode=code)
+        quota = answer.get("Quota") or {}
+    else:
+        quota = await _quota_named(session, service, code)
     try:
-        return float(answer["Quota"]["Value"])
+        return float(quota["Value"])
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"The quota {code} of {service} has no value.") from error
+
+
+async def _quota_named(session: AwsSession, service: str, name: str) -> dict[str, Any]:
+    quotas = await _listed(
+        "Quotas", lambda page: session.call("service-quotas", "list_service_quotas", ServiceCode=service, **page)
+    )
+    for quota in quotas:
+        if str(quota.get("QuotaName", "")).casefold() == name.casefold():
+            return quota
+    raise MissingError(f"{service} has no quota {name}.")
 
 
 async def fetch_use(session: AwsSession, code: str) -> float | None:
@@ -85,6 +107,9 @@ async def fetch_use(session: AwsSession, code: str) -> float | None:
         return float(len((await session.call("ec2", "describe_addresses")).get("Addresses") or ()))
     if code == VPCS:
         return float(len(await _listed("Vpcs", lambda page: session.call("ec2", "describe_vpcs", **page))))
+    if code == LUSTRE_STORAGE:
+        systems = await _listed("FileSystems", lambda page: session.call("fsx", "describe_file_systems", **page))
+        return float(sum(map(_lustre_gib_of, systems)))
     quota = VCPU_QUOTAS.get(code)
     if quota is None:
         return None
@@ -113,6 +138,12 @@ async def _listed(key: str, call: Callable[[dict[str, str]], Awaitable[dict[str,
         if not answer.get("NextToken"):
             return found
         page = {"NextToken": str(answer["NextToken"])}
+
+
+def _lustre_gib_of(system: Mapping[str, Any]) -> int:
+    """Return the storage of a file system of the deployment type PERSISTENT_2; 0 for any other."""
+    kind = (system.get("LustreConfiguration") or {}).get("DeploymentType")
+    return int(system.get("StorageCapacity") or 0) if kind == "PERSISTENT_2" else 0
 
 
 def _vcpus_of(entry: Mapping[str, Any], quota: VcpuQuota) -> int:

@@ -30,7 +30,7 @@ from actions.run.doctor.cluster import (
     check_objects,
     missing_rights,
     recommended_rights,
-    role_line,
+    role_question,
 )
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.state.records import CheckResult
@@ -115,7 +115,7 @@ async def test_each_verb_that_is_taken_from_a_role_is_named(
     try:
         await bind(admin, role, f"doctor-{role}", rules)
         assert await missing_in_time(session, role, set()) == set()
-        assert (await role_line(session, role, "default")).result is CheckResult.PASSED
+        assert (await role_question(session, role, "default").answer()).result is CheckResult.PASSED
         for number, rule in enumerate(rules):
             for verb in rule["verbs"]:
                 fewer = copy.deepcopy(rules)
@@ -133,7 +133,7 @@ async def test_each_verb_that_is_taken_from_a_role_is_named(
                 expected = set() if is_covered else taken - granted
                 await bind(admin, role, f"doctor-{role}", fewer)
                 assert await missing_in_time(session, role, expected) == expected
-        line = await role_line(session, role, "default")
+        line = await role_question(session, role, "default").answer()
         assert line.result is CheckResult.FAILED
         assert f"--clusterrole={role}" in line.remedy
     finally:

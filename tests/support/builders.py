@@ -198,7 +198,7 @@ def console_services(
     snapshot: ClusterSnapshot | None = None, view: RunView | None = None, *, readonly: bool = False
 ) -> ConsoleServices:
     """A desk that follows nothing."""
-    settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", readonly=readonly)
+    settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", readonly=readonly, checks_launches=False)
     services = ConsoleServices(settings, StillClock(), Ticker(lambda: None))
     shown = ShownCluster(
         settings.target, readonly=readonly, clock=services.clock, changed=services.ticker.request_paint

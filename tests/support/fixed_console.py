@@ -368,7 +368,7 @@ async def a_fixed_console(
     monkeypatch.setattr("actions.cluster.logs.follow.LogFollower", _FixedFollower)
     monkeypatch.setattr("actions.cluster.objects.client.fetch", _fetch)
     monkeypatch.setattr("actions.cluster.diagnose.collect.explain", _explain)
-    settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", is_ascii=is_ascii)
+    settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", is_ascii=is_ascii, checks_launches=False)
     app = ConsoleApp(settings, clock=FrozenClock())
     app.animation_level = "none"
     if theme:

@@ -221,6 +221,7 @@ def _mirror(commands: Commands) -> None:
 def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="show what a launch would create and what it would cost")
     plan.add_argument("blueprint")
+    plan.add_argument("--no-checks", action="store_true", help="print the plan alone: ask neither AWS nor a cluster")
     _price_file(plan)
     _launch_options(plan)
 

@@ -1,38 +1,25 @@
-"""`eksml-tui blueprints`, `validate` and `plan`: the catalogue, its checks, and the cost of a launch."""
+"""`eksml-tui blueprints` and `validate`: the catalogue, and the checks of a blueprint's files."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from argparse import Namespace
-from datetime import datetime
-from pathlib import Path
 
 import msgspec
 
-from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, assignments, bind, bounds_of
-from actions.blueprint.version_rules import require_together, support_note
-from actions.fleet.prices import PriceBook
-from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
+from actions.blueprint.parameters import bounds_of
 
 BAD_FILE = 2
 """Exit code for a blueprint with a mistake."""
 
 
 def run(options: Namespace) -> int:
-    """Run one of the three commands; return its exit code."""
-    match options.command:
-        case "blueprints":
-            return _show(options) if options.id else _list(options)
-        case "validate":
-            return _validate(options)
-        case _:
-            return _plan(options)
+    """Run one of the two commands; return its exit code."""
+    if options.command == "validate":
+        return _validate(options)
+    return _show(options) if options.id else _list(options)
 
 
 def _list(options: Namespace) -> int:
@@ -92,65 +79,6 @@ def _validate(options: Namespace) -> int:
         sys.stdout.write("".join(f"{folder}: good.\n" for folder in folders))
         sys.stdout.write("".join(f"{folder}: not a blueprint, it has no {FILE_NAME}.\n" for folder in others))
     return BAD_FILE if errors else 0
-
-
-def _plan(options: Namespace) -> int:
-    from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
-
-    blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind(
-        blueprint, assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
-    )
-    now = SystemClock().now()
-    require_together(blueprint, binding, now.date())
-    plan = plan_of(blueprint, binding, PriceBook.usual())
-    if options.output == "json":
-        sys.stdout.write(plan_json(plan))
-        return 0
-    sys.stdout.write(plan_table(plan))
-    preset = blueprint.presets.get(binding.preset)
-    is_rehearsal = preset is not None and preset.simulate_terraform
-    notes = (
-        "" if is_rehearsal else credentials_warning(options.profile, plan.high_seconds),
-        support_note(blueprint, binding, now.date()),
-        _capacity(blueprint, binding, now),
-    )
-    sys.stdout.write("".join(f"\n{line}\n" for line in notes if line))
-    return 0
-
-
-def credentials_warning(profile: str, seconds: float) -> str:
-    """Return a sentence if the AWS credentials here are known to end within `seconds`; without any request."""
-    file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    if not (os.environ.get("AWS_CREDENTIAL_EXPIRATION") or file.is_file()):
-        return ""  # botocore takes a while to start
-    from actions.cloud.account import end_sentence, fetch_end
-    from actions.cloud.aws_session import AwsSession
-
-    session = AwsSession(profile=profile, threads=1)
-    try:
-        ends_at = asyncio.run(fetch_end(session))
-    except ConsoleError as error:
-        return error.sentence()
-    finally:
-        session.close()
-    return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
-
-
-def _capacity(blueprint: Blueprint, binding: Binding, now: datetime) -> str:
-    """Zone and reservation of a launch, in a sentence; empty if it asks for none.
-
-    Raises:
-        ConfigError, MissingError: They cannot be used.
-    """
-    request = capacity_request(blueprint, binding)
-    if request is None:
-        return ""
-    if not has_credentials():
-        return (
-            f"Zone and reservation for {request.instance_type} were not looked up: no AWS credentials are named here."
-        )
-    return asyncio.run(survey_capacity(request, now=now))
 
 
 def _json(value: object) -> None:

@@ -26,7 +26,7 @@ _COMMANDS = {
     "watch": "tui.cli.watch:run",
     "blueprints": "tui.cli.catalogue:run",
     "validate": "tui.cli.catalogue:run",
-    "plan": "tui.cli.catalogue:run",
+    "plan": "tui.cli.plan:run",
     "prices": "tui.cli.prices:run",
     "doctor": "tui.cli.doctor:run",
     "runs": "tui.cli.runs:run",

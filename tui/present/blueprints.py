@@ -18,6 +18,7 @@ from tui.present.text import duration_range
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint
     from actions.blueprint.model import Blueprint
+    from actions.run.doctor.report import DoctorLine
 
 
 def search_text(blueprint: Blueprint) -> str:
@@ -158,6 +159,50 @@ def problem_lines(sentence: str, width: int) -> list[Cells]:
 def note_lines(sentences: Sequence[str], width: int) -> list[Cells]:
     """Return the lines below a plan: what is known of zone, reservation and support."""
     return [line for sentence in sentences for line in _wrapped(sentence, Tone.ACCENT, width)]
+
+
+def check_lines(lines: Sequence[DoctorLine], waiting: int, width: int) -> list[Cells]:
+    """Return what the doctor's checks have found, above a plan: their counts, then each that has failed.
+
+    Args:
+        lines: The checks with an answer; those that refuse the launch come first.
+        waiting: The number of those without one.
+        width: Terminal columns.
+    """
+    if not (lines or waiting):
+        return []
+    from actions.run.doctor.report import summary
+    from actions.run.state.records import CheckResult
+
+    failed = sorted((line for line in lines if line.result is CheckResult.FAILED), key=lambda line: not line.blocks)
+    asked = ", ".join(
+        part for part in (summary(lines) if lines else "", f"asking {waiting}" if waiting else "") if part
+    )
+    shown: list[Cells] = [(Span("Checks: ", Tone.MUTED), Span(asked, Tone.BAD if failed else Tone.STRONG))]
+    for line in failed:
+        shown += _wrapped(f"✘ {line.check}: {line.detail}", Tone.BAD if line.blocks else Tone.WARN, width)
+        shown += _wrapped(f"  → {line.remedy}", Tone.PLAIN, width)
+    return shown
+
+
+def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
+    """Return the checks that could not be made, with the way to an answer: they refuse nothing."""
+    if not lines:
+        return []
+    from actions.run.state.records import CheckResult
+
+    return [
+        part
+        for line in lines
+        if line.result is CheckResult.UNKNOWN
+        for part in _wrapped(f"? {line.check}: {line.detail} → {line.remedy}", Tone.MUTED, width)
+    ]
+
+
+def refusal_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
+    """Return why a launch is refused, and by what it is launched all the same."""
+    sentence = "Such a launch fails. Mend it, or waive what refuses it by its name."
+    return [*check_lines(lines, 0, width), *_wrapped(sentence, Tone.STRONG, width)]
 
 
 def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:

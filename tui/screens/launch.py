@@ -23,21 +23,25 @@ from actions.blueprint.version_rules import require_together, support_note
 from actions.command.verbs import LaunchArguments
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import PriceBook
+from tui.feeds.launch_checks import QUIET_SECONDS, LaunchChecks
 from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
     EXISTING,
     NO_PRESET,
     PRESET,
+    check_lines,
     chosen_values,
     fields_of,
     note_lines,
     plan_lines,
     problem_lines,
+    refusal_lines,
+    unknown_lines,
 )
 from tui.present.cells import Span, Tone
 from tui.present.form import Field, Value
 from tui.present.header import header_line
-from tui.screens.confirm import BODY_COLUMNS, Confirmation, ConfirmModal
+from tui.screens.confirm import BODY_COLUMNS, Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import header_facts
 from tui.widgets.base import Lines
@@ -58,8 +62,6 @@ _HINT = (
     Span(" leave", Tone.MUTED),
 )
 
-_QUIET_SECONDS = 0.7
-"""Time without a change of a field before AWS is asked."""
 _PLAN_FRAME = 6
 """Columns taken by the plan's border, padding and scrollbar."""
 
@@ -93,6 +95,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._notes: tuple[str, ...] = ()
         self._refusal = ""
         self._planning: Worker[None] | None = None
+        self._checks = LaunchChecks(services.settings, services.clock, self._show_plan)
+        self._checking: Worker[None] | None = None
         self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
         self._header = Lines(id="header")
@@ -116,8 +120,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._form.focus()
 
     def on_unmount(self) -> None:
-        """Stop computing plans."""
+        """Stop computing plans, and asking."""
         self._thread.close()
+        self._checks.close()
 
     def refresh_data(self) -> None:
         """Refresh the header."""
@@ -155,16 +160,12 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     @work(exclusive=True, group="review")
     async def _review(self) -> None:
-        """Ask for confirmation, showing the plan; wait for a plan that is being computed."""
-        while self._planning is not None and not self._planning.is_finished:
-            with suppress(WorkerCancelled):  # a field was edited: there is a newer one
-                await self._planning.wait()
+        """Ask for confirmation, showing the plan; wait for plan and checks that are under way."""
+        await self._settle()
         if self._bound is None or self._refusal:
             self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
             return
-        lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
-        lines += note_lines(self._notes, BODY_COLUMNS)
-        if await self.app.push_screen_wait(ConfirmModal(Confirmation(f"Launch {self._blueprint.id}?", lines))):
+        if await self._confirm():
             self.dismiss(
                 LaunchArguments(
                     blueprint=self._blueprint.id,
@@ -174,6 +175,40 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
                     set=dict(self._values),
                 )
             )
+
+    async def _settle(self) -> None:
+        """Wait for the newest plan, then for its checks, which end within seconds. The form takes no keys meanwhile."""
+        self._form.disabled = True
+        self._checks.hurry()
+        try:
+            while (worker := self._under_way()) is not None:
+                with suppress(WorkerCancelled):  # a field was edited: there is a newer one
+                    await worker.wait()
+        finally:
+            self._checks.relax()
+            self._form.disabled = False
+            self._form.focus()
+
+    def _under_way(self) -> Worker[None] | None:
+        """Return the worker that computes a plan, else the one that makes its checks, if it is not finished."""
+        workers = (self._planning, self._checking)
+        return next((worker for worker in workers if worker is not None and not worker.is_finished), None)
+
+    async def _confirm(self) -> bool:
+        """Ask whether to launch: a yes, or the names of the checks that refuse it."""
+        lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
+        lines += note_lines(self._notes, BODY_COLUMNS)
+        found = self._checks.lines
+        refusing = ", ".join(line.check for line in found if line.blocks)
+        title = f"Launch {self._blueprint.id}?"
+        if not refusing:
+            lines = check_lines(found, 0, BODY_COLUMNS) + lines + unknown_lines(found, BODY_COLUMNS)
+            return await self.app.push_screen_wait(ConfirmModal(Confirmation(title, lines)))
+        lines = refusal_lines(found, BODY_COLUMNS) + lines
+        word_is = "the name of the failed check" + ("s" if ", " in refusing else "")
+        return await self.app.push_screen_wait(
+            TypeNameModal(Confirmation(title, lines, word=refusing, word_is=word_is))
+        )
 
     @work(exclusive=True, group="plan")
     async def _plan_anew(self) -> None:
@@ -188,16 +223,24 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self._refusal, self._notes = "", self._noted(bound)
             self._show_plan()
             self._look_for_capacity(bound)
+            self._checking = self._check(bound)
+
+    @work(exclusive=True, group="checks")
+    async def _check(self, bound: Bound) -> None:
+        """Make the doctor's checks; the lines are shown as they come."""
+        await self._checks.run(self._blueprint, bound)
+        self._show_plan()
 
     @work(exclusive=True, group="capacity")
     async def _look_for_capacity(self, bound: Bound) -> None:
         """Ask AWS for the zone and the reservation, once the fields have been left alone for a while."""
-        from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
+        from actions.cloud.account import has_credentials
+        from actions.run.capacity_survey import capacity_request, survey_capacity
 
         request = capacity_request(self._blueprint, bound)
         if request is None or not has_credentials():
             return
-        await self._services.clock.sleep(_QUIET_SECONDS)
+        await self._services.clock.sleep(QUIET_SECONDS)
         try:
             found = await survey_capacity(request, now=self._services.clock.now())
         except ConsoleError as error:
@@ -220,7 +263,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         if self._problem or self._refusal:
             self._lines.show(problem_lines(self._problem or self._refusal, width))
         elif self._plan is not None:
-            self._lines.show(plan_lines(self._plan, width) + note_lines(self._notes, width))
+            found, waiting = self._checks.lines, len(self._checks.waiting)
+            plan = plan_lines(self._plan, width) + note_lines(self._notes, width)
+            self._lines.show(check_lines(found, waiting, width) + plan + unknown_lines(found, width))
 
     def _say(self, problem: str) -> None:
         self._problem = problem

@@ -61,6 +61,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         is_ascii: The terminal, or its locale, has only ASCII characters.
         watch: A job of the cluster to watch first, as typed; empty for none.
         has_operator: An operator can answer questions; false while a script plays.
+        checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
         write_file: Function that writes screenshots; raises a `ConfigError` if it cannot, or may not.
     """
 
@@ -76,6 +77,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     keymap: Keymap = msgspec.field(default_factory=Keymap)
     is_ascii: bool = False
     has_operator: bool = True
+    checks_launches: bool = True
     write_file: WriteFile = write_file
 
     def preferred_preset(self, known: Iterable[str]) -> str:

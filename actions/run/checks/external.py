@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from ipaddress import ip_address
 
@@ -34,9 +35,49 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 SPOT = "SPOT"
 
 
+class SessionPool:
+    """The AWS sessions that many checks use together, one for each region: credentials and clients are made once.
+
+    Used on one loop; closed by its owner.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, AwsSession] = {}
+
+    def session(self, region: str) -> AwsSession:
+        """Return the session of a region."""
+        if region not in self._sessions:
+            self._sessions[region] = AwsSession(region=region, threads=_AT_ONCE)
+        return self._sessions[region]
+
+    def close(self) -> None:
+        """Take no more calls; running ones end on their own."""
+        for session in self._sessions.values():
+            session.close()
+
+
+_AT_ONCE = 8
+"""Calls to AWS of all checks that share a session."""
+_POOL: ContextVar[SessionPool | None] = ContextVar("pool", default=None)
+
+
+@contextmanager
+def pooled(pool: SessionPool) -> Iterator[None]:
+    """Let `aws_session` take its sessions from a pool: here, and in tasks that are started here."""
+    token = _POOL.set(pool)
+    try:
+        yield
+    finally:
+        _POOL.reset(token)
+
+
 @asynccontextmanager
 async def aws_session(region: str) -> AsyncIterator[AwsSession]:
-    """Open a session for a few calls."""
+    """Open a session for a few calls, or use that of the pool."""
+    pool = _POOL.get()
+    if pool is not None:
+        yield pool.session(region)
+        return
     session = AwsSession(region=region, threads=1)
     try:
         yield session

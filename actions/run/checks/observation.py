@@ -12,6 +12,8 @@ class Observation(msgspec.Struct, frozen=True):
 
     result: CheckResult
     detail: str
+    remedy: str = ""
+    """For this very finding; empty for the remedy of the check."""
 
 
 def passed(detail: str) -> Observation:
@@ -19,9 +21,9 @@ def passed(detail: str) -> Observation:
     return Observation(CheckResult.PASSED, detail)
 
 
-def failed(detail: str) -> Observation:
-    """Return a result of a check that failed."""
-    return Observation(CheckResult.FAILED, detail)
+def failed(detail: str, *, remedy: str = "") -> Observation:
+    """Return a result of a check that failed, with the remedy if it is another than the check's."""
+    return Observation(CheckResult.FAILED, detail, remedy)
 
 
 def unknown(detail: str) -> Observation:

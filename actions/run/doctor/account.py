@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
@@ -16,6 +16,7 @@ from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.stages import CapacityStage
 from actions.cloud.account import CallerIdentity, fetch_identity
 from actions.cloud.ecr import repository_of
+from actions.cloud.quotas import CODE_PREFIX
 from actions.run.checks.capacity import CapacityRequest, find_capacity, request_of
 from actions.run.checks.external import (
     aws_session,
@@ -29,7 +30,7 @@ from actions.run.checks.external import (
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.secrets import fetch_secrets
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.report import DoctorLine, examined, line_of
+from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.state.records import CheckResult
 
 LOG_IN = "Log in, for example with: aws sso login, or choose another --profile."
@@ -72,18 +73,23 @@ async def fetch_caller(region: str) -> Caller:
     return Caller(identity, bool(getattr(found, "token", "")))
 
 
-def credential_lines(caller: Caller, *, now: datetime, needed_seconds: float = 0.0) -> list[DoctorLine]:
+def credential_lines(
+    caller: Caller, *, now: datetime, needed_seconds: float = 0.0, is_needed: bool = False
+) -> list[DoctorLine]:
     """Return the lines of the credentials: identity, then their end.
 
     Args:
         caller: The answer of STS.
         now: Aware.
         needed_seconds: The longest time that the run may take; 0 without a run.
+        is_needed: A launch works in the account.
     """
     if caller.identity is None:
         error = caller.refusal
         detail = error.message if error else "STS did not answer."
-        return [line_of("credentials", failed(detail), (error.hint if error else "") or LOG_IN)]
+        remedy = (error.hint if error else "") or LOG_IN
+        found = unknown(detail) if error is None or isinstance(error, UnreachableError) else failed(detail)
+        return [line_of("credentials", found, remedy, is_blocking=is_needed)]
     who = caller.identity
     where = f"region {who.region}" if who.region else "no region configured"
     name = f", profile {who.profile}" if who.profile else ""
@@ -132,15 +138,19 @@ def own_checks(launch: PlannedLaunch) -> Iterator[AccountCheck]:
             yield check
 
 
-async def capacity_lines(launch: PlannedLaunch, caller: Caller, clock: Clock) -> list[DoctorLine]:
-    """Return the lines of zone, offering and reservation, for each instance type that a launch asks for."""
-    lines = []
-    for stage in launch.stages:
-        if isinstance(stage, CapacityStage) and not stage.is_awaited:
-            look = check_offering(launch, stage, caller, now=clock.now())
-            remedy = "Choose another region, zone or instance type, or correct the reservation."
-            lines.append(await examined(f"capacity of {stage.id}", look, remedy))
-    return lines
+def capacity_questions(launch: PlannedLaunch, caller: Caller, clock: Clock) -> list[Question]:
+    """Return the questions for zone, offering and reservation, for each instance type that a launch asks for."""
+    remedy = "Choose another region, zone or instance type, or correct the reservation."
+    return [
+        Question(
+            f"capacity of {stage.id}",
+            partial(check_offering, launch, stage, caller, now=clock.now()),
+            remedy,
+            is_blocking=True,
+        )
+        for stage in launch.stages
+        if isinstance(stage, CapacityStage) and not stage.is_awaited
+    ]
 
 
 async def check_offering(launch: PlannedLaunch, stage: CapacityStage, caller: Caller, *, now: datetime) -> Observation:
@@ -160,35 +170,36 @@ async def check_offering(launch: PlannedLaunch, stage: CapacityStage, caller: Ca
     return unknown(f"{found.detail} {found.unknown}") if found.unknown else passed(found.detail)
 
 
-async def account_lines(launch: PlannedLaunch, caller: Caller, clock: Clock) -> list[DoctorLine]:
-    """Return the lines of the blueprint's checks of account and registries, and of the secrets that were given."""
-    lines = []
+def account_questions(launch: PlannedLaunch, caller: Caller, clock: Clock) -> list[Question]:
+    """Return the questions of the blueprint's checks of account and registries, and of the secrets that were given."""
+    questions = []
     checked = set()
     for check in own_checks(launch):
         if isinstance(check, SecretCheck):
             checked.add(check.parameter)
-        line = await examined(check.title, _observed(launch, caller, check, clock), check.hint or _README)
-        lines.append(_with_way(line, check))
+        look = partial(_observed, launch, caller, check, clock)
+        questions.append(
+            Question(check.title, look, check.hint or _README, way=_way(check), is_blocking=check.is_required)
+        )
     for name, parameter in launch.blueprint.parameters.items():
         reference = str(launch.binding.values.get(name, ""))
         if parameter.type is ParameterType.SECRET and reference and name not in checked:
             remedy = f"Set {reference}, or give {name} another reference."
-            lines.append(await examined(name, check_reference(reference, launch.region), remedy))
-    return lines
+            look = partial(check_reference, reference, launch.region)
+            questions.append(Question(name, look, remedy, is_blocking=True))
+    return questions
 
 
-def _with_way(line: DoctorLine, check: AccountCheck) -> DoctorLine:
-    """Return an unknown line with the way to an answer as its remedy, as that of a failure would mislead."""
-    if line.result is not CheckResult.UNKNOWN or line.remedy != (check.hint or _README):
-        return line
+def _way(check: AccountCheck) -> str:
+    """Return the way to an answer where a check stayed unknown."""
     match check:
         case QuotaCheck():
-            way = "Allow servicequotas:GetServiceQuota (assets/iam/launch.json), or look the quota up in the console."
+            right = "GetServiceQuota" if check.code.startswith(CODE_PREFIX) else "ListServiceQuotas"
+            return f"Allow servicequotas:{right} (assets/iam/launch.json), or look the quota up in the console."
         case CapacityCheck():
-            way = "Allow ec2:DescribeCapacityReservations (assets/iam/launch.json)."
+            return "Allow ec2:DescribeCapacityReservations (assets/iam/launch.json)."
         case _:
-            way = "Check the network and HTTPS_PROXY; the run may still reach it from the cluster."
-    return replace(line, remedy=way)
+            return "Check the network and HTTPS_PROXY; the run may still reach it from the cluster."
 
 
 async def _observed(launch: PlannedLaunch, caller: Caller, check: AccountCheck, clock: Clock) -> Observation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from actions.run.checks.cluster import version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.report import DoctorLine, examined, line_of
+from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.sources import is_there
 
 ROLES_FILE = "rbac.yaml"
@@ -130,8 +130,8 @@ def rights_remedy(role: str, namespace: str) -> str:
     )
 
 
-async def role_line(session: KubeSession, role: str, namespace: str) -> DoctorLine:
-    """Return the line of one of the shipped roles."""
+def role_question(session: KubeSession, role: str, namespace: str) -> Question:
+    """Return the question for one of the shipped roles."""
     bound = namespace if role in IN_ONE_NAMESPACE else ""
     rights = recommended_rights(role)
 
@@ -140,7 +140,7 @@ async def role_line(session: KubeSession, role: str, namespace: str) -> DoctorLi
         where = f"in {bound}" if bound else "in the whole cluster"
         return rights_observation(missing, unasked, total=len(rights), where=where)
 
-    return await examined(f"rights of {role}", look(), rights_remedy(role, bound))
+    return Question(f"rights of {role}", look, rights_remedy(role, bound))
 
 
 class ClusterReach(msgspec.Struct, frozen=True):
@@ -164,8 +164,28 @@ async def reach(target: ClusterTarget) -> ClusterReach:
         return ClusterReach(refusal=error)
 
 
-async def cluster_lines(found: ClusterReach, launch: PlannedLaunch | None, *, namespace: str) -> list[DoctorLine]:
-    """Return the lines of the present cluster.
+def reach_lines(found: ClusterReach, *, is_needed: bool) -> list[DoctorLine]:
+    """Return the lines of the present cluster itself: that it answers, or what cannot be asked since it does not.
+
+    Args:
+        found: The cluster.
+        is_needed: A launch goes into it.
+    """
+    if found.session is not None:
+        answers = passed(f"{found.session.server} answers, Kubernetes {found.version or '?'}.")
+        return [line_of("cluster", answers, "")]
+    error = found.refusal
+    message = error.message if error else "It does not answer."
+    remedy = (error.hint if error else "") or _KUBECONFIG
+    unanswered = failed(message) if is_needed else unknown(message)
+    return [
+        line_of("cluster", unanswered, remedy, is_blocking=is_needed),
+        line_of("rights", unknown("No cluster answers: selfsubjectaccessreviews cannot be created."), _KUBECONFIG),
+    ]
+
+
+def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, namespace: str) -> list[Question]:
+    """Return the questions to the present cluster; none if it does not answer.
 
     Args:
         found: The cluster.
@@ -174,43 +194,30 @@ async def cluster_lines(found: ClusterReach, launch: PlannedLaunch | None, *, na
     """
     session = found.session
     if session is None:
-        error = found.refusal
-        message = error.message if error else "It does not answer."
-        remedy = (error.hint if error else "") or _KUBECONFIG
-        unanswered = failed(message) if launch is not None else unknown(message)
-        return [
-            line_of("cluster", unanswered, remedy),
-            line_of("rights", unknown("No cluster answers: selfsubjectaccessreviews cannot be created."), _KUBECONFIG),
-        ]
-    lines = [line_of("cluster", passed(f"{session.server} answers, Kubernetes {found.version or '?'}."), "")]
-    roles = [LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL]
-    if launch is not None:
-        lines += _version_lines(found, launch)
-        prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
-        roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN]
-    lines += [await role_line(session, role, namespace) for role in roles]
-    if launch is not None:
-        lines.append(await _objects_line(session, launch))
-    return lines
+        return []
+    if launch is None:
+        return [role_question(session, role, namespace) for role in (LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL)]
+    prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
+    roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN]
+    connection = ClusterConnection(session, Discovery(session))
+    objects = Question(
+        "names of objects",
+        partial(check_objects, connection, launch),
+        "Delete it, tear its run down, or choose -n NAMESPACE.",
+        is_blocking=True,
+    )
+    return [*_version_questions(found, launch), *(role_question(session, role, namespace) for role in roles), objects]
 
 
-def _version_lines(found: ClusterReach, launch: PlannedLaunch) -> list[DoctorLine]:
+def _version_questions(found: ClusterReach, launch: PlannedLaunch) -> list[Question]:
+    async def look(check: VersionCheck) -> Observation:
+        return version_observation(found.version, minimum=check.minimum, maximum=check.maximum)
+
     return [
-        line_of(
-            check.title,
-            version_observation(found.version, minimum=check.minimum, maximum=check.maximum),
-            check.hint or "Use another cluster.",
-        )
+        Question(check.title, partial(look, check), check.hint or "Use another cluster.", is_blocking=check.is_required)
         for check in launch.checks()
         if isinstance(check, VersionCheck)
     ]
-
-
-async def _objects_line(session: KubeSession, launch: PlannedLaunch) -> DoctorLine:
-    connection = ClusterConnection(session, Discovery(session))
-    return await examined(
-        "names of objects", check_objects(connection, launch), "Delete it, tear its run down, or choose -n NAMESPACE."
-    )
 
 
 async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:

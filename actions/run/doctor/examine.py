@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
@@ -16,15 +17,17 @@ from actions.blueprint.parameters import Binding, bind
 from actions.blueprint.version_rules import require_together
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import Discovery
+from actions.run.checks.external import SessionPool, pooled
 from actions.run.checks.observation import failed, passed, unknown
 from actions.run.context.access import ClusterConnection
-from actions.run.doctor.account import Caller, account_lines, capacity_lines, credential_lines, fetch_caller
-from actions.run.doctor.cluster import ClusterReach, cluster_lines, reach
+from actions.run.doctor.account import Caller, account_questions, capacity_questions, credential_lines, fetch_caller
+from actions.run.doctor.cluster import ClusterReach, cluster_questions, reach, reach_lines
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.names import name_lines, run_line
-from actions.run.doctor.programs import program_lines
-from actions.run.doctor.report import DoctorLine, line_of, summary
-from actions.run.doctor.sources import image_lines, operator_lines
+from actions.run.doctor.names import name_questions, run_question
+from actions.run.doctor.programs import program_questions
+from actions.run.doctor.report import DoctorLine, Question, line_of, summary
+from actions.run.doctor.rights import policy_questions
+from actions.run.doctor.sources import image_questions, operator_questions
 from actions.run.state.records import CheckResult
 
 
@@ -34,6 +37,7 @@ class Examination(msgspec.Struct, frozen=True):
     caller: Caller
     cluster: ClusterReach
     namespace: str
+    region: str
     clock: Clock
     runs: Path | None = None
     """The folder of all runs, if not the usual one."""
@@ -44,13 +48,17 @@ async def examination(
     target: ClusterTarget, *, region: str, clock: Clock, runs: Path | None = None
 ) -> AsyncIterator[Examination]:
     """Ask STS and the present cluster who is there; close the session at the end of the context."""
-    caller = await fetch_caller(region)
-    cluster = await reach(target)
+    pool = SessionPool()
     try:
-        yield Examination(caller, cluster, target.namespace, clock, runs)
+        with pooled(pool):
+            caller, cluster = await asyncio.gather(fetch_caller(region), reach(target))
+            try:
+                yield Examination(caller, cluster, target.namespace, region, clock, runs)
+            finally:
+                if cluster.session is not None:
+                    await cluster.session.aclose()
     finally:
-        if cluster.session is not None:
-            await cluster.session.aclose()
+        pool.close()
 
 
 async def examine_launch(around: Examination, blueprint: Blueprint, binding: Binding) -> list[DoctorLine]:
@@ -61,26 +69,37 @@ async def examine_launch(around: Examination, blueprint: Blueprint, binding: Bin
         blueprint: As it was loaded.
         binding: The values of its parameters.
     """
-    launch = _planned(around, blueprint, binding)
+    launch = planned(blueprint, binding, around.namespace)
     now = around.clock.now()
-    lines = [*_choice_lines(blueprint, binding, now.date()), *await program_lines(launch)]
-    lines += credential_lines(around.caller, now=now, needed_seconds=launch.high_seconds)
+    lines = [*_choice_lines(blueprint, binding, now.date()), *await answers(program_questions(launch))]
+    lines += credential_lines(
+        around.caller, now=now, needed_seconds=launch.high_seconds, is_needed=launch.works_in_account
+    )
     if launch.makes_cluster:
         made = f"The run makes {launch.cluster} and is its administrator; the present cluster is not touched."
         lines.append(line_of("cluster", passed(made), ""))
     else:
-        lines += await cluster_lines(around.cluster, launch, namespace=launch.namespace)
-    return [*lines, *await _own_lines(around, launch)]
+        lines += reach_lines(around.cluster, is_needed=True)
+        lines += await answers(cluster_questions(around.cluster, launch, namespace=launch.namespace))
+    rights = policy_questions(launch, around.caller, launch.region) if launch.works_in_account else []
+    return [*lines, *await answers([*rights, *_own_questions(around, launch)])]
 
 
 async def examine_machine(around: Examination, blueprints: Sequence[Blueprint]) -> list[DoctorLine]:
     """Return the general lines, and one line for each blueprint with the values that it begins with."""
     session = around.cluster.session
     namespace = around.namespace or (session.namespace if session is not None else "") or "default"
-    lines = await program_lines(None)
+    lines = await answers(program_questions(None))
     lines += credential_lines(around.caller, now=around.clock.now())
-    lines += await cluster_lines(around.cluster, None, namespace=namespace)
+    lines += reach_lines(around.cluster, is_needed=False)
+    questions = cluster_questions(around.cluster, None, namespace=namespace)
+    lines += await answers([*questions, *policy_questions(None, around.caller, around.region)])
     return [*lines, *[await _blueprint_line(around, blueprint) for blueprint in blueprints]]
+
+
+async def answers(questions: Sequence[Question]) -> list[DoctorLine]:
+    """Ask all questions at once; return their lines in the same order."""
+    return list(await asyncio.gather(*(question.answer() for question in questions)))
 
 
 def _choice_lines(blueprint: Blueprint, binding: Binding, day: date) -> list[DoctorLine]:
@@ -92,29 +111,52 @@ def _choice_lines(blueprint: Blueprint, binding: Binding, day: date) -> list[Doc
     return [line_of("parameters", passed("They can be used together."), "")]
 
 
-def _planned(around: Examination, blueprint: Blueprint, binding: Binding) -> PlannedLaunch:
-    return PlannedLaunch(blueprint=blueprint.under(binding.preset), binding=binding, wanted_namespace=around.namespace)
+def planned(blueprint: Blueprint, binding: Binding, namespace: str) -> PlannedLaunch:
+    """Return a launch as the checks read it.
+
+    Args:
+        blueprint: As it was loaded.
+        binding: The values of its parameters.
+        namespace: That of the command line; empty for the blueprint's.
+    """
+    chosen = blueprint.under(binding.preset)
+    return PlannedLaunch(blueprint=chosen, binding=binding, wanted_namespace=namespace, original=blueprint)
 
 
-async def _own_lines(around: Examination, launch: PlannedLaunch) -> list[DoctorLine]:
-    """Return the lines that depend on the blueprint alone, neither on machine nor credentials."""
+def _own_questions(around: Examination, launch: PlannedLaunch) -> list[Question]:
+    """Return the questions that depend on the blueprint alone, neither on machine nor credentials."""
     session = None if launch.makes_cluster else around.cluster.session
     connection = ClusterConnection(session, Discovery(session)) if session is not None else None
     return [
-        *await operator_lines(launch, connection),
-        *await image_lines(launch, around.caller),
-        *await capacity_lines(launch, around.caller, around.clock),
-        *await account_lines(launch, around.caller, around.clock),
-        *await name_lines(launch, around.caller),
-        await run_line(launch, around.runs),
+        *operator_questions(launch, connection),
+        *questions_in_account(launch, around.caller, around.clock),
+        run_question(launch, around.runs),
+    ]
+
+
+def questions_in_account(
+    launch: PlannedLaunch, caller: Caller, clock: Clock, *, with_capacity: bool = True
+) -> list[Question]:
+    """Return the questions about what a launch needs of the account and its registries.
+
+    Args:
+        launch: The launch.
+        caller: Of the credentials.
+        clock: For times of reservations.
+        with_capacity: With zone, offering and reservation.
+    """
+    return [
+        *image_questions(launch, caller),
+        *(capacity_questions(launch, caller, clock) if with_capacity else ()),
+        *account_questions(launch, caller, clock),
+        *name_questions(launch, caller),
     ]
 
 
 async def _blueprint_line(around: Examination, blueprint: Blueprint) -> DoctorLine:
     remedy = f"Run eksml-tui doctor {blueprint.id}."
     try:
-        launch = _planned(around, blueprint, bind(blueprint, {}))
-        lines = await _own_lines(around, launch)
+        lines = await answers(_own_questions(around, planned(blueprint, bind(blueprint, {}), around.namespace)))
     except ConsoleError as error:
         return line_of(blueprint.id, unknown(error.message), error.hint or remedy)
     bad = [line.check for line in lines if line.result is CheckResult.FAILED]

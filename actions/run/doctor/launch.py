@@ -9,11 +9,14 @@ import msgspec
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.blueprint.checks import AnyCheck
+from actions.blueprint.durations import expectation_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill, holds, skipped_stages
 from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
 from actions.blueprint.render import namespace_of, own_objects, tfvars_of
 from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
+from actions.fleet.instance_types import InstanceTable
+from actions.run.context.account import works_in_account
 
 
 class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +27,8 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     binding: Binding
     wanted_namespace: str = ""
     """That of the command line; empty for the blueprint's."""
+    original: Blueprint | None = None
+    """As it was loaded, for durations by parameters; `None` if no preset changes it."""
 
     @property
     def region(self) -> str:
@@ -49,7 +54,9 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def high_seconds(self) -> float:
         """The longest time that its stages are expected to take, one after the other."""
-        return sum(stage.expect.high_seconds for stage in self.stages)
+        instances = InstanceTable.load()
+        original = self.original or self.blueprint
+        return sum(expectation_of(original, stage, self.binding, instances).high_seconds for stage in self.stages)
 
     @property
     def makes_cluster(self) -> bool:
@@ -61,6 +68,21 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
         """True if its Terraform stages run without the program too."""
         preset = self.blueprint.presets.get(self.binding.preset)
         return bool(preset and preset.simulate_terraform)
+
+    @property
+    def is_cost_simulated(self) -> bool:
+        """True if it is a rehearsal: nothing is asked of an account for it."""
+        preset = self.blueprint.presets.get(self.binding.preset)
+        return bool(preset and preset.is_cost_simulated)
+
+    @property
+    def works_in_account(self) -> bool:
+        """True if a stage makes something in an AWS account.
+
+        Raises:
+            BlueprintError: A Terraform root cannot be read.
+        """
+        return not self.is_simulated and any(works_in_account(self.blueprint, stage) for stage in self.stages)
 
     def checks(self) -> Iterator[AnyCheck]:
         """Yield the checks of its stages that apply to its values: quotas of capacity stages, then check stages."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, MissingError
 from actions.blueprint.parts import Scalar
@@ -18,9 +18,8 @@ from actions.run.checks.external import aws_session
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.report import DoctorLine, examined
+from actions.run.doctor.report import Question
 from actions.run.journal.reader import RunSummary, list_runs, load_run
-from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 
 
@@ -81,20 +80,22 @@ _REMEDIES = {
 _LOOK_YOURSELF = "Look for {name} in the AWS console, or allow the call (assets/iam/launch.json)."
 
 
-async def name_lines(launch: PlannedLaunch, caller: Caller) -> list[DoctorLine]:
-    """Return a line for each name that a launch takes in the account."""
-    lines = []
-    async with aws_session(launch.region) as session:
-        for taken in names_of(launch):
-            look = check_name(session, taken, caller)
-            line = await examined(f"name of {taken.kind}", look, _REMEDIES[taken.kind])
-            is_unasked = line.result is CheckResult.UNKNOWN and line.remedy == _REMEDIES[taken.kind]
-            lines.append(replace(line, remedy=_LOOK_YOURSELF.format(name=taken.name)) if is_unasked else line)
-    return lines
+def name_questions(launch: PlannedLaunch, caller: Caller) -> list[Question]:
+    """Return a question for each name that a launch takes in the account."""
+    return [
+        Question(
+            f"name of {taken.kind}",
+            partial(check_name, launch.region, taken, caller),
+            _REMEDIES[taken.kind],
+            way=_LOOK_YOURSELF.format(name=taken.name),
+            is_blocking=True,
+        )
+        for taken in names_of(launch)
+    ]
 
 
-async def check_name(session: AwsSession, taken: TakenName, caller: Caller) -> Observation:
-    """Check that nothing in the account has a name.
+async def check_name(region: str, taken: TakenName, caller: Caller) -> Observation:
+    """Check that nothing in the account and region has a name.
 
     Raises:
         AccessError: No right for the call that looks.
@@ -102,7 +103,8 @@ async def check_name(session: AwsSession, taken: TakenName, caller: Caller) -> O
     """
     caller.require()
     try:
-        await _look_up(session, taken)
+        async with aws_session(region) as session:
+            await _look_up(session, taken)
     except MissingError:
         return passed(f"{taken.name} is free.")
     where = f" in {taken.cluster}" if taken.cluster else ""
@@ -133,12 +135,12 @@ async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
         token = {"nextToken": str(answer["nextToken"])}
 
 
-async def run_line(launch: PlannedLaunch, home: Path | None = None) -> DoctorLine:
-    """Return the line of other runs of this machine that have the launch's objects."""
+def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
+    """Return the question for other runs of this machine that have the launch's objects."""
     remedy = (
         f"Tear it down: eksml-tui runs teardown RUN --confirm {launch.cluster}; or choose another namespace with -n."
     )
-    return await examined("other runs", check_runs(launch, home), remedy)
+    return Question("other runs", partial(check_runs, launch, home), remedy)
 
 
 async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:

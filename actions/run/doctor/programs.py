@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -16,7 +17,7 @@ from actions.blueprint.source_files import git_modules, root_folder
 from actions.blueprint.stages import HelmStage, TerraformStage
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.report import DoctorLine, examined, line_of
+from actions.run.doctor.report import Question
 from actions.run.stages.check import check_tool
 from actions.terraform.driver import find_terraform
 
@@ -30,16 +31,21 @@ _SHOWN = 3
 _COMMAND = re.compile(r'^\s*command\s*=\s*"([\w-]+)"', re.M)
 
 
-async def program_lines(launch: PlannedLaunch | None) -> list[DoctorLine]:
-    """Return a line for each program that a launch needs; for `None`, for those that any launch may need."""
-    lines = []
-    if launch is None or (not launch.is_simulated and any(isinstance(each, TerraformStage) for each in launch.stages)):
-        lines.append(await examined("terraform", check_terraform(), TERRAFORM_REMEDY))
+def program_questions(launch: PlannedLaunch | None) -> list[Question]:
+    """Return a question for each program that a launch needs; for `None`, for those that any launch may need."""
     if launch is None:
-        return lines
+        return [Question("terraform", check_terraform, TERRAFORM_REMEDY)]
+    questions = []
+    if not launch.is_simulated and any(isinstance(stage, TerraformStage) for stage in launch.stages):
+        questions.append(Question("terraform", check_terraform, TERRAFORM_REMEDY, is_blocking=True))
     for name, reason in needed_programs(launch).items():
-        lines.append(line_of(name, check_tool(name), f"Install {name} and put it on PATH: {reason}"))
-    return lines
+        remedy = f"Install {name} and put it on PATH: {reason}"
+        questions.append(Question(name, partial(_check_program, name), remedy, is_blocking=True))
+    return questions
+
+
+async def _check_program(name: str) -> Observation:
+    return check_tool(name)
 
 
 async def check_terraform() -> Observation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -23,19 +23,49 @@ class DoctorLine(msgspec.Struct, frozen=True):
     result: CheckResult
     detail: str
     remedy: str = ""
+    is_blocking: bool = False
+    """While it fails, a launch cannot succeed: the form refuses, unless the check is waived by its name."""
+
+    @property
+    def blocks(self) -> bool:
+        """True if it refuses a launch."""
+        return self.is_blocking and self.result is CheckResult.FAILED
 
 
-def line_of(check: str, found: Observation, remedy: str) -> DoctorLine:
+def line_of(check: str, found: Observation, remedy: str, *, is_blocking: bool = False) -> DoctorLine:
     """Return the line of an observation; one that has passed needs no remedy."""
-    return DoctorLine(check, found.result, found.detail, "" if found.result is CheckResult.PASSED else remedy)
+    needed = "" if found.result is CheckResult.PASSED else remedy
+    return DoctorLine(check, found.result, found.detail, needed, is_blocking)
 
 
-async def examined(check: str, look: Awaitable[Observation], remedy: str) -> DoctorLine:
-    """Return the line of a check that may raise: what cannot be asked is unknown, with the remedy of the error."""
-    try:
-        return line_of(check, await look, remedy)
-    except ConsoleError as error:
-        return line_of(check, unknown(error.message), error.hint or remedy)
+class Question(msgspec.Struct, frozen=True):
+    """A check that is still to be made."""
+
+    check: str
+    look: Callable[[], Awaitable[Observation]]
+    """May raise a `ConsoleError`: what cannot be asked is unknown."""
+    remedy: str
+    """If it fails."""
+    way: str = ""
+    """The way to an answer if it is unknown, where the remedy of a failure would mislead; empty for the remedy."""
+    is_blocking: bool = False
+
+    async def answer(self) -> DoctorLine:
+        """Make the check, and return its line."""
+        try:
+            return self.line(await self.look())
+        except ConsoleError as error:
+            return self.line(unknown(error.message), hint=error.hint)
+
+    def line(self, found: Observation, *, hint: str = "") -> DoctorLine:
+        """Return the line of an observation.
+
+        Args:
+            found: The observation.
+            hint: The remedy of the error that prevented the check.
+        """
+        remedy = hint or self.way or self.remedy if found.result is CheckResult.UNKNOWN else self.remedy
+        return line_of(self.check, found, found.remedy or remedy, is_blocking=self.is_blocking)
 
 
 def has_failed(lines: Sequence[DoctorLine]) -> bool:
@@ -48,15 +78,20 @@ def summary(lines: Sequence[DoctorLine]) -> str:
     return ", ".join(f"{sum(line.result is result for line in lines)} {word}" for result, word in WORDS.items())
 
 
-def doctor_table(lines: Sequence[DoctorLine]) -> str:
-    """Return the table: result, check and detail in a line, its remedy in the next. The last line has its newline."""
+def rows_of(lines: Sequence[DoctorLine]) -> list[str]:
+    """Return the rows of a table: result, check and detail, and below it the remedy."""
     width = max((len(line.check) for line in lines), default=0)
     rows = []
     for line in lines:
         rows.append(f"{WORDS[line.result]:<7}  {line.check:<{width}}  {line.detail}".rstrip())
         if line.remedy:
             rows.append(f"{'':<7}  {'':<{width}}  → {line.remedy}")
-    return "\n".join([*rows, "", summary(lines)]) + "\n"
+    return rows
+
+
+def doctor_table(lines: Sequence[DoctorLine]) -> str:
+    """Return the table with the counts below it. The last line has its newline."""
+    return "\n".join([*rows_of(lines), "", summary(lines)]) + "\n"
 
 
 def doctor_json(lines: Sequence[DoctorLine], *, blueprint: str) -> str:
@@ -70,9 +105,20 @@ def doctor_json(lines: Sequence[DoctorLine], *, blueprint: str) -> str:
         "schema": SCHEMA,
         "blueprint": blueprint or None,
         "passed": not has_failed(lines),
-        "checks": [
-            {"check": line.check, "result": WORDS[line.result], "detail": line.detail, "remedy": line.remedy or None}
-            for line in lines
-        ],
+        "checks": lines_data(lines),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def lines_data(lines: Sequence[DoctorLine]) -> list[dict[str, object]]:
+    """Return the lines as plain data, for documents in JSON."""
+    return [
+        {
+            "check": line.check,
+            "result": WORDS[line.result],
+            "detail": line.detail,
+            "remedy": line.remedy or None,
+            "blocks_launch": line.blocks,
+        }
+        for line in lines
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,28 +20,27 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.programs import check_docker
-from actions.run.doctor.report import DoctorLine, examined
+from actions.run.doctor.report import Question
 from actions.run.objects.inventory import ref_of_name
 from actions.run.state.records import CheckResult
 
 
-async def operator_lines(launch: PlannedLaunch, connection: ClusterConnection | None) -> list[DoctorLine]:
-    """Return a line for each operator whose manifests come from outside of the project.
+def operator_questions(launch: PlannedLaunch, connection: ClusterConnection | None) -> list[Question]:
+    """Return a question for each operator whose manifests come from outside of the project.
 
     Args:
         launch: The launch.
         connection: The cluster, if the launch goes into one that is there already.
     """
-    lines = []
+    questions = []
     brought_not = {key_of(source) for source in needed_operators(launch.blueprint, launch.binding)}
     for stage in launch.stages:
         if isinstance(stage, ManifestsStage) and stage.source is not None:
             is_brought = key_of(stage.source) not in brought_not
-            look = check_operator(launch, stage, stage.source, connection, is_brought=is_brought)
-            line = await examined(f"operator {stage.source.name}", look, operator_remedy(stage.source))
-            hint = next((each.hint for each in stage.refuses if line.detail.startswith(each.reason)), line.remedy)
-            lines.append(replace(line, remedy=hint))
-    return lines
+            look = partial(check_operator, launch, stage, stage.source, connection, is_brought=is_brought)
+            remedy = operator_remedy(stage.source)
+            questions.append(Question(f"operator {stage.source.name}", look, remedy, is_blocking=True))
+    return questions
 
 
 def operator_remedy(source: Source) -> str:
@@ -68,7 +68,9 @@ async def check_operator(
     installed = await find_installed(connection, stage, launch.namespace)
     if installed is not None:
         refusal = refusal_of(installed, stage.refuses)
-        return failed(f"{refusal.reason}.") if refusal else passed(f"{source.name} is in the cluster.")
+        if refusal is not None:
+            return failed(f"{refusal.reason}.", remedy=refusal.hint)
+        return passed(f"{source.name} is in the cluster.")
     if is_brought:
         return passed(f"{named} is brought by the preset.")
     try:
@@ -100,14 +102,15 @@ async def is_there(connection: ClusterConnection | None, stage: AnyStage, namesp
     return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, namespace) is not None
 
 
-async def image_lines(launch: PlannedLaunch, caller: Caller) -> list[DoctorLine]:
-    """Return a line for each image that the launch builds or looks up in ECR."""
-    lines = []
-    for stage in launch.stages:
-        if isinstance(stage, ImageStage):
-            look = check_build(launch, stage, caller)
-            lines.append(await examined(f"image of {stage.id}", look, image_remedy(stage)))
-    return lines
+def image_questions(launch: PlannedLaunch, caller: Caller) -> list[Question]:
+    """Return a question for each image that the launch builds or looks up in ECR."""
+    return [
+        Question(
+            f"image of {stage.id}", partial(check_build, launch, stage, caller), image_remedy(stage), is_blocking=True
+        )
+        for stage in launch.stages
+        if isinstance(stage, ImageStage)
+    ]
 
 
 def image_remedy(stage: ImageStage) -> str:

@@ -11,6 +11,7 @@ from actions.blueprint.checks import AnyCheck
 from actions.blueprint.parameters import holds
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ecr import repository_of
+from actions.cloud.quotas import CODE_PREFIX
 from actions.run.checks.capacity import CapacityRequest
 from actions.run.checks.cluster import (
     check_disk,
@@ -44,6 +45,8 @@ def command_of(check: checks.AnyCheck, namespace: str) -> str:
     """Return the equivalent shell command; references `${…}` are left for the reader to fill in."""
     match check:
         case checks.QuotaCheck():
+            if not check.code.startswith(CODE_PREFIX):
+                return f"aws service-quotas list-service-quotas --service-code {check.service}"
             return f"aws service-quotas get-service-quota --service-code {check.service} --quota-code {check.code}"
         case checks.CapacityCheck():
             return f"aws ec2 describe-capacity-reservations --capacity-reservation-ids {check.reservation}".rstrip()

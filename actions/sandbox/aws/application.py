@@ -16,17 +16,17 @@ from actions.cluster.auth.session import KubeSession
 from actions.sandbox.aws import ec2
 from actions.sandbox.aws.capacity import SIGNED_REGION, AccountCapacity
 from actions.sandbox.aws.eks import add_node_groups, describe_cluster, is_known, list_clusters, no_such_cluster
+from actions.sandbox.aws.permissions import RolePolicies
 from actions.sandbox.aws.remains import IAM_VERSION, Remains
 from actions.sandbox.aws.services import (
-    QUOTA_TARGET,
     SECRETS_MANAGER_TARGET,
     TAGGING_TARGET,
     JsonCall,
     answer_json,
     caller_identity,
     ecr_calls,
+    quota_calls,
     secret_value,
-    service_quota,
     sts_refusal,
     tagged_resources,
 )
@@ -110,10 +110,10 @@ def _queries(
     node_groups: NodeGroups, options: SandboxOptions, clock: Clock
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Make the handler of the root path: the query protocols, and the JSON protocols that share it."""
-    remains = Remains(options, clock)
+    remains = Remains(options, clock, RolePolicies())
     rules = ec2.SecurityGroups({**remains.ec2_calls(), **AccountCapacity(node_groups, clock).calls()})
     json_calls: dict[str, JsonCall] = {
-        QUOTA_TARGET: service_quota,
+        **quota_calls(),
         SECRETS_MANAGER_TARGET: secret_value,
         TAGGING_TARGET: lambda asked: tagged_resources(asked, node_groups, rules, options, remains.tagged()),
         **ecr_calls(options.account),

@@ -19,6 +19,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.sandbox.aws.capacity import ApiCallError, Form, numbers_of, values_of
+from actions.sandbox.aws.permissions import RolePolicies
 from actions.sandbox.model.options import SandboxOptions
 
 IAM_VERSION = "2010-05-08"
@@ -47,11 +48,13 @@ class Remains:
     Args:
         options: Region and account.
         clock: The time at which they are made.
+        policies: Of roles.
     """
 
-    def __init__(self, options: SandboxOptions, clock: Clock) -> None:
+    def __init__(self, options: SandboxOptions, clock: Clock, policies: RolePolicies) -> None:
         self._options = options
         self._clock = clock
+        self._policies = policies
         self._held: dict[tuple[str, str], PlantedResource] = {}
 
     def ec2_calls(self) -> dict[str, Callable[[Form], str]]:
@@ -83,6 +86,8 @@ class Remains:
             "ListPolicies": _always("<Policies/><IsTruncated>false</IsTruncated>"),
             "ListInstanceProfiles": _always("<InstanceProfiles/><IsTruncated>false</IsTruncated>"),
             "ListOpenIDConnectProviders": _always("<OpenIDConnectProviderList/>"),
+            "PutRolePolicy": self._policies.put,
+            "SimulatePrincipalPolicy": self._policies.simulate,
         }
         metadata = f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>"
         try:

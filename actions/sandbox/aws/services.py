@@ -107,7 +107,7 @@ def _operation(name: str) -> str:
 
 
 QUOTA_TARGET = "ServiceQuotasV20190624.GetServiceQuota"
-"""`X-Amz-Target` of the one call that is served."""
+"""`X-Amz-Target` of the quota by its code."""
 
 _VALUE = 1152.0
 
@@ -126,6 +126,29 @@ def service_quota(asked: Mapping[str, Any]) -> dict[str, Any]:
             "Adjustable": True,
             "GlobalQuota": False,
         }
+    }
+
+
+_LUSTRE_STORAGE = {
+    "QuotaCode": "L-00000000",
+    "QuotaName": "Lustre Persistent 2 file storage capacity",
+    "Value": 100800.0,
+}
+"""The code is made up: AWS documents the name alone."""
+
+
+def _service_quotas(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """`ListServiceQuotas`: of FSx the one that launches ask for, of other services none."""
+    service = str(asked.get("ServiceCode", ""))
+    return {"Quotas": [{"ServiceCode": service, **_LUSTRE_STORAGE}] if service == "fsx" else []}
+
+
+def quota_calls() -> dict[str, JsonCall]:
+    """The calls of Service Quotas, and that of FSx for what is in use: there are no file systems."""
+    return {
+        QUOTA_TARGET: service_quota,
+        "ServiceQuotasV20190624.ListServiceQuotas": _service_quotas,
+        "AWSSimbaAPIService_v20180301.DescribeFileSystems": lambda _asked: {"FileSystems": []},
     }
 
 

@@ -15,7 +15,7 @@ from actions.base.errors import AccessError
 from actions.cloud.account import end_sentence, fetch_end, fetch_identity
 from actions.cloud.aws_session import AwsSession, profile_environment
 from tests.unit.cloud.fake_aws import FakeAws
-from tui.cli.catalogue import credentials_warning
+from tui.cli.plan import credentials_warning
 from tui.cli.target import aws_environment
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

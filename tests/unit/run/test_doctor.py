@@ -70,7 +70,13 @@ def test_a_line_that_has_passed_has_no_remedy_and_a_report_counts() -> None:
     assert not has_failed([lines[0], lines[2]])
     document = msgspec.json.decode(doctor_json(lines, blueprint=""))
     assert (document["schema"], document["blueprint"], document["passed"]) == ("eksml-doctor/1", None, False)
-    assert document["checks"][1] == {"check": "two", "result": "fail", "detail": "It is not.", "remedy": "Do it."}
+    assert document["checks"][1] == {
+        "check": "two",
+        "result": "fail",
+        "detail": "It is not.",
+        "remedy": "Do it.",
+        "blocks_launch": False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,212 +1,167 @@
-"""What a server answers about its objects, page by page, and what counts as no answer."""
+"""The doctor's checks within seconds: what they ask, in which order lines come, and what happens without an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
 
-from actions.base.errors import RefusedError
-from actions.cluster.limits import OversizeError
-from actions.cluster.objects.client import ApiResource, Discovery, ObjectRef, list_pages
-from actions.run.context.access import ClusterConnection
-from actions.run.objects.ownership import Entry, Inventory, ObjectOwner
-from actions.run.objects.survey import Unanswered, fetch_kinds, look, survey, with_owners
-from tests.unit.cluster.servers import session_to
+from actions.base.clock import SystemClock
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.blueprint.parts import Scalar
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.checks.external import SessionPool, aws_session, pooled
+from actions.run.doctor import survey as surveys
+from actions.run.doctor.account import Caller
+from actions.run.doctor.report import DoctorLine
+from actions.run.doctor.survey import LaunchSurvey
+from actions.run.state.records import CheckResult
+from tests.support.account import REGION, an_account, client
+from tests.support.answering import write_kubeconfig
 
-SECRETS = ApiResource("v1", "Secret", "secrets", is_namespaced=True)
-Answer = Callable[[web.Request], web.Response]
-
-
-def an_object(name: str, **metadata: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "work", "uid": f"uid-{name}", **metadata}}
-
-
-def status(code: int, reason: str = "") -> web.Response:
-    return web.json_response({"kind": "Status", "code": code, "reason": reason, "message": "no"}, status=code)
+PATIENCE_SECONDS = 60.0
 
 
-class Api:
-    """Answers by path; `asked` are the requests."""
-
-    def __init__(self, answers: dict[str, Answer]) -> None:
-        self.answers = answers
-        self.asked: list[web.Request] = []
-
-    async def __call__(self, request: web.Request) -> web.Response:
-        self.asked.append(request)
-        answer = self.answers.get(request.path)
-        return answer(request) if answer else status(404)
-
-
-def pages_of(count: int, *, expires: int = 0) -> Answer:
-    """A list in pages of one, whose second page has expired for the first times."""
-    left = expires
-
-    def answer(request: web.Request) -> web.Response:
-        nonlocal left
-        number = int(request.query.get("continue") or 0)
-        if number == 1 and left:
-            left -= 1
-            return status(410, "Expired")
-        metadata = {"continue": str(number + 1)} if number + 1 < count else {}
-        return web.json_response({"metadata": metadata, "items": [an_object(f"s{number}")]})
-
-    return answer
-
-
-def kinds(*names: str, verbs: tuple[str, ...] = ("list", "delete")) -> Answer:
-    resources = [{"name": f"{name.lower()}s", "kind": name, "namespaced": True, "verbs": verbs} for name in names]
-    return lambda _: web.json_response({"resources": resources})
-
-
-def groups(*found: tuple[str, ...]) -> Answer:
-    listed = [
-        {
-            "name": name,
-            "versions": [{"groupVersion": f"{name}/{version}"} for version in versions],
-            "preferredVersion": {"groupVersion": f"{name}/{versions[0]}"},
-        }
-        for name, *versions in found
-    ]
-    return lambda _: web.json_response({"groups": listed})
-
-
-async def test_a_long_list_is_read_to_its_end(tmp_path: Path) -> None:
-    async with session_to(Api({"/api/v1/secrets": pages_of(5)}), tmp_path) as session:
-        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
-    assert [entry.name for entry in found.entries] == ["s0", "s1", "s2", "s3", "s4"]
-    assert found.unasked == ()
-
-
-async def test_a_page_that_has_expired_begins_the_list_anew(tmp_path: Path) -> None:
-    api = Api({"/api/v1/secrets": pages_of(3, expires=2)})
-    async with session_to(api, tmp_path) as session:
-        items = await list_pages(session, "/api/v1/secrets")
-    assert [item["metadata"]["name"] for item in items] == ["s0", "s1", "s2"], "nothing twice"
-    assert len(api.asked) == 2 + 2 + 3
-
-
-async def test_a_list_that_expires_for_ever_is_unknown(tmp_path: Path) -> None:
-    async with session_to(Api({"/api/v1/secrets": pages_of(3, expires=99)}), tmp_path) as session:
-        with pytest.raises(RefusedError):
-            await list_pages(session, "/api/v1/secrets")
-        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
-    assert found.entries == ()
-    assert [one.may_pass for one in found.unasked] == [True]
-
-
-async def test_a_list_that_names_the_same_page_again_is_left(tmp_path: Path) -> None:
-    def answer(_: web.Request) -> web.Response:
-        return web.json_response({"metadata": {"continue": "again"}, "items": []})
-
-    api = Api({"/api/v1/secrets": answer})
-    async with session_to(api, tmp_path) as session:
-        with pytest.raises(OversizeError, match="does not end"):
-            await list_pages(session, "/api/v1/secrets")
-        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
-    assert [one.may_pass for one in found.unasked] == [True]
-
-
-async def test_the_contents_of_secrets_are_not_asked_for(tmp_path: Path) -> None:
-    api = Api({"/api/v1": kinds("Secret"), "/api/v1/secrets": pages_of(1)})
-    api.answers["/api/v1/namespaces/work/secrets/s0"] = lambda _: web.json_response(an_object("s0"))
-    async with session_to(api, tmp_path) as session:
-        connection = ClusterConnection(session, Discovery(session))
-        await survey(connection, [SECRETS])
-        assert isinstance(await look(connection, ObjectRef("v1", "Secret", "work", "s0")), Entry)
-    asked = [request.headers["Accept"] for request in api.asked if "secrets" in request.path]
-    assert [accept.partition(",")[0] for accept in asked] == [
-        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("answer", "clause"),
-    [
-        (lambda _: status(403), "may not list secrets in work"),
-        (lambda _: status(500), "could not list secrets in work: "),
-        (lambda _: status(405), "could not list secrets in work: "),
-        (lambda _: web.json_response({"kind": "SecretList"}), "could not list secrets in work: "),
-        (lambda _: web.json_response({"items": {"a": 1}}), "could not list secrets in work: "),
-        (lambda _: web.json_response({"items": [{"metadata": {"name": "x"}}]}), "could not list secrets in work: "),
-        (lambda _: web.Response(text="<html>"), "could not list secrets in work: "),
-        (lambda _: web.json_response([]), "could not list secrets in work: "),
-    ],
-)
-async def test_what_is_no_list_is_not_empty(tmp_path: Path, answer: Answer, clause: str) -> None:
-    async with session_to(Api({"/api/v1/namespaces/work/secrets": answer}), tmp_path) as session:
-        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS], namespace="work")
-    assert found.entries == ()
-    assert [one.clause() for one in found.unasked if one.clause().startswith(clause)]
-
-
-async def test_a_null_list_is_empty(tmp_path: Path) -> None:
-    """As Go writes an empty slice."""
-    answer: Answer = lambda _: web.json_response({"items": None})  # noqa: E731
-    async with session_to(Api({"/api/v1/secrets": answer}), tmp_path) as session:
-        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
-    assert (found.entries, found.unasked) == ((), ())
-
-
-async def test_a_list_that_is_not_found_is_empty_only_if_the_kind_has_gone(tmp_path: Path) -> None:
-    api = Api({"/api/v1": kinds("Secret")})
-    async with session_to(api, tmp_path) as session:
-        connection = ClusterConnection(session, Discovery(session))
-        assert len((await survey(connection, [SECRETS])).unasked) == 1
-        api.answers["/api/v1"] = kinds("Pod")
-        assert (await survey(connection, [SECRETS])).unasked == ()
-
-
-async def test_kinds_come_from_all_versions_of_all_groups(tmp_path: Path) -> None:
-    """As with kubeflow.org, which serves PyTorchJobs in v1 and MPIJobs in v2beta1 only."""
-    api = Api(
-        {
-            "/apis": groups(("kubeflow.org", "v1", "v2beta1"), ("metrics.k8s.io", "v1beta1"), ("broken.io", "v1")),
-            "/api/v1": kinds("Secret"),
-            "/apis/kubeflow.org/v1": kinds("PyTorchJob", "Both"),
-            "/apis/kubeflow.org/v2beta1": kinds("MPIJob", "Both"),
-            "/apis/metrics.k8s.io/v1beta1": lambda _: status(503),
-            "/apis/broken.io/v1": lambda _: status(503),
-        }
+def a_survey(
+    pool: SessionPool,
+    name: str = "nemo-gpt3-5b",
+    *,
+    preset: str = "",
+    existing_cluster: bool = False,
+    target: ClusterTarget | None = None,
+    with_capacity: bool = False,
+    **values: Scalar,
+) -> LaunchSurvey:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    bound = bind(blueprint, values, preset=preset, existing_cluster=existing_cluster)
+    return LaunchSurvey(
+        target or ClusterTarget(), blueprint, bound, clock=SystemClock(), pool=pool, with_capacity=with_capacity
     )
-    async with session_to(api, tmp_path) as session:
-        known = await fetch_kinds(ClusterConnection(session, Discovery(session)))
-    assert {(kind.kind, kind.api_version) for kind in known.kinds} == {
-        ("Secret", "v1"),
-        ("PyTorchJob", "kubeflow.org/v1"),
-        ("Both", "kubeflow.org/v1"),
-        ("MPIJob", "kubeflow.org/v2beta1"),
+
+
+@pytest.fixture
+def pool() -> Iterator[SessionPool]:
+    made = SessionPool()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No program, no mirror, no credentials, no kubeconfig; every address of the internet is refused at once."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with an_account() as address:
+        yield address
+
+
+@pytest.fixture
+def account(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+
+
+def by_name(survey: LaunchSurvey) -> dict[str, DoctorLine]:
+    return {line.check: line for line in survey.lines}
+
+
+async def test_a_rehearsal_asks_nothing(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_region: str) -> Caller:
+        raise AssertionError("it asked")
+
+    monkeypatch.setattr(surveys, "fetch_caller", fail)
+    survey = a_survey(pool, preset="rehearsal")
+    await survey.run()
+    assert (survey.lines, survey.waiting) == ((), ())
+
+
+async def test_without_credentials_the_account_is_one_unknown_line(pool: SessionPool) -> None:
+    survey = a_survey(pool, ngc_api_key="env:NGC_API_KEY")
+    await survey.run(seconds=PATIENCE_SECONDS)
+    lines = by_name(survey)
+    assert lines["credentials"].result is CheckResult.UNKNOWN
+    assert not lines["credentials"].blocks
+    assert {name for name, line in lines.items() if line.blocks} == {
+        "terraform",
+        "git",
+        "operator mpi-operator",
+        "operator training-operator",
+        "image of image",
     }
-    assert [one.clause().partition(": ")[0] for one in known.unasked] == [
-        "could not find out the kinds of broken.io/v1"
-    ]
+    assert not any(name.startswith(("name of", "rights of", "capacity")) for name in lines)
 
 
-async def test_owners_are_found_by_uid_and_not_by_name(tmp_path: Path) -> None:
-    def by_name(request: web.Request) -> web.Response:
-        name = request.query["fieldSelector"].removeprefix("metadata.name=")
-        return web.json_response({"items": [an_object(name)] if name in ("real", "other") else []})
+@pytest.mark.usefixtures("account")
+async def test_with_credentials_names_quotas_and_rights_are_asked_for(pool: SessionPool) -> None:
+    role = client("iam").create_role(RoleName="cluster", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    client("eks").create_cluster(name="taken", roleArn=role, resourcesVpcConfig={"subnetIds": []})
+    said: list[int] = []
+    survey = a_survey(pool, region=REGION, cluster_name="taken", with_capacity=True)
+    await survey.run(lambda: said.append(len(survey.lines)), seconds=PATIENCE_SECONDS)
+    lines = by_name(survey)
+    assert lines["name of EKS cluster"].blocks
+    assert lines["VPCs"].result is CheckResult.PASSED
+    assert {"credentials", "rights of launch.json", "rights of teardown.json", "capacity of capacity"} <= set(lines)
+    assert all(line.remedy for line in survey.lines if line.result is not CheckResult.PASSED)
+    assert said == sorted(said), "lines are added one by one, and none is taken back"
+    assert len(said) > len(lines) / 2
+    # the same client answers all: credentials are read once
+    assert list(pool._sessions) == [REGION]
 
-    api = Api({"/api/v1": kinds("ConfigMap", "Hidden")})
-    api.answers["/api/v1/namespaces/work/configmaps"] = by_name
-    api.answers["/api/v1/namespaces/work/hiddens"] = lambda _: status(403)
 
-    def owned(kind: str, name: str, uid: str) -> Entry:
-        return Entry("", "Pod", "work", f"of-{name}", f"of-{name}", owners=(ObjectOwner("v1", kind, name, uid),))
+@pytest.mark.usefixtures("account")
+async def test_what_does_not_answer_is_unknown_and_named(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_region: str) -> Caller:
+        await asyncio.Event().wait()
+        raise AssertionError("it is cancelled")
 
-    entries = [
-        owned("ConfigMap", "real", "uid-real"),
-        owned("ConfigMap", "other", "another uid"),
-        owned("ConfigMap", "gone", "x"),
-        owned("Hidden", "hidden", "y"),
-        owned("NoSuchKind", "z", "z"),
-    ]
-    async with session_to(api, tmp_path) as session:
-        seen = await with_owners(ClusterConnection(session, Discovery(session)), entries, Inventory("run", frozenset()))
-    assert [entry.name for entry in seen.entries] == ["real"]
-    assert seen.unasked == (Unanswered("list", "hiddens", "work"),)
+    monkeypatch.setattr(surveys, "fetch_caller", never)
+    survey = a_survey(pool, region=REGION)
+    running = asyncio.create_task(survey.run(seconds=PATIENCE_SECONDS))
+    while survey.waiting != ("credentials",):
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    survey = a_survey(pool, region=REGION)
+    await survey.run(seconds=0.05)
+    line = by_name(survey)["credentials"]
+    assert (line.result, line.detail) == (CheckResult.UNKNOWN, "No answer within 0.05 s.")
+    assert line.remedy == "Run eksml-tui doctor nemo-gpt3-5b, which waits longer."
+    assert survey.waiting == ()
+
+
+async def test_a_launch_into_a_cluster_asks_that_cluster(pool: SessionPool, tmp_path: Path) -> None:
+    target = ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9"))
+    survey = a_survey(pool, "bionemo-esm1nv", existing_cluster=True, target=target)
+    await survey.run(seconds=PATIENCE_SECONDS)
+    lines = by_name(survey)
+    assert lines["cluster"].blocks
+    assert lines["rights"].result is CheckResult.UNKNOWN
+    own = a_survey(pool, "bionemo-esm1nv", target=target)
+    await own.run(seconds=PATIENCE_SECONDS)
+    assert "cluster" not in by_name(own)
+
+
+async def test_sessions_are_those_of_the_pool_only_inside_of_it(pool: SessionPool) -> None:
+    with pooled(pool):
+        async with aws_session(REGION) as first, aws_session(REGION) as second:
+            assert first is second
+    async with aws_session(REGION) as other:
+        assert other is not first

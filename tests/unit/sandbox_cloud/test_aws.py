@@ -58,7 +58,7 @@ async def test_what_is_not_served_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(ClientError, match="InvalidAction"):
             await _ask(account, "sts", "get_session_token")
         with pytest.raises(ClientError, match="UnknownOperationException"):
-            await _ask(account, "fsx", "describe_file_systems")
+            await _ask(account, "fsx", "describe_backups")
 
 
 async def test_a_quota_is_large_enough_for_a_rehearsal(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from actions.cloud.ec2 import (
 )
 from actions.cloud.ecr import Repository, delete_image, fetch_digest, fetch_login
 from actions.cloud.leftovers import SearchResult, SearchScope, search_account
-from actions.cloud.quotas import fetch_use
+from actions.cloud.quotas import LUSTRE_STORAGE, fetch_quota, fetch_use
 from actions.cloud.resources import parts_of
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
@@ -106,6 +106,10 @@ async def test_the_nodes_of_the_account_are_what_is_in_use_of_a_quota(session: A
     assert await fetch_use(session, "L-DB2E81BA") == 0
     assert await fetch_use(session, "L-0263D0A3") == await fetch_use(session, "L-F678F1CE") == 0
     assert await fetch_use(session, "L-FFFFFFFF") is None
+    assert await fetch_use(session, LUSTRE_STORAGE) == 0
+    assert await fetch_quota(session, "fsx", LUSTRE_STORAGE.lower()) == 100800
+    with pytest.raises(MissingError, match="fsx has no quota Lustre Persistent 3"):
+        await fetch_quota(session, "fsx", "Lustre Persistent 3")
 
 
 async def test_the_secrets_of_a_rehearsal_can_be_read(session: AwsSession) -> None:

@@ -1,0 +1,141 @@
+"""`eksml-tui plan`: stages and cost of a launch, and what machine, cluster and account answer to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConsoleError
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, assignments, bind
+from actions.blueprint.version_rules import require_together, support_note
+from actions.cloud.account import has_credentials
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.fleet.prices import PriceBook
+from actions.run.capacity_survey import capacity_request, survey_capacity
+from tui.cli.target import aws_environment
+
+if TYPE_CHECKING:
+    from actions.run.doctor.report import DoctorLine
+
+
+def run(options: Namespace) -> int:
+    """Print the plan; return 0. What the checks find changes no exit code: `doctor` is for that."""
+    from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
+
+    blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
+    binding = bind(
+        blueprint, assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
+    )
+    now = SystemClock().now()
+    require_together(blueprint, binding, now.date())
+    plan = plan_of(blueprint, binding, PriceBook.usual())
+    may_ask = not (options.no_checks or options.demo or plan.is_cost_simulated)
+    if may_ask:
+        os.environ.update(aws_environment(options))  # for boto3
+    if options.output == "json":
+        checks = None
+        if may_ask:
+            _, lines = asyncio.run(_ask(options, blueprint, binding, is_capacity_apart=False))
+            checks = _data(lines)
+        sys.stdout.write(plan_json(plan, checks=checks))
+        return 0
+    sys.stdout.write(plan_table(plan))
+    sys.stdout.flush()  # the answers may take seconds
+    capacity, lines = asyncio.run(_ask(options, blueprint, binding)) if may_ask else ("", [])
+    preset = blueprint.presets.get(binding.preset)
+    is_rehearsal = preset is not None and preset.simulate_terraform
+    is_end_known = is_rehearsal or any(line.check == "end of credentials" for line in lines)
+    notes = (
+        "" if is_end_known else credentials_warning(options.profile, plan.high_seconds),
+        support_note(blueprint, binding, now.date()),
+        capacity,
+        _section(lines, blueprint.id),
+    )
+    sys.stdout.write("".join(f"\n{line}\n" for line in notes if line))
+    return 0
+
+
+def credentials_warning(profile: str, seconds: float) -> str:
+    """Return a sentence if the AWS credentials here are known to end within `seconds`; without any request."""
+    file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    if not (os.environ.get("AWS_CREDENTIAL_EXPIRATION") or file.is_file()):
+        return ""  # botocore takes a while to start
+    from actions.cloud.account import end_sentence, fetch_end
+    from actions.cloud.aws_session import AwsSession
+
+    session = AwsSession(profile=profile, threads=1)
+    try:
+        ends_at = asyncio.run(fetch_end(session))
+    except ConsoleError as error:
+        return error.sentence()
+    finally:
+        session.close()
+    return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
+
+
+async def _ask(
+    options: Namespace, blueprint: Blueprint, binding: Binding, *, is_capacity_apart: bool = True
+) -> tuple[str, list[DoctorLine]]:
+    """Return zone and reservation in a sentence, and the lines of the doctor.
+
+    Args:
+        options: The cluster, for a launch into it.
+        blueprint: As it was loaded.
+        binding: The values of its parameters.
+        is_capacity_apart: Zone and reservation have a sentence and no line; if they cannot be used, that is an error.
+
+    Raises:
+        ConfigError, MissingError: Zone or reservation cannot be used.
+    """
+    from actions.run.checks.external import SessionPool, pooled
+    from actions.run.doctor.survey import LaunchSurvey
+
+    target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
+    pool = SessionPool()
+    survey = LaunchSurvey(
+        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=not is_capacity_apart
+    )
+    try:
+        with pooled(pool):
+            asking = asyncio.create_task(survey.run())
+            capacity = await _capacity(blueprint, binding) if is_capacity_apart else ""
+            await asking
+    finally:
+        pool.close()
+    return capacity, list(survey.lines)
+
+
+async def _capacity(blueprint: Blueprint, binding: Binding) -> str:
+    """Zone and reservation of a launch, in a sentence; empty if it asks for none."""
+    request = capacity_request(blueprint, binding)
+    if request is None:
+        return ""
+    if not has_credentials():
+        return (
+            f"Zone and reservation for {request.instance_type} were not looked up: no AWS credentials are named here."
+        )
+    return await survey_capacity(request, now=SystemClock().now())
+
+
+def _section(lines: list[DoctorLine], blueprint: str) -> str:
+    """Return the lines that have not passed, under their counts; empty if nothing was asked."""
+    if not lines:
+        return ""
+    from actions.run.doctor.report import rows_of, summary
+    from actions.run.state.records import CheckResult
+
+    rows = rows_of([line for line in lines if line.result is not CheckResult.PASSED])
+    return "\n".join([f"checks  {summary(lines)}; each of them: eksml-tui doctor {blueprint}", *rows])
+
+
+def _data(lines: list[DoctorLine]) -> list[dict[str, object]]:
+    from actions.run.doctor.report import lines_data
+
+    return lines_data(lines)

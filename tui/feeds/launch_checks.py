@@ -1,0 +1,77 @@
+"""The doctor's checks of the launch that a form shows: made anew after each change, lines as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from tui.settings.settings import ConsoleSettings
+
+if TYPE_CHECKING:  # they import what asks AWS, after the form is on screen
+    from actions.blueprint.model import Blueprint
+    from actions.blueprint.parameters import Binding
+    from actions.run.checks.external import SessionPool
+    from actions.run.doctor.report import DoctorLine
+    from actions.run.doctor.survey import LaunchSurvey
+
+QUIET_SECONDS = 0.7
+"""Time without a change of a field before anything is asked."""
+
+
+class LaunchChecks:
+    """The checks of one form. A demo, which would ask the account of whoever tries it, has none. Used on the loop only.
+
+    Args:
+        settings: The cluster; whether launches are checked.
+        clock: Time.
+        changed: Called after each line.
+    """
+
+    def __init__(self, settings: ConsoleSettings, clock: Clock, changed: Callable[[], None]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._changed = changed
+        self._survey: LaunchSurvey | None = None
+        self._pool: SessionPool | None = None
+        self._is_urgent = asyncio.Event()
+
+    @property
+    def lines(self) -> Sequence[DoctorLine]:
+        """The lines so far."""
+        return self._survey.lines if self._survey else ()
+
+    @property
+    def waiting(self) -> Sequence[str]:
+        """The checks without an answer so far."""
+        return self._survey.waiting if self._survey else ()
+
+    async def run(self, blueprint: Blueprint, bound: Binding) -> None:
+        """Make all checks of a launch, once the fields have been left alone for a while. Cancelled by a change."""
+        self._survey = None
+        if self._settings.demo or not self._settings.checks_launches:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_SECONDS):
+                await self._is_urgent.wait()
+        from actions.run.checks.external import SessionPool
+        from actions.run.doctor.survey import LaunchSurvey
+
+        self._pool = self._pool or SessionPool()
+        self._survey = LaunchSurvey(self._settings.target, blueprint, bound, clock=self._clock, pool=self._pool)
+        await self._survey.run(self._changed)
+
+    def hurry(self) -> None:
+        """Wait for no further change: the launch was submitted."""
+        self._is_urgent.set()
+
+    def relax(self) -> None:
+        """Wait for changes again."""
+        self._is_urgent.clear()
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        if self._pool is not None:
+            self._pool.close()
