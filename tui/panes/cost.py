@@ -33,6 +33,7 @@ COLUMNS: tuple[Column[CostRow], ...] = (
 class CostPane(TablePane[CostRow]):
     """The total cost, and its parts, most expensive first."""
 
+    DEFAULT_CSS = "CostPane > .totals { height: auto; min-height: 2; max-height: 3; }"
     CONTEXT = KeyContext.COST
     BINDINGS: ClassVar = bindings_of(KeyContext.COST)
     NOUN = "ways to pay"
@@ -54,9 +55,11 @@ class CostPane(TablePane[CostRow]):
     def refresh_data(self) -> None:
         """Recompute the sums."""
         self.show_health(self.services.health("nodes"))
-        self._totals.show(cost.total_lines(self.services.fleet_cost()))
         snapshot = self.services.cluster.snapshot()
-        if snapshot is None or snapshot is self._shown:
+        if snapshot is not None and snapshot is self._shown:
+            return
+        self._totals.show(cost.total_lines(self.services.fleet_cost(), snapshot.nodes.values() if snapshot else ()))
+        if snapshot is None:
             return
         self._shown = snapshot
         self.show_rows(cost.cost_rows(snapshot.nodes.values(), self.services.fleet.costs(snapshot)))

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 _node, _cost = attrgetter("node"), attrgetter("cost")
 
 COLUMNS: tuple[Column[NodeRow], ...] = (
-    Column("name", "NAME", nodes.name_cell, width=17, flex=3, limit=46, sort_key=lambda row: row.rank, source=_node),
+    Column(
+        "name",
+        "NAME",
+        nodes.name_cell,
+        width=14,
+        flex=3,
+        limit=46,
+        sort_key=lambda row: row.rank,
+        source=_node,
+        keeps_ends=True,
+    ),
     Column("type", "TYPE", lambda row: row.node.instance_type or "?", width=12, flex=1, limit=16, source=_node),
     Column("pods", "PODS", nodes.pods_cell, width=6, align="right", drop=3, sort_key=lambda row: row.usage.pods),
     Column("cpu", "CPU", nodes.cpu_cell, width=13, drop=2, sort_key=lambda row: row.usage.requested.cpu_milli),
@@ -42,7 +52,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("capacity", "BOUGHT", nodes.capacity_cell, width=10, drop=7, source=_node),
     Column("zone", "ZONE", lambda row: row.node.zone or "-", width=11, drop=9, source=_node),
     Column("pool", "POOL", lambda row: row.node.pool or "-", width=12, flex=1, limit=24, drop=10, source=_node),
-    Column("state", "STATE", nodes.state_cell, width=8, flex=1, limit=18, source=_node),
+    Column("state", "STATE", nodes.state_cell, width=11, flex=1, limit=19, source=_node),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -44,6 +44,13 @@ def cost_rows(nodes: Iterable[NodeFacts], costs: Mapping[str, NodeCost]) -> list
     return [CostRow(*group, price=members[0].price, total=total_of(members)) for group, members in groups.items()]
 
 
+def bought_text(nodes: Iterable[NodeFacts]) -> str:
+    """Return how many nodes are bought in which way, the commonest first: `8 nodes: 6 on-demand, 1 spot, 1 unknown`."""
+    ways = Counter(node.capacity_type or "unknown" for node in nodes)
+    parts = ", ".join(f"{count} {way}" for way, count in ways.most_common())
+    return f"{ways.total()} node{'s' * (ways.total() != 1)}" + (f": {parts}" if parts else "")
+
+
 def search_text(row: CostRow) -> str:
     """Return the text that a filter matches."""
     return row.key
@@ -81,15 +88,18 @@ def hourly_key(row: CostRow) -> float:
     return float("inf") if row.price is None else float(row.total.usd_per_hour)
 
 
-def total_lines(cost: FleetCost | None) -> list[Cells]:
-    """Return the lines above the table."""
+def total_lines(cost: FleetCost | None, nodes: Iterable[NodeFacts] = ()) -> list[Cells]:
+    """Return the lines above the table.
+
+    Args:
+        cost: The sum; `None` before there is a list of nodes.
+        nodes: All nodes, each once.
+    """
     if cost is None:
         return [(Span("Waiting for the list of nodes.", Tone.MUTED),)]
     lines: list[Cells] = [
-        (
-            Span(cost.hourly_text, Tone.STRONG),
-            Span(f"   {cost.monthly_text}   {cost.nodes} nodes, on demand, list price"),
-        )
+        (Span(cost.hourly_text, Tone.STRONG), Span(f"   {cost.monthly_text}")),
+        (Span(bought_text(nodes)),),
     ]
     if cost.idle_text:
         lines.append((Span(cost.idle_text, Tone.WARN if cost.idle_accelerators else Tone.GOOD),))

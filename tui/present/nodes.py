@@ -75,12 +75,13 @@ def name_cell(row: NodeRow) -> str:
 
 
 def state_cell(row: NodeRow) -> Cells:
-    """The state after a glyph: `● Ready`."""
+    """The state after a glyph: `● Ready`. Of a ready node that takes no pods, the reason: `◐ Cordoned`."""
     word = state_of(row.node)
     if word == "Ready":
         return (Span("● ", Tone.GOOD), Span(word))
-    tone = Tone.WARN if row.node.is_ready else Tone.BAD
-    return (Span("◐ " if row.node.is_ready else "✗ ", tone), Span(word, tone))
+    if row.node.is_ready:
+        return (Span("◐ ", Tone.WARN), Span(word.removeprefix("Ready,"), Tone.WARN))
+    return (Span("✗ ", Tone.BAD), Span(word, Tone.BAD))
 
 
 def capacity_cell(row: NodeRow) -> CellValue:

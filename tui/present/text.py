@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import msgspec
 from rich.cells import cell_len, chop_cells
 
-_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_DAY_SECONDS = 86_400
+_UNITS = (("d", _DAY_SECONDS), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def duration(seconds: float) -> str:
@@ -44,6 +46,19 @@ def clock_of(at_ns: int) -> str:
     milliseconds = at_ns // 1_000_000 % 86_400_000
     seconds, fraction = divmod(milliseconds, 1000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:03}"
+
+
+def moment_of(seconds: float, *, now: float) -> str:
+    """Format a moment, UTC: `10:42:07` today, with the date before it on other days: `2026-11-20 10:42`.
+
+    Args:
+        seconds: Since the epoch.
+        now: Since the epoch.
+    """
+    clock = clock_of(round(seconds * 1e9))[:8]
+    if seconds // _DAY_SECONDS == now // _DAY_SECONDS:
+        return clock
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d} {clock[:5]}"
 
 
 def age(now: float, then: float) -> str:

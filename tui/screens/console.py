@@ -251,6 +251,7 @@ class CommandProvider(Provider):
             text = _palette_text(command)
             score, offsets = matcher.fuzzy_search.match(matcher.query, text)
             if score > 0:
+                score += _BEGINNING * _is_beginning(query, command)
                 shown = Content(text)  # `highlight` would take its brackets for markup
                 for offset in offsets:
                     shown = shown.stylize(matcher.match_style, offset, offset + 1)
@@ -268,6 +269,15 @@ class CommandProvider(Provider):
                 await front.action_command_line_with(f"{command.id} ")
 
         return run
+
+
+_BEGINNING = 1000.0
+"""Added to the score of a command whose name or title begins with what was typed: scattered letters come after it."""
+
+
+def _is_beginning(query: str, command: Command) -> bool:
+    typed = query.strip().casefold()
+    return bool(typed) and (command.id.startswith(typed) or command.title.casefold().startswith(typed))
 
 
 def _palette_text(command: Command) -> str:

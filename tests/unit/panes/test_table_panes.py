@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
 from actions.fleet.facts import NodeFacts
 from tests.support.builders import ShownCluster, a_node, a_pod, a_run, a_snapshot, a_stage, an_event, console_services
 from tests.support.waiting import settle, wait_for
@@ -112,7 +117,32 @@ async def test_costs_are_summed_by_what_is_bought() -> None:
     text = await text_of(CostPane(console_services(a_snapshot(nodes))))
 
     assert "$11.34/h (+1 unpriced)" in text
+    assert "at least $8,281.12/month" in text
     assert "unknown" in text
+
+
+async def test_costs_say_how_nodes_are_bought() -> None:
+    nodes = [a_node("a"), a_node("b", capacity_type="spot"), a_node("c", capacity_type="spot")]
+    text = await text_of(CostPane(console_services(a_snapshot(nodes))), size=(80, 22))
+
+    assert "3 nodes: 2 spot, 1 on-demand" in text
+    assert "1 node: 1 unknown" in await text_of(CostPane(console_services(a_snapshot([a_node(capacity_type="")]))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"is_schedulable": False}, "◐ Cordoned"),
+        ({"taints": ("karpenter.sh/disrupted:NoSchedule",)}, "◐ Disrupted"),
+        ({"is_ready": False}, "✗ NotReady"),
+    ],
+)
+async def test_the_state_of_a_node_is_whole_on_eighty_columns(changes: dict[str, Any], shown: str) -> None:
+    node = replace(a_node("ip-10-1-132-118.us-west-2.compute.internal", "trn1.32xlarge"), **changes)
+    text = await text_of(NodesPane(console_services(a_snapshot([node]))), size=(80, 22))
+
+    assert f"{shown} " in text
+    assert "PODS" in text
 
 
 async def test_a_pane_before_the_first_picture_does_not_claim_emptiness_is_a_fact() -> None:

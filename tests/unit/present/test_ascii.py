@@ -17,6 +17,8 @@ from tui.settings.appearance import plain
         ("● Ready · 1s–10s…", "* Ready . 1s-10s~"),
         ("⢄⠸⠀▌", "** |"),
         ("日本", "????"),
+        ("61°C · 3 µs", "61 C . 3 us"),
+        ("◐ Cordoned", "o Cordoned"),
         ("é", "?"),
     ],
 )

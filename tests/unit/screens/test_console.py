@@ -159,6 +159,16 @@ async def test_the_palette_finds_a_command_by_a_part_of_its_name() -> None:
         await wait_for(pilot, lambda: "Tear the run down (teardown [CONFIRM]" in screen_text(app), "it is found")
 
 
+async def test_the_palette_lists_first_what_begins_with_the_typed_word() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+p", *"tear")
+        await wait_for(pilot, lambda: "Tear the run down (teardown" in screen_text(app), "it is found")
+        found = [line for line in screen_text(app).splitlines() if "[CONFIRM]" in line or " (p" in line]
+        assert "Tear the run down" in found[0]
+
+
 async def test_the_palette_starts_a_command_without_arguments() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
