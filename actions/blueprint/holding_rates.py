@@ -11,12 +11,11 @@ import msgspec
 
 from actions.blueprint.model import Holding, HoldingKind
 from actions.blueprint.parameters import Binding, fill
-from actions.fleet.eks_versions import Support, VersionMatrix
+from actions.fleet.eks_versions import support_price
 from actions.fleet.prices import CONTROL_PLANE, ON_DEMAND, SERVICES, PriceBook, Unit, market_of
 from actions.fleet.quantity import HOURS_PER_MONTH
 
 _DISK = "ebs-gp3"
-_EXTENDED = frozenset({Support.EXTENDED, Support.ENDED})
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +38,8 @@ class UsagePrice(msgspec.Struct, frozen=True, kw_only=True):
     usd: Decimal | None
     """`None` if no price is known."""
     unit: str
+    stage: str = ""
+    """The first stage that holds it."""
 
     @property
     def text(self) -> str:
@@ -130,19 +131,14 @@ def holding_rates(held: Mapping[str, Holding], binding: Binding, tariff: Tariff)
                 pass
 
 
-def support_price(version: str, day: date) -> str:
-    """Return by which price a control plane of a Kubernetes version is paid on a day: `standard` or `extended`."""
-    return "extended" if VersionMatrix.load().support_of(version, day) in _EXTENDED else "standard"
-
-
-def usage_prices(held: Iterable[Holding], binding: Binding, tariff: Tariff) -> Iterator[UsagePrice]:
-    """Yield what is paid by use."""
-    for holding in held:
+def usage_prices(held: Iterable[tuple[str, Holding]], binding: Binding, tariff: Tariff) -> Iterator[UsagePrice]:
+    """Yield what is paid by use, of holdings with the stages that hold them."""
+    for stage, holding in held:
         if holding.kind is HoldingKind.USAGE:
             for service in _services(holding, binding):
                 price = tariff.prices.service_price(service, tariff.region)
                 unit = SERVICES.get(service, Unit.GB)
-                yield UsagePrice(title=holding.title, usd=price.usd if price else None, unit=unit.value)
+                yield UsagePrice(title=holding.title, usd=price.usd if price else None, unit=unit.value, stage=stage)
 
 
 def _services(holding: Holding, binding: Binding) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.prices import PriceBook
-from actions.fleet.quantity import format_usd
+from actions.fleet.quantity import decimal_text, format_usd
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 DEVICES = {
@@ -134,7 +134,7 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[tuple[str, int], ...]
     """Instance type and count of everything that is paid by the hour while it runs."""
     usd_per_hour: Decimal | None
-    """The sum of the known prices; `None` if none is known."""
+    """The sum of the known prices; 0 if nothing is held, `None` if no price of what is held is known."""
     usd_low: Decimal | None
     usd_high: Decimal | None
     unpriced: tuple[str, ...]
@@ -152,6 +152,11 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     def is_skipped(self) -> bool:
         """True if the run leaves it out."""
         return bool(self.skip_reason)
+
+    @property
+    def is_free(self) -> bool:
+        """True if nothing is paid by the hour while it runs."""
+        return self.usd_per_hour == 0
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,12 +187,15 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_priced(self) -> bool:
-        """True if the price of anything is known. If not, the totals are 0 and mean nothing."""
-        return any(stage.usd_per_hour is not None for stage in self.stages)
+        """True if the price of anything is known, or nothing is paid. If not, the totals are 0 and mean nothing."""
+        active = [stage for stage in self.stages if not stage.is_skipped]
+        return any(stage.usd_per_hour for stage in active) or all(stage.is_free for stage in active)
 
     @property
     def peak_usd_per_hour(self) -> Decimal | None:
         """The dearest hour; `None` if nothing has a price. A lower bound where the totals are."""
+        if not self.is_priced:
+            return None
         return max((stage.usd_per_hour for stage in self.stages if stage.usd_per_hour is not None), default=None)
 
 
@@ -261,7 +269,7 @@ class _Planning:
         for_pods = Counter(nodes_for(manifests, self._instances))
         rates = tuple(self._rates(stage, for_pods))
         known = [rate.usd_per_hour for rate in rates if rate.usd_per_hour is not None]
-        hourly = sum(known, Decimal(0)) if known else None
+        hourly = sum(known, Decimal(0)) if known or not rates else None
         expected = expectation_of(self._original, stage, self._binding, self._instances)
         return StagePlan(
             id=stage.id,
@@ -282,8 +290,11 @@ class _Planning:
 
     def usage(self, stage_ids: Iterable[str]) -> tuple[UsagePrice, ...]:
         """Return what is paid by use while these stages run."""
-        names = dict.fromkeys(name for stage_id in stage_ids for name in self._held(self.blueprint.stage(stage_id)))
-        held = [self.blueprint.holdings[name] for name in names]
+        first: dict[str, str] = {}
+        for stage_id in stage_ids:
+            for name in self._held(self.blueprint.stage(stage_id)):
+                first.setdefault(name, stage_id)
+        held = [(stage_id, self.blueprint.holdings[name]) for name, stage_id in first.items()]
         return tuple(usage_prices(held, self._binding, self._tariff))
 
     def _held(self, stage: AnyStage) -> tuple[str, ...]:
@@ -353,25 +364,45 @@ def _rate_row(rate: Rate) -> tuple[str, ...]:
     return (rate.name, hourly, rate.source, rate.as_of.isoformat() if rate.as_of else "no date")
 
 
-def plan_json(plan: LaunchPlan, *, checks: Sequence[Mapping[str, object]] | None = None) -> str:
+def plan_json(
+    plan: LaunchPlan, notes: Sequence[str] = (), *, checks: Sequence[Mapping[str, object]] | None = None
+) -> str:
     """The plan as indented JSON: money as decimal texts, an unknown amount as null.
 
     Args:
         plan: The plan.
+        notes: Sentences below it: on credentials and on support.
         checks: What was asked of machine, cluster and account; `None` if nothing was.
     """
-    document = {"schema": SCHEMA, **msgspec.to_builtins(plan, builtin_types=()), "checks": checks}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    built = msgspec.to_builtins(plan, builtin_types=(Decimal,))
+    document = {"schema": SCHEMA, **built, "notes": list(notes), "checks": checks}
+    return msgspec.json.format(msgspec.json.encode(_written(document)), indent=2).decode() + "\n"
+
+
+def _written(value: object) -> object:
+    """Return a JSON value with its amounts of money as texts."""
+    match value:
+        case Decimal():
+            return decimal_text(value)
+        case dict():
+            return {key: _written(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_written(item) for item in value]
+        case _:
+            return value
 
 
 def _row(stage: StagePlan) -> tuple[str, ...]:
     if stage.is_skipped:
         return (stage.id, stage.kind, f"skipped: {stage.skip_reason}", "", "", "")
     nodes = ", ".join(f"{count} × {name}" for name, count in stage.nodes)
+    span = _span(stage.low_seconds, stage.high_seconds)
+    if stage.is_free:
+        return (stage.id, stage.kind, span, nodes, "–", "–")
     hourly = "?" if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
     cost = "?" if stage.usd_low is None or stage.usd_high is None else _range(stage.usd_low, stage.usd_high)
-    least = "≥ " if stage.unpriced and cost != "?" else ""
-    return (stage.id, stage.kind, _span(stage.low_seconds, stage.high_seconds), nodes, least + hourly, least + cost)
+    least = "at least " if stage.unpriced and cost != "?" else ""
+    return (stage.id, stage.kind, span, nodes, least + hourly, least + cost)
 
 
 def bound_text(plan: LaunchPlan) -> str:

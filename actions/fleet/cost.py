@@ -69,11 +69,11 @@ class FleetCost(msgspec.Struct, frozen=True):
 
     @property
     def monthly_text(self) -> str:
-        """`$60,057.10/month`, with `≥` before it where nodes are left out, `?` when no price is known."""
+        """`$60,057.10/month`, with `at least` before it where nodes are left out, `?` when no price is known."""
         known = self._known(self.usd_per_month, self.unpriced)
         if known is None:
             return "?"
-        return f"{'≥ ' if self.unpriced else ''}{format_usd(known)}/month"
+        return f"{'at least ' if self.unpriced else ''}{format_usd(known)}/month"
 
     @property
     def idle_text(self) -> str:

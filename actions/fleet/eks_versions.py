@@ -147,6 +147,12 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((entry for entry in self.ami_types if entry.name == name), None)
 
 
+def support_price(version: str, day: date) -> str:
+    """Return by which price a control plane of a Kubernetes version is paid on a day: `standard` or `extended`."""
+    is_paid_more = VersionMatrix.load().support_of(version, day) in (Support.EXTENDED, Support.ENDED)
+    return "extended" if is_paid_more else "standard"
+
+
 def minor(version: str) -> tuple[int, ...]:
     """Return `(1, 35)` of `1.35`, `v1.35.2-eks-bb2d`, `1.35+`; empty for what is not a version."""
     parts = version.strip().removeprefix("v").split(".")[:2]

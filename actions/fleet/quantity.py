@@ -17,6 +17,7 @@ _UNITS = {
 _MEMO_SIZE = 16384
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _CENT = Decimal("0.01")
+_FINEST = Decimal("0.000001")
 
 
 @lru_cache(maxsize=_MEMO_SIZE)
@@ -52,6 +53,12 @@ def format_bytes(size_bytes: int) -> str:
 def format_usd(amount: Decimal) -> str:
     """Return dollars and cents with thousands separators: `$1,234.50`."""
     return f"${amount.quantize(_CENT, ROUND_HALF_UP):,}"
+
+
+def decimal_text(amount: Decimal) -> str:
+    """Return an amount as programs read it, to a millionth of a dollar, without zeros at its end: `12.345679`, `0`."""
+    text = f"{amount.quantize(_FINEST, ROUND_HALF_UP):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def format_hourly(amount: Decimal | None, *, unpriced: int = 0) -> str:

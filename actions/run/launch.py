@@ -347,6 +347,8 @@ def _held_prices(plan: LaunchPlan) -> Iterator[HeldPrice]:
                 is_of_work=not rate.holding,
                 source=f"{rate.source}, {rate.as_of or 'no date'}" if rate.source else "",
             )
+    for item in plan.usage:
+        yield HeldPrice(title=item.text, stage=item.stage, is_by_use=True)
 
 
 def _outlines(blueprint: Blueprint, plan: LaunchPlan, *, skipped: frozenset[str]) -> Iterator[StageOutline]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.base.clock import format_rfc3339
-from actions.fleet.quantity import format_usd
+from actions.fleet.quantity import decimal_text, format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.spending import Spending, spending_of, unfinished_teardown
@@ -113,11 +113,12 @@ def _spent_fields(spending: Spending | None) -> dict[str, object] | None:
     if spending is None:
         return None
     return {
-        "usd": str(spending.usd),
-        "usd_per_hour": str(spending.usd_per_hour),
-        "by_stage": {stage: str(usd) for stage, usd in spending.by_stage.items()},
-        "idle_usd": str(spending.idle_usd),
+        "usd": decimal_text(spending.usd),
+        "usd_per_hour": decimal_text(spending.usd_per_hour),
+        "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
+        "idle_usd": decimal_text(spending.idle_usd),
         "unpriced": list(spending.unpriced),
+        "by_use": list(spending.by_use),
         "simulated": spending.is_simulated,
     }
 
@@ -233,14 +234,16 @@ def _stages(heading: str, stages: Iterable[StageView], now: float | None, spendi
 
 def _spent(stage: StageView, spending: Spending) -> str:
     usd = spending.by_stage.get(stage.id)
-    return "" if usd is None else f"{'≥ ' if spending.unpriced else ''}{format_usd(usd)}"
+    return "" if usd is None else f"{'at least ' if spending.is_lower_bound else ''}{format_usd(usd)}"
 
 
 def _spent_otherwise(spending: Spending) -> str:
     lines = [f"Spent while no stage worked: {format_usd(spending.idle_usd)}\n"] if spending.idle_usd else []
     if spending.unpriced:
         lines.append(f"Not in it, as no price is known: {', '.join(spending.unpriced)}\n")
-    return "".join([*lines, "Prices are those of the launch; what is paid by use, such as traffic, is not in it.\n"])
+    if spending.by_use:
+        lines.append(f"Not in it, as it is paid by use: {', '.join(spending.by_use)}\n")
+    return "".join([*lines, "Prices are those of the launch.\n"])
 
 
 def _latest(view: RunView) -> float:

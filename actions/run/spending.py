@@ -35,26 +35,36 @@ class Spending(msgspec.Struct, frozen=True):
     unpriced: tuple[str, ...]
     """Things that cost money and have no known price: with any, all sums are lower bounds."""
     is_simulated: bool
+    by_use: tuple[str, ...] = ()
+    """What was or is paid by use, with its price: it is in no sum, and makes all of them lower bounds too."""
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """True if something that was paid is in no sum."""
+        return bool(self.unpriced or self.by_use)
 
     @property
     def text(self) -> str:
         """`at least $12.34 so far, now $1.10/h`; after a teardown only the sum."""
-        least = "at least " if self.unpriced else ""
+        least = "at least " if self.is_lower_bound else ""
         now = f", now {least}{format_usd(self.usd_per_hour)}/h" if self.usd_per_hour else ""
         return f"{least}{format_usd(self.usd)} so far{now}{' (simulated)' if self.is_simulated else ''}"
 
     @property
     def short_text(self) -> str:
-        """`$12.34 spent`, with `≥` before it where a price is not known."""
-        return (
-            f"{'≥ ' if self.unpriced else ''}{format_usd(self.usd)} spent{' (simulated)' if self.is_simulated else ''}"
-        )
+        """`at least $12.34 spent`; `at least` where something is in no sum."""
+        return self.stage_text(self.usd)
+
+    def stage_text(self, usd: Decimal) -> str:
+        """Return a part of the sum, or all of it, in three words: `$12.34 spent`."""
+        least = "at least " if self.is_lower_bound else ""
+        return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
 
 
 def spending_of(view: RunView, now: float) -> Spending | None:
     """Return the cost of a run up to `now`, in seconds since the epoch; `None` if it has no prices.
 
-    Traffic and everything else that is paid by use is not in it.
+    Traffic and everything else that is paid by use is in no sum, but named.
     """
     if not view.prices:
         return None
@@ -77,8 +87,11 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         by_stage=by_stage,
         idle_usd=idle,
         usd_per_hour=sum((usd for usd, period in known if period.end is None), _NOTHING),
-        unpriced=tuple(dict.fromkeys(price.title for price, _ in paid if not price.usd_per_hour)),
+        unpriced=tuple(
+            dict.fromkeys(price.title for price, _ in paid if not price.usd_per_hour and not price.is_by_use)
+        ),
         is_simulated=view.is_cost_simulated,
+        by_use=tuple(dict.fromkeys(price.title for price, _ in paid if price.is_by_use)),
     )
 
 

@@ -22,6 +22,7 @@ from actions.run.capacity_survey import capacity_request, survey_capacity
 from tui.cli.target import aws_environment
 
 if TYPE_CHECKING:
+    from actions.blueprint.launch_plan import LaunchPlan
     from actions.run.doctor.report import DoctorLine
 
 
@@ -39,27 +40,27 @@ def run(options: Namespace) -> int:
     may_ask = not (options.no_checks or options.demo or plan.is_cost_simulated)
     if may_ask:
         os.environ.update(aws_environment(options))  # for boto3
-    if options.output == "json":
-        checks = None
-        if may_ask:
-            _, lines = asyncio.run(_ask(options, blueprint, binding, is_capacity_apart=False))
-            checks = _data(lines)
-        sys.stdout.write(plan_json(plan, checks=checks))
-        return 0
-    sys.stdout.write(plan_table(plan))
-    sys.stdout.flush()  # the answers may take seconds
+    if options.output != "json":
+        sys.stdout.write(plan_table(plan))
+        sys.stdout.flush()  # the answers may take seconds
     capacity, lines = asyncio.run(_ask(options, blueprint, binding)) if may_ask else ("", [])
+    notes = [note for note in (*_notes(options, blueprint, binding, plan, lines), capacity) if note]
+    if options.output == "json":
+        sys.stdout.write(plan_json(plan, notes, checks=_data(lines) if may_ask else None))
+        return 0
+    sys.stdout.write("".join(f"\n{line}\n" for line in (*notes, _section(lines, blueprint.id)) if line))
+    return 0
+
+
+def _notes(
+    options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan, lines: list[DoctorLine]
+) -> tuple[str, str]:
+    """Return a sentence on the end of the credentials and one on the version's support; empty without need of one."""
     preset = blueprint.presets.get(binding.preset)
     is_rehearsal = preset is not None and preset.simulate_terraform
     is_end_known = is_rehearsal or any(line.check == "end of credentials" for line in lines)
-    notes = (
-        "" if is_end_known else credentials_warning(options.profile, plan.high_seconds),
-        support_note(blueprint, binding, now.date()),
-        capacity,
-        _section(lines, blueprint.id),
-    )
-    sys.stdout.write("".join(f"\n{line}\n" for line in notes if line))
-    return 0
+    warning = "" if is_end_known else credentials_warning(options.profile, plan.high_seconds)
+    return warning, support_note(blueprint, binding, SystemClock().now().date())
 
 
 def credentials_warning(profile: str, seconds: float) -> str:
@@ -80,16 +81,13 @@ def credentials_warning(profile: str, seconds: float) -> str:
     return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
 
 
-async def _ask(
-    options: Namespace, blueprint: Blueprint, binding: Binding, *, is_capacity_apart: bool = True
-) -> tuple[str, list[DoctorLine]]:
+async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tuple[str, list[DoctorLine]]:
     """Return zone and reservation in a sentence, and the lines of the doctor.
 
     Args:
         options: The cluster, for a launch into it.
         blueprint: As it was loaded.
         binding: The values of its parameters.
-        is_capacity_apart: Zone and reservation have a sentence and no line; if they cannot be used, that is an error.
 
     Raises:
         ConfigError, MissingError: Zone or reservation cannot be used.
@@ -99,13 +97,11 @@ async def _ask(
 
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     pool = SessionPool()
-    survey = LaunchSurvey(
-        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=not is_capacity_apart
-    )
+    survey = LaunchSurvey(target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False)
     try:
         with pooled(pool):
             asking = asyncio.create_task(survey.run())
-            capacity = await _capacity(blueprint, binding) if is_capacity_apart else ""
+            capacity = await _capacity(blueprint, binding)
             await asking
     finally:
         pool.close()

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.content import Content
 
+from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present import run
@@ -60,7 +61,7 @@ class RunPane(Pane):
         self.border_title = Content(view.id)
         resume = self._keys["resume"] if self.services.runs.is_interrupted else ""
         self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2, resume_key=resume))
-        self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))
+        self._show_rail(view)
         self._show_detail()
 
     def show_target(self, of: str) -> None:
@@ -69,6 +70,9 @@ class RunPane(Pane):
         Raises:
             MissingError: There is no such run.
         """
+        view = self.services.runs.view
+        if of and view is not None:  # a pane that was never shown has no stages yet
+            self._show_rail(view)
         if of and not self._rail.select(of):
             self.services.runs.choose(self.services.runs.find(of).folder)
         self.refresh_data()
@@ -97,6 +101,10 @@ class RunPane(Pane):
         if view is not None and any(stage.id == event.key for stage in view.stages):
             self.post_message(self.Entered(f"open logs of={event.key}"))
 
+    def _show_rail(self, view: RunView) -> None:
+        now = self.services.clock.now().timestamp()
+        self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))
+
     def _show_detail(self) -> None:
         view = self.services.runs.view
         stage = run.stage_of(view, self._rail.selected_key) if view else None
@@ -104,10 +112,21 @@ class RunPane(Pane):
             return
         now = self.services.clock.now().timestamp()
         keys, width = self._keys, self.size.width - 6
-        detail = run.stage_detail(stage, now=now, width=width, approve_key=keys["approve"])
+        detail = run.stage_detail(
+            stage,
+            now=now,
+            width=width,
+            approve_key=keys["approve"],
+            is_stalled=view.state is RunState.STALLED,
+            spent=run.spent_in(view, self._rail.selected_key, now),
+        )
         cost = self.services.fleet_cost()
         idle = run.idle_lines(view, cost, park_key=keys["park"], teardown_key=keys["teardown"], width=width)
-        self._detail.show([*idle, *detail, *run.ending_lines(view, width=width)])
+        ending = run.ending_lines(view, width=width)
+        if stage.state is StageState.FAILED:  # the reason is on the first screen, whatever its size
+            self._detail.show([*detail, *idle, *ending])
+        else:
+            self._detail.show([*idle, *detail, *ending])
 
 
 def _unreadable_lines(run_id: str, runs_key: str) -> list[Cells]:

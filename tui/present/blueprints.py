@@ -100,6 +100,32 @@ def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Value]
     }
 
 
+def chosen_lines(
+    blueprint: Blueprint, values: Mapping[str, Value], *, preset: str, is_existing: bool, width: int
+) -> list[Cells]:
+    """Return preset and parameters of a launch in a few lines: those that differ from the preset's or the default.
+
+    Args:
+        blueprint: The blueprint.
+        values: By parameter; secrets among them are not shown.
+        preset: Empty for none.
+        is_existing: It uses the cluster on screen, and makes none.
+        width: Terminal columns.
+    """
+    changed = [
+        f"{name}={'(hidden)' if blueprint.parameters[name].type is ParameterType.SECRET else _said(value)}"
+        for name, value in chosen_values(blueprint, preset, values).items()
+    ]
+    parts = [f"preset {preset}"] * bool(preset) + ["the cluster on screen"] * is_existing + changed
+    text = f"With {', '.join(parts)}." if parts else "All parameters have their defaults."
+    return _wrapped(text, Tone.ACCENT if parts else Tone.MUTED, width)
+
+
+def _said(value: Value) -> str:
+    """Return a value as it is written on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
 def _field(name: str, parameter: Parameter, default: Value) -> Field:
     return Field(
         name,
@@ -232,12 +258,15 @@ def _stage_row(stage: StagePlan) -> tuple[str, ...]:
     if stage.is_skipped:
         return (stage.title, "", "", "", "")
     least = "≥ " if stage.unpriced else ""
+    nodes = ", ".join(f"{count} × {instance}" for instance, count in stage.nodes)
+    if stage.is_free:
+        return (stage.title, duration_range(stage.low_seconds, stage.high_seconds), "–", "–", nodes)
     return (
         stage.title,
         duration_range(stage.low_seconds, stage.high_seconds),
         UNKNOWN if stage.usd_per_hour is None else least + format_usd(stage.usd_per_hour),
         UNKNOWN if stage.usd_low is None else least + _range(stage.usd_low, stage.usd_high),
-        ", ".join(f"{count} × {instance}" for instance, count in stage.nodes),
+        nodes,
     )
 
 

@@ -14,7 +14,7 @@ from actions.run.spending import spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
-from tui.present.text import age, clock_of, duration, duration_range
+from tui.present.text import age, duration, duration_range, moment_of
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary  # the first frame needs no journal
@@ -117,6 +117,7 @@ _CHECK_SIGNS = {
 }
 _DOT = Span(" · ", Tone.MUTED)
 _PLAN_LINES = 12
+_STALLED = "unknown, was running when its runner stalled"
 
 
 def state_cell(state: RunState) -> Cells:
@@ -216,7 +217,7 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),
         _money(view, now),
-        Span(f"started {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
+        Span(f"started {moment_of(view.created_at, now=now)} UTC"),
     ]
     return [_joined(chosen, width), _joined(state, width), *_noticed(view, width)]
 
@@ -230,6 +231,19 @@ def _noticed(view: RunView, width: int) -> list[Cells]:
 def _money(view: RunView, now: float) -> Span | None:
     spending = spending_of(view, now)
     return None if spending is None else Span(spending.short_text)
+
+
+def spent_in(view: RunView, key: str, now: float) -> str:
+    """Return the money that a stage of a rail has cost so far: `$12.34 spent`; empty if there is none, or no price.
+
+    Args:
+        view: The run.
+        key: Of the rail's row; steps of a teardown have no cost of their own.
+        now: Seconds since the epoch.
+    """
+    spending = spending_of(view, now)
+    usd = spending.by_stage.get(key) if spending else None
+    return "" if spending is None or usd is None else spending.stage_text(usd)
 
 
 def _undone(view: RunView) -> Span | None:
@@ -270,20 +284,33 @@ def _remaining(view: RunView, now: float) -> Span | None:
     return Span(f"about {duration_range(low, high)} left", Tone.MUTED) if high > 0 else None
 
 
-def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: str = "a") -> list[Cells]:
-    """Return the details of a stage: title, duration, message, plan, findings, outputs.
+def stage_detail(
+    stage: StageView,
+    *,
+    now: float,
+    width: int = 80,
+    approve_key: str = "a",
+    is_stalled: bool = False,
+    spent: str = "",
+) -> list[Cells]:
+    """Return the details of a stage: title, duration, cost so far, message, plan, findings, outputs.
 
     Args:
         stage: The stage, or a step of a teardown.
         now: Seconds since the epoch.
         width: Terminal columns; longer lines are wrapped, or parts left out.
         approve_key: Key that approves a waiting plan.
+        is_stalled: The run's runner does not respond: the state of a stage at work is what was last heard of it.
+        spent: The money that it has cost so far; empty if that is unknown.
     """
-    glyph = GLYPHS[_LOOKS[stage.state]]
+    is_unknown = is_stalled and stage.state is StageState.RUNNING
+    glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else _LOOKS[stage.state]]
     width = max(20, width)
     title = (Span(f"{glyph.sign} ", glyph.tone), Span(stage.title, Tone.STRONG))
-    state = Span(stage_state_text(stage.state), glyph.tone)
-    lines: list[Cells] = [_joined([state, *_spent(stage, now), Span(stage.kind, Tone.MUTED)], width, begin=title)]
+    state = Span(_STALLED if is_unknown else stage_state_text(stage.state), glyph.tone)
+    cost = [Span(spent)] if spent else []
+    parts = [state, *_spent(stage, now), *cost, Span(stage.kind, Tone.MUTED)]
+    lines: list[Cells] = [_joined(parts, width, begin=title)]
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
     if stage.message and offer is None:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN

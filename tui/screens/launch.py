@@ -30,6 +30,7 @@ from tui.present.blueprints import (
     NO_PRESET,
     PRESET,
     check_lines,
+    chosen_lines,
     chosen_values,
     fields_of,
     note_lines,
@@ -196,7 +197,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     async def _confirm(self) -> bool:
         """Ask whether to launch: a yes, or the names of the checks that refuse it."""
-        lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
+        lines = chosen_lines(
+            self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
+        )
+        lines += plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
         lines += note_lines(self._notes, BODY_COLUMNS)
         found = self._checks.lines
         refusing = ", ".join(line.check for line in found if line.blocks)

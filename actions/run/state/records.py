@@ -109,6 +109,8 @@ class HeldPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_of_work: bool = False
     """It is paid only while the stage is at work, as are nodes that are started for the pods of a job."""
     source: str = ""
+    is_by_use: bool = False
+    """It is paid by use, such as traffic: it has no hourly price, and is in no sum."""
 
 
 class Created(_Body, frozen=True, tag="created"):

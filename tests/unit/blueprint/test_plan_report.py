@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import Decimal
 
+from actions.blueprint.holding_rates import Rate
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan, plan_json, plan_table
 
 
@@ -68,6 +70,25 @@ def test_durations_are_in_the_unit_that_people_say() -> None:
     assert "45 s to 2 min" in plan_table(a_plan(a_stage(low_seconds=45, high_seconds=120)))
 
 
+def test_a_stage_that_holds_nothing_costs_nothing_and_is_not_unknown() -> None:
+    zero = Decimal(0)
+    free = a_stage(id="capacity", nodes=(), usd_per_hour=zero, usd_low=zero, usd_high=zero)
+    lines = plan_table(a_plan(free, a_stage())).splitlines()
+    assert lines[1].split() == ["capacity", "job", "3", "d", "to", "4", "d", "–", "–"]
+    assert "peak    $11.72/h" in lines
+    alone = plan_table(a_plan(free, total_low=zero, total_high=zero)).splitlines()
+    assert "total   3 d to 4 d, $0.00" in alone
+    unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None)
+    beside = plan_table(a_plan(free, unknown, total_low=zero, total_high=zero))
+    assert "total   3 d to 4 d, ?\n" in beside
+    assert "peak" not in beside
+
+
+def test_a_stage_of_which_a_part_has_no_price_says_at_least() -> None:
+    (_, line, *_) = plan_table(a_plan(a_stage(unpriced=("FSx",)), unpriced=("FSx",))).splitlines()
+    assert "at least $11.72  at least $843.84 to $1,125.12" in line
+
+
 def test_a_simulated_cost_says_so() -> None:
     assert "(simulated)" in plan_table(a_plan(a_stage(), is_cost_simulated=True))
 
@@ -77,3 +98,19 @@ def test_json_keeps_money_exact_and_the_unknown_null() -> None:
     assert document["schema"] == "eksml-plan/1"
     assert document["stages"][0]["usd_per_hour"] == "11.72"
     assert document["stages"][0]["usd_low"] is None
+    assert document["notes"] == []
+
+
+def test_json_has_the_sentences_below_the_table_and_no_endless_decimals() -> None:
+    third = Decimal(1) / 3
+    rate = Rate(name="disk", usd_per_hour=third, as_of=date(2026, 9, 24))
+    document = json.loads(plan_json(a_plan(a_stage(usd_low=third, rates=(rate,))), ["Zone a was chosen."]))
+    assert document["notes"] == ["Zone a was chosen."]
+    assert document["stages"][0]["usd_low"] == "0.333333"
+    assert document["stages"][0]["rates"][0] == {
+        "name": "disk",
+        "holding": "",
+        "usd_per_hour": "0.333333",
+        "source": "",
+        "as_of": "2026-09-24",
+    }

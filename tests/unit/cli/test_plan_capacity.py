@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -74,6 +75,32 @@ async def test_the_plan_refuses_a_zone_without_the_type(capsys: pytest.CaptureFi
 async def test_the_plan_tells_extended_support(capsys: pytest.CaptureFixture[str]) -> None:
     assert await plan("efa-nccl-tests", "eks_version=1.32") == 0
     assert "Kubernetes 1.32 is in extended support since 2026-03-23" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("account")
+async def test_json_has_the_same_sentences_as_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await plan("llama2-trn1-mpi", "eks_version=1.32", "-o", "json") == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any(note.startswith("Kubernetes 1.32 is in extended support since 2026-03-23") for note in notes)
+    assert any("trn1.32xlarge is offered in us-west-2a (usw2-az2)" in note for note in notes)
+    assert await plan("llama2-trn1-ray", "zone=usw2-az4", "-o", "json") == 1
+    assert capsys.readouterr().out == ""
+
+
+async def test_the_question_before_a_launch_names_what_was_chosen() -> None:
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        app.dispatcher.submit("launch bionemo-esm1nv preset=short workers=3 cluster_name=mine")
+        await wait_for(pilot, lambda: "peak at least" in screen_text(app), "the plan is there")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "the question is there")
+        assert "With preset short, cluster_name=mine, workers=3." in screen_text(app)
+        await pilot.press("n", "escape")
+        app.dispatcher.submit("launch bionemo-esm1nv")
+        await wait_for(pilot, lambda: "peak at least" in screen_text(app), "the plan is there")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "All parameters have their defaults." in screen_text(app), "so it says")
 
 
 async def test_the_form_refuses_a_zone_without_the_type(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,4 +222,4 @@ def test_a_plan_in_json_has_each_rate_with_its_source(capsys: pytest.CaptureFixt
     rates = {rate["name"]: rate for rate in document["stages"][-1]["rates"]}
     assert Decimal(rates["2 × g5.12xlarge"]["usd_per_hour"]) == Decimal("11.344")
     assert rates["2 × g5.12xlarge"]["as_of"] == "2026-01-21"
-    assert document["usage"] == [{"title": "NAT gateway traffic", "usd": "0.045", "unit": "GB"}]
+    assert document["usage"] == [{"title": "NAT gateway traffic", "usd": "0.045", "unit": "GB", "stage": "network"}]

@@ -41,7 +41,7 @@ def test_a_month_has_730_hours() -> None:
 
 def test_a_month_that_leaves_nodes_out_says_at_least() -> None:
     cost = MODEL.fleet_cost([a_node("a", "m5.xlarge"), a_node("b", "zz9.plural")], {})
-    assert cost.monthly_text == "≥ $140.16/month"
+    assert cost.monthly_text == "at least $140.16/month"
 
 
 def test_idle_is_the_share_of_the_price_that_nobody_requested() -> None:

@@ -9,6 +9,7 @@ from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tui.panes.run import RunPane
+from tui.present.subject import Subject
 from tui.textual_private import screen_text
 
 SIZE = (80, 22)
@@ -38,6 +39,42 @@ async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_a
 
 async def test_without_a_run_the_pane_says_what_to_press() -> None:
     assert "Press 3 for the blueprints" in await text_of(RunPane(console_services()), size=SIZE)
+
+
+async def test_the_reason_of_a_failure_is_on_the_first_screen() -> None:
+    reason = "PyTorchJob default/esm1nv failed: BackoffLimitExceeded. Container pytorch ended with 137, OOMKilled."
+    stages = [a_stage(f"s{number}", StageState.SUCCEEDED, started_seconds_ago=900) for number in range(10)]
+    nodes = replace(a_stage("pool", StageState.SUCCEEDED), title="GPU pool", holds_accelerators=True)
+    failed = replace(a_stage("train", StageState.FAILED, started_seconds_ago=90), message=reason)
+    view = a_run(*stages, nodes, failed, state=RunState.FAILED)
+
+    text = await text_of(RunPane(console_services(view=view)), size=(80, 21))
+
+    shown = " ".join(text.replace("│", " ").split())
+    assert reason in shown
+    assert "It still holds accelerators" in await text_of(RunPane(console_services(view=view)), size=(80, 40))
+
+
+async def test_a_stage_of_a_stalled_run_is_not_said_to_run() -> None:
+    view = a_run(a_stage("train", StageState.RUNNING, started_seconds_ago=90), state=RunState.STALLED)
+
+    text = await text_of(RunPane(console_services(view=view)), size=SIZE)
+
+    assert "? Train · unknown, was running when its runner stalled" in text
+    assert "▶" not in text
+
+
+async def test_a_stage_can_be_opened_before_the_pane_was_ever_shown() -> None:
+    view = a_run(*(a_stage(name, StageState.SUCCEEDED, started_seconds_ago=90) for name in ("data", "train", "eval")))
+    pane = RunPane(console_services(view=view))
+    pane.show_target("train")
+    app = PaneApp(pane)
+
+    async with app.run_test(size=SIZE) as pilot:
+        pane.refresh_data()
+        await settle(pilot)
+        assert pane.subject() == Subject("Stage", "train")
+        await wait_for(pilot, lambda: "✔ Train · succeeded" in screen_text(app), "its details are shown")
 
 
 async def test_going_into_a_stage_opens_its_log() -> None:

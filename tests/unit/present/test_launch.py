@@ -5,10 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan
-from tui.present.blueprints import plan_lines
+from actions.blueprint.model import ParameterType
+from tui.present.blueprints import chosen_lines, plan_lines
 from tui.present.cells import text_of, width_of
+from tui.present.form import Value
 
 NODES = (("g5.12xlarge", 2), ("m5.xlarge", 2))
 
@@ -42,6 +47,27 @@ PLAN = LaunchPlan(
     low_seconds=360_000,
     high_seconds=432_000,
 )
+
+
+def test_a_stage_that_holds_nothing_has_no_price_to_ask_for() -> None:
+    zero = Decimal(0)
+    free = replace(a_stage("Capacity"), usd_per_hour=zero, usd_low=zero, usd_high=zero)
+    line = text_of(plan_lines(replace(PLAN, stages=(free,)), 90)[-1])
+    assert line.split() == ["Capacity", "2d", "–", "–"]
+
+
+def test_the_parameters_that_differ_are_listed_and_secrets_are_not() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    secrets = [name for name, one in blueprint.parameters.items() if one.type is ParameterType.SECRET]
+    values: dict[str, Value] = {"workers": 3, "region": "us-west-2", **dict.fromkeys(secrets, "hunter2")}
+    lines = chosen_lines(blueprint, values, preset="", is_existing=True, width=60)
+    text = " ".join(text_of(line).strip() for line in lines)
+    assert "With in this cluster" not in text
+    assert text.startswith("With the cluster on screen")
+    assert "workers=3" in text
+    assert "hunter2" not in text
+    assert all(f"{name}=(hidden)" in text for name in secrets)
+    assert max(width_of(line) for line in lines) <= 60
 
 
 @pytest.mark.parametrize("width", [40, 68, 74, 112])

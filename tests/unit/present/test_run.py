@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 from msgspec.structs import replace
@@ -44,6 +45,14 @@ def test_a_heading_leaves_out_what_does_not_fit_and_cuts_no_word() -> None:
     assert "of 1 stages" in texts(narrow)
     assert "UTC" not in texts(narrow)
     assert all(len(text_of(line)) <= 30 for line in narrow[1:])
+
+
+def test_a_start_on_another_day_has_a_date() -> None:
+    started = replace(a_run(a_stage("train")), created_at=NOW_SECONDS - 60)
+    assert "started 11:59:00 UTC" in texts(run_heading(started, now=NOW_SECONDS))
+    before = replace(started, created_at=NOW_SECONDS - 3 * 86_400)
+    date = f"{NOW - timedelta(days=3):%Y-%m-%d}"
+    assert f"started {date} 12:00 UTC" in texts(run_heading(before, now=NOW_SECONDS))
 
 
 def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:

@@ -33,7 +33,7 @@ from actions.run.state.records import (
 from actions.run.state.view import RunView
 from tests.unit.run.world import creation
 from tui.present.cells import text_of
-from tui.present.run import ending_lines, run_heading
+from tui.present.run import ending_lines, run_heading, spent_in, stage_detail
 
 HOUR = 3600.0
 CLUSTER = HeldPrice(title="cluster", stage="provision", usd_per_hour="2", source="list")
@@ -146,7 +146,18 @@ def test_without_a_price_the_sum_is_a_lower_bound_and_says_what_is_not_in_it() -
     assert spent(found, 8).text == "at least $114.00 so far, now at least $2.00/h"
     text = run_table(found, now=8 * HOUR)
     assert "Not in it, as no price is known: file system\n" in text
-    assert "≥ $102.00" in text
+    assert "at least $102.00" in text
+    assert text_of(run_heading(found, now=8 * HOUR)[1]).count("at least $114.00 spent") == 1
+
+
+def test_what_is_paid_by_use_is_named_and_makes_a_lower_bound() -> None:
+    traffic = HeldPrice(title="NAT gateway traffic, $0.045/GB", stage="provision", is_by_use=True)
+    found = view(*LIFE, prices=(CLUSTER, NODES, traffic))
+    assert spent(found, 8).text == "at least $114.00 so far, now at least $2.00/h"
+    assert spent(found, 8).unpriced == ()
+    assert "Not in it, as it is paid by use: NAT gateway traffic, $0.045/GB\n" in run_table(found, now=8 * HOUR)
+    assert json.loads(run_json(found))["spent"]["by_use"] == ["NAT gateway traffic, $0.045/GB"]
+    assert spent(view(prices=(CLUSTER, traffic)), 8).text == "$0.00 so far", "nothing was made yet"
 
 
 def test_a_run_of_an_older_program_has_no_sum() -> None:
@@ -171,6 +182,21 @@ def test_the_runs_header_shows_it() -> None:
     assert "$114.00 spent" in heading[1]
 
 
+def test_the_detail_of_a_stage_shows_what_it_has_cost() -> None:
+    found = view(*LIFE)
+    assert (spent_in(found, "train", 8 * HOUR), spent_in(found, "operators", 8 * HOUR)) == ("$102.00 spent", "")
+    line = stage_detail(found.stage("train"), now=8 * HOUR, spent=spent_in(found, "train", 8 * HOUR))[0]
+    assert "· $102.00 spent ·" in text_of(line)
+
+
+def test_sums_in_json_have_no_more_than_six_decimals() -> None:
+    thirds = replace(CLUSTER, usd_per_hour="0.333333333333333333333333")
+    fields = json.loads(run_json(view(*LIFE, prices=(thirds,)), now=8 * HOUR + 1))["spent"]
+    assert fields["usd"] == "2.333426"
+    assert fields["usd_per_hour"] == "0.333333"
+    assert fields["by_stage"]["provision"] == "0.333333"
+
+
 def launched(home: Path, **given: int) -> RunView:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     binding = bind(blueprint, given, preset="rehearsal")
@@ -189,6 +215,8 @@ def test_a_launch_keeps_its_prices_with_their_sources(tmp_path: Path) -> None:
     assert core.source == "kube-resource-report ec2 costs, 2020-07-02"
     assert by_title["FSx for Lustre, 2400 GiB"].stage == "filesystem"
     assert found.is_cost_simulated
+    traffic = by_title["NAT gateway traffic, $0.045/GB"]
+    assert (traffic.stage, traffic.is_by_use) == ("network", True)
 
 
 def test_a_run_expects_what_its_plan_does(tmp_path: Path) -> None:
