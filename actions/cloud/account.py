@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,14 +13,6 @@ from actions.base.clock import parse_rfc3339
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
 from actions.cloud.aws_session import AwsSession, profile_chain
-
-_SOURCES = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_PROFILE",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-)
 
 
 class CallerIdentity(msgspec.Struct, frozen=True):
@@ -64,13 +55,6 @@ async def fetch_identity(session: AwsSession) -> CallerIdentity:
         expires_at=expires_at,
         ends_at=ends_at,
     )
-
-
-def has_credentials() -> bool:
-    """Return true if environment or files name AWS credentials. To look for an instance's role takes too long."""
-    files = (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config"))
-    named = (Path(os.environ.get(variable) or f"~/.aws/{name}").expanduser() for variable, name in files)
-    return any(os.environ.get(name) for name in _SOURCES) or any(path.is_file() for path in named)
 
 
 async def fetch_end(session: AwsSession) -> datetime | None:

@@ -87,13 +87,24 @@ async def fetch_quota(session: AwsSession, service: str, code: str) -> float:
 
 
 async def _quota_named(session: AwsSession, service: str, name: str) -> dict[str, Any]:
-    quotas = await _listed(
+    """Return the quota that applies to the account; if AWS lists none, as it was never changed, the default."""
+    applied = await _listed(
         "Quotas", lambda page: session.call("service-quotas", "list_service_quotas", ServiceCode=service, **page)
     )
-    for quota in quotas:
-        if str(quota.get("QuotaName", "")).casefold() == name.casefold():
-            return quota
+    found = _first_named(applied, name)
+    if found is None:
+        defaults = await _listed(
+            "Quotas",
+            lambda page: session.call("service-quotas", "list_aws_default_service_quotas", ServiceCode=service, **page),
+        )
+        found = _first_named(defaults, name)
+    if found is not None:
+        return found
     raise MissingError(f"{service} has no quota {name}.")
+
+
+def _first_named(quotas: Iterable[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    return next((one for one in quotas if str(one.get("QuotaName", "")).casefold() == name.casefold()), None)
 
 
 async def fetch_use(session: AwsSession, code: str) -> float | None:

@@ -96,7 +96,7 @@ async def fetch_principal(session: AwsSession, arn: str) -> str:
         return f"arn:{partition}:iam::{account}:role/{role}"
 
 
-class Simulation(msgspec.Struct, frozen=True):
+class PolicySimulation(msgspec.Struct, frozen=True):
     """The result for one policy."""
 
     denied: tuple[str, ...]
@@ -114,7 +114,7 @@ async def simulate(
     names: Mapping[str, str],
     *,
     without: frozenset[str] = frozenset(),
-) -> Simulation:
+) -> PolicySimulation:
     """Simulate all actions of a shipped policy, each on the resources that the policy has for it.
 
     Args:
@@ -134,7 +134,9 @@ async def simulate(
     answers = await asyncio.gather(*(_simulated(session, principal, part) for part in known))
     asked = {action for part in known for action in part.actions}
     unasked = {action for part in parts for action in part.actions} - asked
-    return Simulation(tuple(sorted({text for one in answers for text in one})), len(asked), tuple(sorted(unasked)))
+    return PolicySimulation(
+        tuple(sorted({text for one in answers for text in one})), len(asked), tuple(sorted(unasked))
+    )
 
 
 def _by_service(statement: Statement, without: frozenset[str]) -> Iterator[Statement]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.blueprint.model import Blueprint
@@ -15,6 +17,20 @@ from actions.run.checks.external import aws_session
 
 _SECONDS = 15.0
 """For all questions of one launch: a plan is not waited for longer."""
+_SOURCES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+)
+
+
+def has_credentials() -> bool:
+    """Return true if environment or files name AWS credentials. To look for an instance's role takes too long."""
+    files = (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config"))
+    named = (Path(os.environ.get(variable) or f"~/.aws/{name}").expanduser() for variable, name in files)
+    return any(os.environ.get(name) for name in _SOURCES) or any(path.is_file() for path in named)
 
 
 def capacity_request(blueprint: Blueprint, binding: Binding) -> CapacityRequest | None:

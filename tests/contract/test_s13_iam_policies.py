@@ -55,6 +55,7 @@ WITHOUT_RESOURCE = frozenset(
         "iam:ListRoles",
         "pricing:GetProducts",
         "servicequotas:GetServiceQuota",
+        "servicequotas:ListAWSDefaultServiceQuotas",
         "servicequotas:ListServiceQuotas",
         "tag:GetResources",
     }

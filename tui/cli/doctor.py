@@ -51,10 +51,11 @@ async def _examined(
 ) -> list[DoctorLine]:
     from actions.run.doctor.examine import examination, examine_launch, examine_machine
 
-    region = chosen.region
     if launch is not None:
         region = launch[1].text("region", launch[0].cluster.region)
-    async with examination(chosen.target, region=region, clock=SystemClock()) as around:
-        if launch is None:
-            return await examine_machine(around, Catalogue.usual(options.blueprints).list())
-        return await examine_launch(around, *launch)
+        async with examination(chosen.target, region=region, clock=SystemClock()) as around:
+            return await examine_launch(around, *launch)
+    blueprints = Catalogue.usual(options.blueprints).list()
+    default = blueprints[0].cluster.region if blueprints else ""
+    async with examination(chosen.target, region=chosen.region, clock=SystemClock(), default_region=default) as around:
+        return await examine_machine(around, blueprints)

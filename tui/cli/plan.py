@@ -15,10 +15,9 @@ from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, assignments, bind
 from actions.blueprint.version_rules import require_together, support_note
-from actions.cloud.account import has_credentials
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
-from actions.run.capacity_survey import capacity_request, survey_capacity
+from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
 from tui.cli.target import aws_environment
 
 if TYPE_CHECKING:

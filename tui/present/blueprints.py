@@ -228,7 +228,7 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
 def refusal_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
     """Return why a launch is refused, and by what it is launched all the same."""
     sentence = "Such a launch fails. Mend it, or waive what refuses it by its name."
-    return [*check_lines(lines, 0, width), *_wrapped(sentence, Tone.STRONG, width)]
+    return [*_wrapped(sentence, Tone.STRONG, width), *check_lines(lines, 0, width)]
 
 
 def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:

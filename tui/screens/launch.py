@@ -203,16 +203,18 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         lines += plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
         lines += note_lines(self._notes, BODY_COLUMNS)
         found = self._checks.lines
-        refusing = ", ".join(line.check for line in found if line.blocks)
-        title = f"Launch {self._blueprint.id}?"
+        refusing = [line.check for line in found if line.blocks]
         if not refusing:
             lines = check_lines(found, 0, BODY_COLUMNS) + lines + unknown_lines(found, BODY_COLUMNS)
-            return await self.app.push_screen_wait(ConfirmModal(Confirmation(title, lines)))
+            return await self.app.push_screen_wait(ConfirmModal(Confirmation(f"Launch {self._blueprint.id}?", lines)))
         lines = refusal_lines(found, BODY_COLUMNS) + lines
-        word_is = "the name of the failed check" + ("s" if ", " in refusing else "")
-        return await self.app.push_screen_wait(
-            TypeNameModal(Confirmation(title, lines, word=refusing, word_is=word_is))
+        question = Confirmation(
+            f"Launch {self._blueprint.id} all the same?",
+            lines,
+            word=", ".join(refusing),
+            word_is="the names of the failed checks" if len(refusing) > 1 else "the name of the failed check",
         )
+        return await self.app.push_screen_wait(TypeNameModal(question))
 
     @work(exclusive=True, group="plan")
     async def _plan_anew(self) -> None:
@@ -238,8 +240,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     @work(exclusive=True, group="capacity")
     async def _look_for_capacity(self, bound: Bound) -> None:
         """Ask AWS for the zone and the reservation, once the fields have been left alone for a while."""
-        from actions.cloud.account import has_credentials
-        from actions.run.capacity_survey import capacity_request, survey_capacity
+        from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
 
         request = capacity_request(self._blueprint, bound)
         if request is None or not has_credentials():
@@ -269,7 +270,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         elif self._plan is not None:
             found, waiting = self._checks.lines, len(self._checks.waiting)
             plan = plan_lines(self._plan, width) + note_lines(self._notes, width)
-            self._lines.show(check_lines(found, waiting, width) + plan + unknown_lines(found, width))
+            checks = check_lines(found, waiting, width)
+            self._lines.show(plan[:1] + checks + plan[1:] + unknown_lines(found, width))  # the sums stay the first line
 
     def _say(self, problem: str) -> None:
         self._problem = problem

@@ -45,6 +45,8 @@ class Caller(msgspec.Struct, frozen=True):
     is_temporary: bool = False
     """True if they have a session token, so that they end some time."""
     refusal: ConsoleError | None = None
+    assumed_region: str = ""
+    """The region that was asked, if none is configured."""
 
     @property
     def account(self) -> str:
@@ -56,21 +58,38 @@ class Caller(msgspec.Struct, frozen=True):
 
         Raises:
             AccessError: There are no credentials, or they are not valid any more.
+            UnreachableError: STS did not answer.
         """
+        if isinstance(self.refusal, UnreachableError):
+            raise UnreachableError("The account was not asked, as STS did not answer.", hint=self.refusal.hint)
         if self.identity is None:
             hint = self.refusal.hint if self.refusal else ""
             raise AccessError("The account cannot be asked without credentials.", hint=hint or LOG_IN)
 
 
-async def fetch_caller(region: str) -> Caller:
-    """Fetch the identity of the credentials that a run would use; a refusal is part of the result."""
-    async with aws_session(region) as session:
+async def fetch_caller(region: str, *, otherwise: str = "") -> Caller:
+    """Fetch the identity of the credentials that a run would use; a refusal is part of the result.
+
+    Args:
+        region: Empty for that of profile and environment.
+        otherwise: The region if there is none either.
+    """
+    assumed = otherwise if otherwise and not region and not await _configured_region() else ""
+    async with aws_session(assumed or region) as session:
         try:
             identity = await fetch_identity(session)
             found = await session.offload(lambda: session.raw().get_credentials(), action="credentials")
         except ConsoleError as error:
             return Caller(refusal=error)
-    return Caller(identity, bool(getattr(found, "token", "")))
+    return Caller(identity, bool(getattr(found, "token", "")), assumed_region=assumed)
+
+
+async def _configured_region() -> str:
+    async with aws_session("") as session:
+        try:
+            return await session.region()
+        except ConsoleError as error:
+            return error.message  # the same error comes to the caller of STS
 
 
 def credential_lines(
@@ -92,6 +111,8 @@ def credential_lines(
         return [line_of("credentials", found, remedy, is_blocking=is_needed)]
     who = caller.identity
     where = f"region {who.region}" if who.region else "no region configured"
+    if caller.assumed_region:
+        where = f"no region configured: asked in {caller.assumed_region}"
     name = f", profile {who.profile}" if who.profile else ""
     return [
         line_of("credentials", passed(f"{who.arn} in account {who.account}{name}, {where}."), ""),
@@ -195,7 +216,7 @@ def _way(check: AccountCheck) -> str:
     match check:
         case QuotaCheck():
             right = "GetServiceQuota" if check.code.startswith(CODE_PREFIX) else "ListServiceQuotas"
-            return f"Allow servicequotas:{right} (assets/iam/launch.json), or look the quota up in the console."
+            return f"Look it up in the Service Quotas console; it takes servicequotas:{right} (assets/iam/launch.json)."
         case CapacityCheck():
             return "Allow ec2:DescribeCapacityReservations (assets/iam/launch.json)."
         case _:

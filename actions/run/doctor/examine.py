@@ -27,7 +27,7 @@ from actions.run.doctor.names import name_questions, run_question
 from actions.run.doctor.programs import program_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of, summary
 from actions.run.doctor.rights import policy_questions
-from actions.run.doctor.sources import image_questions, operator_questions
+from actions.run.doctor.sources import image_questions, module_questions, operator_questions
 from actions.run.state.records import CheckResult
 
 
@@ -45,15 +45,23 @@ class Examination(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def examination(
-    target: ClusterTarget, *, region: str, clock: Clock, runs: Path | None = None
+    target: ClusterTarget, *, region: str, clock: Clock, runs: Path | None = None, default_region: str = ""
 ) -> AsyncIterator[Examination]:
-    """Ask STS and the present cluster who is there; close the session at the end of the context."""
+    """Ask STS and the present cluster who is there; close the sessions at the end of the context.
+
+    Args:
+        target: The present cluster.
+        region: Empty for that of profile and environment.
+        clock: Time.
+        runs: The folder of all runs, if not the usual one.
+        default_region: If no region is configured either.
+    """
     pool = SessionPool()
     try:
         with pooled(pool):
-            caller, cluster = await asyncio.gather(fetch_caller(region), reach(target))
+            caller, cluster = await asyncio.gather(fetch_caller(region, otherwise=default_region), reach(target))
             try:
-                yield Examination(caller, cluster, target.namespace, region, clock, runs)
+                yield Examination(caller, cluster, target.namespace, caller.assumed_region or region, clock, runs)
             finally:
                 if cluster.session is not None:
                     await cluster.session.aclose()
@@ -128,6 +136,7 @@ def _own_questions(around: Examination, launch: PlannedLaunch) -> list[Question]
     session = None if launch.makes_cluster else around.cluster.session
     connection = ClusterConnection(session, Discovery(session)) if session is not None else None
     return [
+        *module_questions(launch),
         *operator_questions(launch, connection),
         *questions_in_account(launch, around.caller, around.clock),
         run_question(launch, around.runs),

@@ -71,7 +71,7 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_cost_simulated(self) -> bool:
-        """True if it is a rehearsal: nothing is asked of an account for it."""
+        """True if it is a rehearsal, for which no account is needed."""
         preset = self.blueprint.presets.get(self.binding.preset)
         return bool(preset and preset.is_cost_simulated)
 

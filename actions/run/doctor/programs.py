@@ -20,6 +20,7 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.stages.check import check_tool
 from actions.terraform.driver import find_terraform
+from actions.terraform.modules import module_calls
 
 OLDEST_TERRAFORM, NEWER_TERRAFORM = (1, 5), (2, 0)
 """The bounds of `required_version` in the program's own roots: at least the first, below the second."""
@@ -91,10 +92,12 @@ def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
 
 def _programs_of_root(launch: PlannedLaunch, stage: TerraformStage) -> Iterator[tuple[str, str]]:
     """Yield the programs that Terraform itself starts for a root: git for modules, exec plugins of providers."""
-    modules = git_modules(launch.blueprint.folder, stage.root)
+    folder = root_folder(launch.blueprint.folder, stage.root)
+    pinned = {call.source for call in module_calls(folder)}  # their archives are fetched without git
+    modules = [name for name in git_modules(launch.blueprint.folder, stage.root) if name not in pinned]
     if modules:
         yield "git", f"terraform init fetches {listed(modules, _SHOWN)} of {stage.root} with it."
-    for path in sorted(root_folder(launch.blueprint.folder, stage.root).glob("*.tf")):
+    for path in sorted(folder.glob("*.tf")):
         for match in _COMMAND.finditer(path.read_text(encoding="utf-8")):
             yield match[1], f"a provider of {stage.root} starts it."
 

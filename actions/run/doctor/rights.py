@@ -6,7 +6,7 @@ from functools import partial
 
 from actions.base.wording import listed
 from actions.blueprint.stages import ImageStage
-from actions.cloud.rights import Simulation, fetch_principal, simulate
+from actions.cloud.rights import PolicySimulation, fetch_principal, simulate
 from actions.run.checks.external import aws_session
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.account import Caller
@@ -81,7 +81,7 @@ def names_in_policies(launch: PlannedLaunch | None, caller: Caller, region: str,
     return names
 
 
-def simulation_observation(found: Simulation, principal: str) -> Observation:
+def simulation_observation(found: PolicySimulation, principal: str) -> Observation:
     """Return the result for one policy."""
     whose = principal.split(":", 5)[5]
     if found.denied:

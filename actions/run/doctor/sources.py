@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
+from actions.base.wording import listed
 from actions.blueprint.mirror import CopyState, copy_of, key_of, remedy_of
 from actions.blueprint.operators import address_of, mirror_folder, needed_operators
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
+from actions.blueprint.terraform_modules import missing_modules, needed_modules
 from actions.cloud.ecr import Repository, fetch_digest, repository_of
 from actions.run.checks.cluster import refusal_of
 from actions.run.checks.external import aws_session, check_address
@@ -41,6 +45,38 @@ def operator_questions(launch: PlannedLaunch, connection: ClusterConnection | No
             remedy = operator_remedy(stage.source)
             questions.append(Question(f"operator {stage.source.name}", look, remedy, is_blocking=True))
     return questions
+
+
+def module_questions(launch: PlannedLaunch) -> list[Question]:
+    """Return the question for the Terraform modules that the launch's roots call, if they call any."""
+    if launch.is_simulated or not needed_modules(launch.blueprint, launch.binding):
+        return []
+    remedy = (
+        f"Run eksml-tui mirror where the internet can be reached, and copy its folder to {mirror_folder()}; "
+        "or install git and put it on PATH."
+    )
+    return [Question("Terraform modules", partial(check_modules, launch), remedy, is_blocking=True)]
+
+
+async def check_modules(launch: PlannedLaunch) -> Observation:
+    """Check that the archives of all modules are on this machine or can be fetched; else git has to fetch them."""
+    try:
+        missing = missing_modules(launch.blueprint, launch.binding)
+    except ConsoleError as error:
+        return failed(error.message)
+    if not missing:
+        return passed(f"All {len(needed_modules(launch.blueprint, launch.binding))} are here.")
+    found = await asyncio.gather(*(check_address(release.url) for release in missing))
+    for release, answer in zip(missing, found, strict=True):
+        if answer.result is not CheckResult.PASSED:
+            is_git_here = shutil.which("git") is not None
+            without = "" if is_git_here else " Nor is git on PATH, by which Terraform could fetch it."
+            detail = f"{release.key} is not on this machine: {answer.detail}{without}"
+            return unknown(detail) if is_git_here else failed(detail)
+    return passed(f"{listed([release.key for release in missing], _SHOWN)} can be fetched at launch.")
+
+
+_SHOWN = 3
 
 
 def operator_remedy(source: Source) -> str:

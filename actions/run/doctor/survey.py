@@ -13,9 +13,9 @@ from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConsoleError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
-from actions.cloud.account import has_credentials
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import Discovery
+from actions.run.capacity_survey import has_credentials
 from actions.run.checks.external import SessionPool, pooled
 from actions.run.checks.observation import Observation, unknown
 from actions.run.context.access import ClusterConnection
@@ -26,7 +26,7 @@ from actions.run.doctor.names import run_question
 from actions.run.doctor.programs import program_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.rights import policy_questions
-from actions.run.doctor.sources import image_questions, operator_questions
+from actions.run.doctor.sources import image_questions, module_questions, operator_questions
 
 SURVEY_SECONDS = 3.0
 """For all checks of one launch together: what has not answered by then is unknown."""
@@ -39,17 +39,18 @@ class _Part(IntEnum):
     CREDENTIALS = 1
     CLUSTER = 2
     CLUSTER_QUESTIONS = 3
-    OPERATORS = 4
-    ACCOUNT = 5
-    RIGHTS = 6
-    RUNS = 7
+    RIGHTS = 4
+    MODULES = 5
+    OPERATORS = 6
+    ACCOUNT = 7
+    RUNS = 8
 
 
 class LaunchSurvey:
     """The checks of one launch. A rehearsal has none: it is simulated. Used on one loop.
 
     Args:
-        target: The present cluster; it is asked only for a launch into it.
+        target: The present cluster, for a launch into it.
         blueprint: As it was loaded.
         binding: The values of its parameters.
         clock: For the end of credentials and reservations.
@@ -116,6 +117,7 @@ class LaunchSurvey:
     def _parts(self) -> Iterator[tuple[_Part, Coroutine[Any, Any, None]]]:
         launch = self._launch
         yield _Part.PROGRAMS, self._ask(_Part.PROGRAMS, lambda: program_questions(launch))
+        yield _Part.MODULES, self._ask(_Part.MODULES, lambda: module_questions(launch))
         yield _Part.RUNS, self._ask(_Part.RUNS, lambda: [run_question(launch, self._runs)])
         if launch.makes_cluster:
             yield _Part.OPERATORS, self._ask(_Part.OPERATORS, lambda: operator_questions(launch, None))

@@ -137,8 +137,8 @@ _LUSTRE_STORAGE = {
 """The code is made up: AWS documents the name alone."""
 
 
-def _service_quotas(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """`ListServiceQuotas`: of FSx the one that launches ask for, of other services none."""
+def _default_quotas(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """`ListAWSDefaultServiceQuotas`: of FSx the one that launches ask for, of other services none; none is changed."""
     service = str(asked.get("ServiceCode", ""))
     return {"Quotas": [{"ServiceCode": service, **_LUSTRE_STORAGE}] if service == "fsx" else []}
 
@@ -147,7 +147,8 @@ def quota_calls() -> dict[str, JsonCall]:
     """The calls of Service Quotas, and that of FSx for what is in use: there are no file systems."""
     return {
         QUOTA_TARGET: service_quota,
-        "ServiceQuotasV20190624.ListServiceQuotas": _service_quotas,
+        "ServiceQuotasV20190624.ListServiceQuotas": lambda _asked: {"Quotas": []},
+        "ServiceQuotasV20190624.ListAWSDefaultServiceQuotas": _default_quotas,
         "AWSSimbaAPIService_v20180301.DescribeFileSystems": lambda _asked: {"FileSystems": []},
     }
 

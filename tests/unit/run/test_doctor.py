@@ -27,7 +27,7 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.names import NameKind, TakenName, check_runs, names_of
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
-from actions.run.doctor.sources import repository_for
+from actions.run.doctor.sources import module_questions, repository_for
 from actions.run.launch import create_run
 from actions.run.state.records import CheckResult
 from tests.support.account import REGION, an_account, an_image, client
@@ -100,10 +100,23 @@ def test_the_bounds_of_terraform_are_those_of_the_roots() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_programs_are_those_that_terraform_starts(name: str) -> None:
-    assert "git" in needed_programs(a_launch(name))
-    assert needed_programs(a_launch(name, preset="rehearsal")) == {}
-    assert "git" not in needed_programs(a_launch(name, existing_cluster=True)) or name.startswith("llama2")
+def test_git_is_needed_for_no_module_that_has_an_archive(name: str) -> None:
+    assert needed_programs(a_launch(name)) == {}
+    assert [question.check for question in module_questions(a_launch(name))] == ["Terraform modules"]
+    assert module_questions(a_launch(name, preset="rehearsal")) == []
+
+
+def test_git_is_needed_for_a_module_that_is_not_pinned(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    (folder / "terraform").mkdir(parents=True)
+    (folder / "terraform" / "main.tf").write_text('module "a" {\n  source = "git::https://example.com/a.git"\n}\n')
+    (folder / "blueprint.yaml").write_text(
+        "schema: eksml/v1\nid: small\ntitle: Small\nsummary: Small.\ncluster: {name: small, region: us-west-2}\nstages:\n"
+        "  - {id: make, kind: terraform, title: Make, root: terraform, expect: 1s..2s}\n"
+    )
+    blueprint = load_blueprint(folder)
+    launch = PlannedLaunch(blueprint=blueprint, binding=bind(blueprint, {}))
+    assert "example.com/a.git" in needed_programs(launch)["git"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +263,7 @@ async def test_a_machine_with_nothing_but_credentials_is_told_all_that_is_missin
     missing = {check for check, line in lines.items() if line.result is CheckResult.FAILED}
     assert missing >= {
         "terraform",
-        "git",
+        "Terraform modules",
         "operator mpi-operator",
         "operator training-operator",
         "image of image",

@@ -98,7 +98,7 @@ async def test_without_credentials_the_account_is_one_unknown_line(pool: Session
     assert not lines["credentials"].blocks
     assert {name for name, line in lines.items() if line.blocks} == {
         "terraform",
-        "git",
+        "Terraform modules",
         "operator mpi-operator",
         "operator training-operator",
         "image of image",
@@ -108,10 +108,10 @@ async def test_without_credentials_the_account_is_one_unknown_line(pool: Session
 
 @pytest.mark.usefixtures("account")
 async def test_with_credentials_names_quotas_and_rights_are_asked_for(pool: SessionPool) -> None:
-    role = client("iam").create_role(RoleName="cluster", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
-    client("eks").create_cluster(name="taken", roleArn=role, resourcesVpcConfig={"subnetIds": []})
+    role = client("iam").create_role(RoleName="surveyed", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    client("eks").create_cluster(name="surveyed", roleArn=role, resourcesVpcConfig={"subnetIds": []})
     said: list[int] = []
-    survey = a_survey(pool, region=REGION, cluster_name="taken", with_capacity=True)
+    survey = a_survey(pool, region=REGION, cluster_name="surveyed", with_capacity=True)
     await survey.run(lambda: said.append(len(survey.lines)), seconds=PATIENCE_SECONDS)
     lines = by_name(survey)
     assert lines["name of EKS cluster"].blocks
