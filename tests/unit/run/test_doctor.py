@@ -111,7 +111,8 @@ def test_git_is_needed_for_a_module_that_is_not_pinned(tmp_path: Path) -> None:
     (folder / "terraform").mkdir(parents=True)
     (folder / "terraform" / "main.tf").write_text('module "a" {\n  source = "git::https://example.com/a.git"\n}\n')
     (folder / "blueprint.yaml").write_text(
-        "schema: eksml/v1\nid: small\ntitle: Small\nsummary: Small.\ncluster: {name: small, region: us-west-2}\nstages:\n"
+        "schema: eksml/v1\nid: small\ntitle: Small\nsummary: Small.\n"
+        "cluster: {name: small, region: us-west-2}\nstages:\n"
         "  - {id: make, kind: terraform, title: Make, root: terraform, expect: 1s..2s}\n"
     )
     blueprint = load_blueprint(folder)
