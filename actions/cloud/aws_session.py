@@ -48,6 +48,7 @@ _SKEWED_WORDS = ("Signature not yet current", "Signature expired")
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedException"})
 _MISSING = frozenset(
     {
+        "404",  # S3's answer to a HEAD has no code
         "AWS.SimpleQueueService.NonExistentQueue",
         "InvalidPlacementGroup.Unknown",
         "NoSuchBucket",

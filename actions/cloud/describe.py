@@ -13,11 +13,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actions.base.errors import MissingError
+from actions.base.clock import SystemClock
+from actions.base.errors import MissingError, RefusedError
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.cloud.aws_session import AwsSession, MissingPermissionError
-from actions.cloud.resources import AwsResource, bucket_price, hourly_price, lustre_price, parts_of, volume_price
+from actions.cloud.resources import (
+    AwsResource,
+    bucket_price,
+    control_plane_price,
+    endpoint_price,
+    hourly_price,
+    images_price,
+    lustre_price,
+    parts_of,
+    volume_price,
+)
 from actions.fleet.prices import ON_DEMAND, PriceBook
 
 _COUNTED_PAGES = 20
@@ -107,9 +118,12 @@ class ResourceDescriber:
                 return self._file_system(systems[0], known) if systems else None
             case "ecr", "repository":
                 answer = await self._session.call("ecr", "describe_repositories", repositoryNames=[name])
-                return known if answer.get("repositories") else None
+                return await self.repository(known) if answer.get("repositories") else None
             case "s3", "":
                 return await self._bucket(name, known)
+            case "eks", "cluster":
+                answer = await self._session.call("eks", "describe_cluster", name=name)
+                return self._cluster(answer.get("cluster") or {}, known)
         return self.priced(known)
 
     def priced(self, resource: AwsResource) -> AwsResource:
@@ -126,10 +140,39 @@ class ResourceDescriber:
         return AwsResource(arn, reason, usd_per_hour=usd, note=instance_type)
 
     def endpoint(self, item: Mapping[str, Any], reason: str) -> AwsResource:
-        """Return a VPC endpoint, as `DescribeVpcEndpoints` answers; the price of one is not in the price book."""
+        """Return a VPC endpoint, as `DescribeVpcEndpoints` answers, with the price of an interface in each zone."""
         arn = self._arn(f"vpc-endpoint/{one_line(str(item.get('VpcEndpointId', '')))}")
-        kind = "free" if item.get("VpcEndpointType") == "Gateway" else "billed by the hour and zone"
-        return AwsResource(arn, reason, note=f"{one_line(str(item.get('ServiceName', '')))}, {kind}")
+        kind, name = item.get("VpcEndpointType"), one_line(str(item.get("ServiceName", "")))
+        if kind == "Gateway":
+            return AwsResource(arn, reason, note=f"{name}, free")
+        zones = max(1, len(item.get("SubnetIds") or ()))
+        usd = endpoint_price(self._prices, self._region, zones) if kind == "Interface" else None
+        return AwsResource(arn, reason, usd_per_hour=usd, note=f"{name}, billed by the hour and zone")
+
+    async def repository(self, known: AwsResource) -> AwsResource:
+        """Return a repository of ECR with the size and the price of its images, where these may be listed.
+
+        Raises:
+            AccessError, UnreachableError: As `AwsSession.call`, but for a missing right.
+        """
+        size, token = 0, dict[str, str]()
+        try:
+            while True:
+                name = parts_of(known.arn).name
+                answer = await self._session.call("ecr", "describe_images", repositoryName=name, **token)
+                size += sum(int(item.get("imageSizeInBytes") or 0) for item in answer.get("imageDetails") or ())
+                if not answer.get("nextToken"):
+                    break
+                token = {"nextToken": str(answer["nextToken"])}
+        except (MissingPermissionError, MissingError, RefusedError):
+            return known
+        usd = images_price(self._prices, self._region, size) if size else None
+        return replace(known, usd_per_hour=usd, note=f"{size / 1000**3:.1f} GB" if size else known.note)
+
+    def _cluster(self, item: Mapping[str, Any], known: AwsResource) -> AwsResource:
+        version = one_line(str(item.get("version") or ""))
+        usd = control_plane_price(self._prices, self._region, version, SystemClock().now().date())
+        return replace(known, usd_per_hour=usd, note=f"Kubernetes {version}")
 
     def _volume(self, item: Mapping[str, Any], known: AwsResource) -> AwsResource:
         size, kind = int(item.get("Size") or 0), str(item.get("VolumeType", ""))

@@ -199,7 +199,8 @@ class _Search:
                 continue
             for entry in answer.get("repositories") or ():
                 arn, made = one_line(str(entry.get("repositoryArn", ""))), _seconds(entry.get("createdAt"))
-                found.append(AwsResource(arn, "named by the run", is_older=self._is_older(made)))
+                named = AwsResource(arn, "named by the run", is_older=self._is_older(made))
+                found.append(await self._describer.repository(named))
         return found
 
     async def _roles(self) -> list[AwsResource]:

@@ -4,7 +4,8 @@ Filters and answers as Karpenter's pricing provider has them (aws/karpenter-prov
 pkg/providers/pricing/pricing.go): without `marketoption`, an answer holds capacity blocks too, at a price of zero.
 Usage types are those of bills, with the region's code before them but in us-east-1: `USW2-NatGateway-Hours`. That EKS
 lists extended support as a surcharge, and FSx for Lustre its throughput as `Storage.SSD.250`, is from public copies of
-the price list of July to September 2026.
+the price list of July to September 2026. All load balancers have the usage type `LoadBalancerUsage`, and differ by
+their operation: `LoadBalancing` is of classic ones.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import FormatError, UsageError
 from actions.base.untrusted import one_line
@@ -25,13 +27,15 @@ ENDPOINT_REGION = "us-east-1"
 _PAGE = 100
 _CODE = re.compile(r"^(?:[A-Z]{2,4}[0-9]?-)?(.+)$")
 """A usage type behind the code of its region."""
+_FIRST_REGION = "us-east-1"
+"""Most of its usage types have no code; a first word such as that of `TS-LoadBalancerUsage` is not one."""
 
 
 class Quote(msgspec.Struct, frozen=True):
     """A price as AWS lists it, above zero."""
 
     key: str
-    """Instance type or usage type without its region."""
+    """Instance type or usage type without its region: `NatGateway-Hours`, `LoadBalancerUsage:Network`."""
     usd: Decimal
     unit: str
     """`Hrs`, `GB-Mo`, `GB`."""
@@ -53,6 +57,8 @@ class _Offer(msgspec.Struct, frozen=True):
 
     service: str
     attributes: dict[str, str]
+    mark: str = ""
+    """Put behind the usage type, where other products have the same one at another price."""
 
 
 _INSTANCES = _Offer(
@@ -72,6 +78,9 @@ _SERVICES = (
     _Offer("AmazonEKS", {}),
     _Offer("AmazonVPC", {}),
     _Offer("AmazonECR", {}),
+    _Offer("AWSELB", {"operation": "LoadBalancing:Application"}, ":Application"),
+    _Offer("AWSELB", {"operation": "LoadBalancing:Network"}, ":Network"),
+    _Offer("AWSELB", {"operation": "LoadBalancing"}, ":Classic"),
     _Offer("AmazonFSx", {"fileSystemType": "Lustre", "storageType": "SSD", "operation": "CreateFileSystem:Lustre"}),
 )
 
@@ -185,7 +194,7 @@ async def _quotes(session: AwsSession, offer: _Offer, region: str, key: str) -> 
         )
         for text in answer.get("PriceList") or ():
             for quote in _read(str(text), key):
-                yield quote
+                yield replace(quote, key=quote.key + offer.mark)
         if not answer.get("NextToken"):
             return
         token = {"NextToken": str(answer["NextToken"])}
@@ -197,7 +206,9 @@ def _read(text: str, key: str) -> list[Quote]:
         as_of = date.fromisoformat(item.published[:10]) if item.published else None
     except (msgspec.MsgspecError, ValueError) as error:
         raise FormatError(f"The AWS Price List answered with another form: {error}.") from error
-    name = _CODE.sub(r"\1", one_line(item.product.attributes.get(key, "")))
+    name = one_line(item.product.attributes.get(key, ""))
+    is_first = item.product.attributes.get("regionCode") == _FIRST_REGION
+    name = name.removeprefix("USE1-") if is_first else _CODE.sub(r"\1", name)
     found = []
     for term in item.terms.on_demand.values():
         for dimension in term.dimensions.values():

@@ -7,11 +7,13 @@ those of the price book, with the operator's own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Final
 
 import msgspec
 
+from actions.fleet.eks_versions import support_price
 from actions.fleet.prices import CONTROL_PLANE, PriceBook
 from actions.fleet.quantity import HOURS_PER_MONTH, format_usd
 
@@ -133,24 +135,53 @@ def removal_command(arn: str) -> str:
         region=parts.region,
         account=parts.account,
     )
-    return f"aws {text}" + (f" --region {parts.region}" if parts.region else "")
+    before = _BEFORE.get((parts.service, parts.kind), "").format(last=words[-1])
+    return before + f"aws {text}" + (f" --region {parts.region}" if parts.region else "")
 
 
+_BEFORE: Final[Mapping[tuple[str, str], str]] = {
+    ("iam", "instance-profile"): "aws iam get-instance-profile --instance-profile-name {last} --output text"
+    " --query InstanceProfile.Roles[].RoleName | xargs -rn1 aws iam remove-role-from-instance-profile"
+    " --instance-profile-name {last} --role-name && ",
+    ("iam", "role"): "aws iam list-attached-role-policies --role-name {last} --output text"
+    " --query AttachedPolicies[].PolicyArn | xargs -rn1 aws iam detach-role-policy --role-name {last} --policy-arn && ",
+}
+"""The commands before the one of `_COMMANDS`: IAM deletes no role with policies, and no profile with a role."""
 _NEWER_LOAD_BALANCER = "elbv2 delete-load-balancer --load-balancer-arn {arn}"
 _SERVICES: Final[Mapping[tuple[str, str], str]] = {
     ("ec2", "elastic-ip"): "public-ipv4",
     ("ec2", "natgateway"): "nat-gateway",
-    ("eks", "cluster"): f"{CONTROL_PLANE}-standard",
 }
-"""Services of the price book by service and kind of an ARN. A cluster in extended support costs more."""
+"""Services of the price book by service and kind of an ARN."""
+_BALANCERS: Final[Mapping[str, str]] = {"app": "load-balancer-application", "net": "load-balancer-network"}
+"""Services of the price book by the first word of a load balancer's name in its ARN; a classic one has no such word."""
 
 
 def hourly_price(prices: PriceBook, arn: str) -> Decimal | None:
     """Return the hourly price of a resource whose kind alone decides it; `None` for others, and where it is unknown."""
     parts = parts_of(arn)
-    service = _SERVICES.get((parts.service, parts.kind))
-    price = prices.service_price(service, parts.region) if service else None
-    return price.usd if price else None
+    service = _SERVICES.get((parts.service, parts.kind), "")
+    if (parts.service, parts.kind) == ("elasticloadbalancing", "loadbalancer"):
+        word, slash, _ = parts.name.partition("/")
+        service = _BALANCERS.get(word, "") if slash else "load-balancer-classic"
+    return _by_hour(prices, service, parts.region)
+
+
+def control_plane_price(prices: PriceBook, region: str, version: str, day: date) -> Decimal | None:
+    """Return the hourly price of a control plane by its version's support on a day; `None` if it is unknown."""
+    return _by_hour(prices, f"{CONTROL_PLANE}-{support_price(version, day)}", region)
+
+
+def endpoint_price(prices: PriceBook, region: str, zones: int) -> Decimal | None:
+    """Return the hourly price of an interface endpoint in some zones; `None` if it is unknown."""
+    price = _by_hour(prices, "vpc-endpoint", region)
+    return None if price is None else price * zones
+
+
+def images_price(prices: PriceBook, region: str, size_bytes: int) -> Decimal | None:
+    """Return the hourly price of images in ECR; `None` if it is unknown."""
+    price = prices.service_price("ecr-storage", region)
+    return price.usd * size_bytes / 1000**3 / HOURS_PER_MONTH if price else None
 
 
 def volume_price(prices: PriceBook, region: str, volume_type: str, gib: int) -> Decimal | None:
@@ -166,6 +197,11 @@ def lustre_price(prices: PriceBook, region: str, throughput: int, gib: int) -> D
 def bucket_price(prices: PriceBook, region: str, gib: Decimal) -> Decimal | None:
     """Return the hourly price of what a bucket holds in the class S3 Standard; `None` if it is unknown."""
     return _by_month(prices, "s3-standard", region, gib)
+
+
+def _by_hour(prices: PriceBook, service: str, region: str) -> Decimal | None:
+    price = prices.service_price(service, region) if service else None
+    return price.usd if price else None
 
 
 def _by_month(prices: PriceBook, service: str, region: str, gib: int | Decimal) -> Decimal | None:

@@ -50,6 +50,10 @@ SERVICES: dict[str, Unit] = {
     "nat-gateway": Unit.HOUR,
     "nat-gateway-traffic": Unit.GB,
     "public-ipv4": Unit.HOUR,
+    "vpc-endpoint": Unit.HOUR,
+    "load-balancer-application": Unit.HOUR,
+    "load-balancer-network": Unit.HOUR,
+    "load-balancer-classic": Unit.HOUR,
     "ebs-gp3": Unit.GB_MONTH,
     "ecr-storage": Unit.GB_MONTH,
     "fsx-lustre-ssd-125": Unit.GB_MONTH,
@@ -60,7 +64,8 @@ SERVICES: dict[str, Unit] = {
 }
 """Everything beside instances that has a price here, with its unit.
 
-FSx is PERSISTENT_2, by MB/s for each TiB; S3 is its first 50 TB.
+FSx is PERSISTENT_2, by MB/s for each TiB; S3 is its first 50 TB; an endpoint is one interface endpoint in one zone.
+Load balancers are without what they carry.
 """
 
 PriceKey = tuple[str, str, str]

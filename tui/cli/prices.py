@@ -33,6 +33,8 @@ _USAGE_TYPES = {
     "NatGateway-Hours": "nat-gateway",
     "NatGateway-Bytes": "nat-gateway-traffic",
     "PublicIPv4:InUseAddress": "public-ipv4",
+    "VpcEndpoint-Hours": "vpc-endpoint",
+    **{f"LoadBalancerUsage:{kind}": f"load-balancer-{kind.lower()}" for kind in ("Application", "Network", "Classic")},
     "EBS:VolumeUsage.gp3": "ebs-gp3",
     "TimedStorage-ByteHrs": "ecr-storage",
     **{f"Storage.SSD.{speed}": f"fsx-lustre-ssd-{speed}" for speed in (125, 250, 500, 1000)},

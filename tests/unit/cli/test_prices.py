@@ -13,6 +13,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.pricing import fetch_service_prices
 from actions.fleet.price_file import read_price_file
 from actions.fleet.prices import COLUMNS, PriceBook, choose_price_file
 from tui.cli.main import main
@@ -124,6 +126,10 @@ def test_a_refresh_writes_what_the_plan_needs_and_nothing_else(
         ("nat-gateway", "us-west-2", ""): "0.045",
         ("nat-gateway-traffic", "us-west-2", ""): "0.045",
         ("public-ipv4", "us-west-2", ""): "0.005",
+        ("vpc-endpoint", "us-west-2", ""): "0.01",
+        ("load-balancer-application", "us-west-2", ""): "0.0225",
+        ("load-balancer-network", "us-west-2", ""): "0.0225",
+        ("load-balancer-classic", "us-west-2", ""): "0.025",
         ("ebs-gp3", "us-west-2", ""): "0.08",
         ("ecr-storage", "us-west-2", ""): "0.1",
         ("fsx-lustre-ssd-125", "us-west-2", ""): "0.145",
@@ -133,7 +139,7 @@ def test_a_refresh_writes_what_the_plan_needs_and_nothing_else(
     assert p5 is not None
     assert (p5.source, str(p5.as_of)) == ("AWS price list AmazonEC2", "2026-11-01")
     assert (
-        "2 on-demand, 1 spot, 9 of 12 services; not listed: fsx-lustre-ssd-1000, fsx-lustre-ssd-250, s3-standard"
+        "2 on-demand, 1 spot, 13 of 16 services; not listed: fsx-lustre-ssd-1000, fsx-lustre-ssd-250, s3-standard"
         in (capsys.readouterr().out)
     )
 
@@ -153,6 +159,26 @@ def test_the_query_has_the_filters_that_leave_one_price(account: type[PriceList]
         "productFamily": "Compute Instance",
     }
     assert asked["MaxResults"] == 100
+
+
+async def test_the_first_word_of_a_usage_type_is_a_region_only_where_regions_have_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = {"LoadBalancerUsage": "0.0225", "TS-LoadBalancerUsage": "0.0056", "USE1-LCUUsage": "0.008"}
+    attributes = {"regionCode": "us-east-1", "operation": "LoadBalancing:Application"}
+    listed = [
+        {"productFamily": "", "attributes": {**attributes, "usagetype": name}, "unit": "Hrs", "usd": usd}
+        for name, usd in usage.items()
+    ]
+
+    async def call(_session: AwsSession, _service: str, _operation: str, **asked: Any) -> dict[str, Any]:
+        return {"PriceList": [in_its_form(one) for one in listed] if asked["ServiceCode"] == "AWSELB" else []}
+
+    monkeypatch.setattr(AwsSession, "call", call)
+    found = {quote.key: str(quote.usd) for quote in await fetch_service_prices(AwsSession(), "us-east-1")}
+    assert found["LoadBalancerUsage:Application"] == "0.0225"
+    assert found["TS-LoadBalancerUsage:Application"] == "0.0056"
+    assert found["LCUUsage:Application"] == "0.008"
 
 
 def test_rows_of_the_operator_stay_and_win(tmp_path: Path) -> None:
@@ -179,7 +205,7 @@ def test_without_the_right_to_spot_prices_the_rest_is_written(
     account.may_see_spot = False
     assert main(["prices", "refresh", "us-west-2"]) == 0
     assert "ec2:DescribeSpotPriceHistory" in capsys.readouterr().err
-    assert len(rows(tmp_path / "config" / "eksml-tui" / "prices.csv")) == 11
+    assert len(rows(tmp_path / "config" / "eksml-tui" / "prices.csv")) == 15
 
 
 def test_a_wrong_file_is_refused_before_aws_is_asked(

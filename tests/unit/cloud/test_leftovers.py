@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from typing import Any
 from urllib.request import Request, urlopen
@@ -13,12 +14,16 @@ from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
+from actions.base.errors import MissingError
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.leftovers import SearchResult, SearchScope, search_account
 from actions.cloud.resources import (
     AwsResource,
+    control_plane_price,
+    endpoint_price,
     hourly_price,
     hourly_text,
+    images_price,
     lustre_price,
     parts_of,
     removal_command,
@@ -134,7 +139,8 @@ async def test_what_was_never_tagged_is_found_in_the_runs_vpc(session: AwsSessio
     assert (
         f"in {vpc}; aws-K8S-i-0abc; remove: aws ec2 delete-network-interface" in lines[interface["NetworkInterfaceId"]]
     )
-    assert "guardduty-data, billed by the hour and zone; remove: aws ec2 delete-vpc-endpoints" in lines[endpoint]
+    paid = "guardduty-data, billed by the hour and zone; $0.01/h; remove: aws ec2 delete-vpc-endpoints"
+    assert paid in lines[endpoint]
     assert "$0.045/h; remove: aws ec2 delete-nat-gateway --nat-gateway-id" in lines[nat]
     prices = [one.usd_per_hour or 0 for one in found.resources]
     assert prices == sorted(prices, reverse=True), "the most expensive comes first"
@@ -237,6 +243,116 @@ async def test_log_groups_and_repositories_are_found_by_name_and_older_ones_are_
     assert {one.is_older for one in older.resources} == {True}
 
 
+async def test_a_cluster_costs_by_its_version_and_one_that_is_gone_is_no_leftover(
+    session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = client("eks").create_cluster(
+        name=CLUSTER,
+        version="1.31",
+        roleArn=f"arn:aws:iam::{ACCOUNT}:role/mine",
+        resourcesVpcConfig={"subnetIds": []},
+        tags={"eksml-run": RUN},
+    )["cluster"]["arn"]
+    real = AwsSession.call
+
+    async def call(session: AwsSession, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation == "get_resources":
+            return {"ResourceTagMappingList": [{"ResourceARN": made}]}
+        return await real(session, service, operation, **parameters)
+
+    monkeypatch.setattr(AwsSession, "call", call)
+    (line,) = [one.line() for one in (await search_account(session, a_scope())).resources]
+    assert "Kubernetes 1.31; $0.60/h; remove: aws eks delete-cluster --name mine" in line
+    client("eks").delete_cluster(name=CLUSTER)
+    assert await search_account(session, a_scope()) == SearchResult()
+
+
+async def test_images_have_their_size_and_price(session: AwsSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    client("ecr").create_repository(repositoryName="nemo-aws")
+    real = AwsSession.call
+
+    async def call(session: AwsSession, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation != "describe_images":
+            return await real(session, service, operation, **parameters)
+        more = {} if "nextToken" in parameters else {"nextToken": "2"}
+        return {"imageDetails": [{"imageSizeInBytes": 11 * 10**9}], **more}
+
+    monkeypatch.setattr(AwsSession, "call", call)
+    (found,) = (await search_account(session, a_scope(repositories=("nemo-aws",)))).resources
+    assert "22.0 GB; $0.003/h; remove: aws ecr delete-repository --force" in found.line()
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("code", "arn"),
+    [
+        ("NatGatewayNotFound", "ec2:us-west-2:1:natgateway/nat-1"),
+        ("InvalidInstanceID.NotFound", "ec2:us-west-2:1:instance/i-1"),
+        ("InvalidNetworkInterfaceID.NotFound", "ec2:us-west-2:1:network-interface/eni-1"),
+        ("InvalidGroup.NotFound", "ec2:us-west-2:1:security-group/sg-1"),
+        ("InvalidSecurityGroupRuleId.NotFound", "ec2:us-west-2:1:security-group-rule/sgr-1"),
+        ("InvalidVolume.NotFound", "ec2:us-west-2:1:volume/vol-1"),
+        ("InvalidVpcEndpointId.NotFound", "ec2:us-west-2:1:vpc-endpoint/vpce-1"),
+        ("InvalidVpcID.NotFound", "ec2:us-west-2:1:vpc/vpc-1"),
+        ("ResourceNotFoundException", "eks:us-west-2:1:cluster/mine"),
+        ("FileSystemNotFound", "fsx:us-west-2:1:file-system/fs-1"),
+        ("RepositoryNotFoundException", "ecr:us-west-2:1:repository/nemo"),
+        ("NotFoundException", "kms:us-west-2:1:key/k-1"),
+    ],
+)
+async def test_a_resource_that_is_gone_is_neither_left_nor_unknown(
+    code: str, arn: str, session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = a_volume("eksml-run", RUN)
+    real = AwsSession.call
+
+    async def call(session: AwsSession, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation == "get_resources":
+            volume = f"arn:aws:ec2:{REGION}:{ACCOUNT}:volume/{ours}"
+            return {"ResourceTagMappingList": [{"ResourceARN": f"arn:aws:{arn}"}, {"ResourceARN": volume}]}
+        if service != arn.partition(":")[0] or ours in str(parameters):
+            return await real(session, service, operation, **parameters)
+
+        def refuse() -> dict[str, Any]:
+            raise ClientError({"Error": {"Code": code, "Message": "it does not exist"}}, operation)
+
+        return await session.offload(refuse, action=f"{service}:{operation}")
+
+    monkeypatch.setattr(AwsSession, "call", call)
+    found = await search_account(session, a_scope())
+    assert (names(found), found.unknown) == ({ours}, ())
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "code"),
+    [
+        ("iam", "list_role_tags", "NoSuchEntity"),
+        ("logs", "describe_log_groups", "ResourceNotFoundException"),
+        ("ecr", "describe_repositories", "RepositoryNotFoundException"),
+        ("ec2", "describe_nat_gateways", "NatGatewayNotFound"),
+        ("ec2", "describe_vpcs", "InvalidVpcID.NotFound"),
+        ("s3", "head_bucket", "NoSuchBucket"),
+        ("sqs", "get_queue_url", "AWS.SimpleQueueService.NonExistentQueue"),
+        ("ec2", "describe_placement_groups", "InvalidPlacementGroup.Unknown"),
+        ("ec2", "describe_launch_templates", "InvalidLaunchTemplateId.NotFound"),
+        ("ec2", "describe_addresses", "InvalidAllocationID.NotFound"),
+        ("fsx", "describe_data_repository_associations", "DataRepositoryAssociationNotFound"),
+        ("elasticloadbalancing", "describe_load_balancers", "LoadBalancerNotFound"),
+        ("s3", "head_bucket", "404"),
+    ],
+)
+async def test_every_spelling_of_not_found_is_known(service: str, operation: str, code: str) -> None:
+    def refuse() -> dict[str, Any]:
+        raise ClientError({"Error": {"Code": code, "Message": "Not Found"}}, operation)
+
+    session = AwsSession()
+    try:
+        with pytest.raises(MissingError):
+            await session.offload(refuse, action=f"{service}:{operation}")
+    finally:
+        session.close()
+
+
 async def test_a_missing_right_makes_one_question_unknown_and_names_it(
     session: AwsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,7 +420,12 @@ def forbid(monkeypatch: pytest.MonkeyPatch, *operations: str) -> None:
             "elasticloadbalancing:us-west-2:1:loadbalancer/a1b2",
             "aws elb delete-load-balancer --load-balancer-name a1b2 --region us-west-2",
         ),
-        ("iam::1:role/path/mine-node", "aws iam delete-role --role-name mine-node"),
+        (
+            "iam::1:role/path/mine-node",
+            "aws iam list-attached-role-policies --role-name mine-node --output text --query"
+            " AttachedPolicies[].PolicyArn | xargs -rn1 aws iam detach-role-policy --role-name mine-node --policy-arn"
+            " && aws iam delete-role --role-name mine-node",
+        ),
         ("iam::1:policy/p", "aws iam delete-policy --policy-arn arn:aws:iam::1:policy/p"),
         ("s3:::mine-fsx-1", "aws s3 rb --force s3://mine-fsx-1"),
         (
@@ -323,6 +444,19 @@ def test_prices_are_those_of_the_kind_and_of_the_regions_that_are_known() -> Non
     assert hourly_price(book, "arn:aws:ec2:us-west-2:1:natgateway/nat-1") == Decimal("0.045")
     assert hourly_price(book, "arn:aws:ec2:eu-west-1:1:natgateway/nat-1") is None
     assert hourly_price(book, "arn:aws:iam::1:role/x") is None
+    balancer = "arn:aws:elasticloadbalancing:us-west-2:1:loadbalancer"
+    assert [hourly_price(book, f"{balancer}/{name}") for name in ("app/k8s/1", "net/k8s/1", "a1b2", "gwy/x/1")] == [
+        Decimal("0.0225"),
+        Decimal("0.0225"),
+        Decimal("0.025"),
+        None,
+    ]
+    assert endpoint_price(book, "us-west-2", 3) == Decimal("0.03")
+    assert endpoint_price(book, "eu-west-1", 3) is None
+    day = date(2026, 11, 22)
+    assert control_plane_price(book, "eu-west-1", "1.31", day) == Decimal("0.60")
+    assert control_plane_price(book, "eu-west-1", "1.36", day) == Decimal("0.10")
+    assert images_price(book, "us-west-2", 20 * 10**9) == Decimal("0.10") * 20 / 730
     assert lustre_price(book, "us-west-2", 500, 2400) == Decimal("0.340") * 2400 / 730
     assert lustre_price(book, "us-west-2", 12, 2400) is None
     assert volume_price(book, "eu-west-1", "gp3", 100) is None
