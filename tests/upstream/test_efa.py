@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -28,9 +29,12 @@ def test_the_device_plugin_runs_on_every_instance_type_that_can_be_chosen(bluepr
     assert set(shipped(blueprint).parameters["instance_type"].choices) <= set(known)
 
 
-def test_the_measurement_has_only_options_of_nccl_tests() -> None:
+@pytest.mark.parametrize(
+    "release", [source("nccl_tests"), source("nccl_tests")["late"]], ids=lambda one: str(one["tag"])
+)
+def test_the_measurement_has_only_options_of_nccl_tests(release: Mapping[str, Any]) -> None:
     words = request_of(pod_of("nccl", "Launcher")["args"]).command[1:]
-    options = source("nccl_tests")["options"]
+    options = release["options"]
     assert [word for word in words[::2] if word.removeprefix("-") not in options] == []
     assert [options[word.removeprefix("-")] for word in words[::2]] == [
         "minbytes", "maxbytes", "stepfactor", "ngpus", "check", "iters",
