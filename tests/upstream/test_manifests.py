@@ -110,8 +110,24 @@ def test_a_pod_with_accelerators_fits_on_its_node_beside_what_runs_there(
             assert amounts.get("vpc.amazonaws.com/efa", 0) <= (node.efa_interfaces or 0)
 
 
-def amount_of(quantity: str | int) -> int:
+@pytest.mark.parametrize(("name", "preset", "given"), CASES)
+def test_a_pod_without_accelerators_fits_on_a_core_node(name: str, preset: str, given: dict[str, Scalar]) -> None:
+    """Beside DNS, drivers and operators, which take half a CPU of each; less memory is for pods than on large nodes."""
+    binding, objects = rendered(name, preset, given)
+    node = InstanceTable.load().find(str(binding.values["core_instance_type"]))
+    assert node is not None
+    for template in (template for manifest in objects for template in templates_of(manifest)):
+        if not wants_accelerator(template):
+            (container,) = template["spec"]["containers"]
+            requests = container["resources"]["requests"]
+            assert amount_of(requests["memory"]) <= node.memory_bytes / 1.12
+            assert amount_of(requests["cpu"]) <= node.vcpu - 0.5
+
+
+def amount_of(quantity: str | int) -> float:
     """A quantity in bytes or pieces; those of these manifests have no other units."""
     text = str(quantity)
+    if text.endswith("m"):
+        return int(text[:-1]) / 1000
     units = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
     return int(text[:-2]) * units[text[-2:]] if text[-2:] in units else int(text)
