@@ -251,6 +251,20 @@ def test_a_download_that_was_cut_off_is_removed_to_be_fetched_again(tmp_path: Pa
     assert second.stdout == "2 files are there after extract\n"
 
 
+@pytest.mark.parametrize("page", ["", "Too Many Requests"])
+def test_what_is_no_archive_is_removed_to_be_fetched_again(tmp_path: Path, page: str) -> None:
+    """The program keeps the page of an error, or an empty file, and takes it for the download from then on."""
+    script = tmp_path / "verify.py"
+    script.write_text(rendered("data", "ConfigMap")["data"]["verify.py"])
+    (tmp_path / "00.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd...")
+    (tmp_path / "01.jsonl.zst").write_text(page)
+    argv = [sys.executable, str(script), str(tmp_path), "0", "1", "download"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 1
+    assert f"{tmp_path}/01.jsonl.zst\n" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00.jsonl.zst", "verify.py"]
+
+
 def test_a_limit_of_restarts_is_of_the_group_and_not_of_one_node() -> None:
     """The operator adds up the restarts of all workers, and a failure ends the worker of every node."""
     for preset in ("", "full"):
