@@ -10,12 +10,13 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.run.results import Copy, export_results, list_results, results_json, results_table
+from actions.run.context.retry import ONCE
+from actions.run.results import Copy, OpenResults, export_results, list_results, results_json, results_table
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT, WORK, a_run
-from tests.support.smallrun import carry_out, torn_down
+from tests.support.smallrun import carry_out, own_name, torn_down
 
 CLOCK = SystemClock()
 SANDBOX_SPEED = 20.0
@@ -129,6 +130,34 @@ async def one_copy_goes_on_and_is_taken_up(folder: Path) -> None:
     assert await export() == "The results are in s3://bucket/again."
     assert len({copy.ref for copy in copies}) == 1
     assert not copies[0].was_there
+
+
+async def test_a_copy_runs_as_the_service_account_that_has_the_runs_role(
+    tmp_path: Path, sandbox: RunningSandbox
+) -> None:
+    results = (
+        "results: {claim: NAME, mount: /data, folder: /data/out, export: {to: bucket/team, service_account: NAME}}"
+    )
+    folder = a_run_with(results, tmp_path, sandbox)
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+    copies: list[Copy] = []
+    said: list[str] = []
+
+    def begin(copy: Copy, sentence: str) -> None:
+        copies.append(copy)
+        said.append(sentence)
+
+    await export_results(folder, "", CLOCK, on_line=said.append, on_begin=begin, is_detached=True)
+    async with OpenResults(folder, CLOCK) as opened:
+        connection = await opened.context.connect(ONCE)
+        job = await connection.fetch(copies[0].ref)
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == own_name(tmp_path)
+    place = f"s3://bucket/team/{folder.name}"
+    assert f"copies /data/out to {place}, also if this program ends" in said[0]
+    assert await export_results(folder, "", CLOCK, on_line=said.append) == f"The results are in {place}."
+    with pytest.raises(ConfigError, match="s3://bucket/other is not below s3://bucket/team"):
+        await export_results(folder, "s3://bucket/other", CLOCK, on_line=said.append)
+    await torn_down(folder)
 
 
 async def test_a_blueprint_without_results_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
