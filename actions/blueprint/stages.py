@@ -193,15 +193,22 @@ class Source(Part, frozen=True, kw_only=True):
         return bool(self.url and (self.sha256 or self.files))
 
 
-class OperatorRefusal(Part, frozen=True, kw_only=True):
-    """Installed operators that later stages cannot work with, by the version of their image and their arguments."""
+Minor = Annotated[str, msgspec.Meta(pattern=r"^([0-9]+\.[0-9]+)?$")]
 
-    since: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+\.[0-9]+$")]
-    """The first such version: `1.5`. An image without a version in its tag is never refused."""
+
+class OperatorRefusal(Part, frozen=True, kw_only=True):
+    """Installed operators that later stages cannot work with, by their images and their arguments."""
+
+    since: Minor = ""
+    """The first such version: `1.5`. Versions are those of the images' tags; empty for none."""
+    before: Minor = ""
+    """The first version that is good again."""
+    images: tuple[str, ...] = ()
+    """Images without a version in their tag."""
     arguments: tuple[str, ...] = ()
     """Refused only if a container has one of these arguments; empty: whatever arguments it has."""
     reason: str
-    """The sentence that the operator of the console reads."""
+    """The sentence that the operator of the console reads, without its full stop."""
     hint: str = ""
     """The remedy, as an imperative."""
 

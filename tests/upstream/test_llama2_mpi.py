@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actions.blueprint.stages import ManifestsStage
+from actions.run.checks.cluster import refusal_of
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
 from actions.telemetry.log_reader import read_log
-from tests.unit.blueprint.shipped import object_of
+from tests.unit.blueprint.shipped import object_of, shipped
 from tests.unit.sandbox_workloads.containers import a_container, context, run
 from tests.upstream.llama2_fixtures import Dockerfile, check_flags, distribution, facts, neuron_table
 
@@ -241,6 +243,16 @@ def test_every_precision_is_one_of_the_scripts() -> None:
     for precision in facts("neuronx_nemo_scripts")["train_setup.sh"]["precisions"]:
         (container,) = _rendered("sources", "Job", precision=precision)["spec"]["template"]["spec"]["containers"]
         assert _environment(container)["PRECISION"] == precision
+
+
+@pytest.mark.parametrize("version", facts("mpi_operator")["versions"], ids=lambda found: str(found["version"]))
+def test_an_operator_that_refuses_the_jobs_is_refused_itself(version: dict[str, Any]) -> None:
+    assert _rendered("train", "MPIJob")["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
+    (stage,) = [each for each in shipped(_NAME).stages if each.id == "mpi-operator"]
+    assert isinstance(stage, ManifestsStage)
+    container = {"name": "mpi-operator", "image": version["image"], "args": ["-alsologtostderr"]}
+    found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
+    assert (refusal_of(found, stage.refuses) is None) == version["waits_for_workers"]
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

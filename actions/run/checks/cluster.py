@@ -115,14 +115,22 @@ def refusal_of(found: Manifest, refusals: Sequence[OperatorRefusal]) -> Operator
         refusals: Those of the stage that would install it.
     """
     containers = list(containers_of(found))
-    versions = [(int(match[1]), int(match[2])) for each in containers if (match := _TAG.search(str(each.get("image"))))]
+    images = {str(each.get("image") or "") for each in containers}
     given = {str(word) for each in containers for word in (*(each.get("command") or ()), *(each.get("args") or ()))}
     for refusal in refusals:
-        since = _minor(refusal.since)
-        is_newer = since is not None and any(version >= since for version in versions)
-        if is_newer and (not refusal.arguments or given & set(refusal.arguments)):
+        is_meant = bool(images & set(refusal.images)) or any(_is_between(image, refusal) for image in images)
+        if is_meant and (not refusal.arguments or given & set(refusal.arguments)):
             return refusal
     return None
+
+
+def _is_between(image: str, refusal: OperatorRefusal) -> bool:
+    """Return whether the version in an image's tag is one of those that are refused."""
+    tag = _TAG.search(image)
+    if tag is None or not (refusal.since or refusal.before):
+        return False
+    version = (int(tag[1]), int(tag[2]))
+    return (_minor(refusal.since) or version) <= version < (_minor(refusal.before) or (math.inf, 0))
 
 
 async def check_pool(connection: ClusterConnection, instance_type: str) -> Observation:

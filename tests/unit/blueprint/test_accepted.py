@@ -5,6 +5,8 @@ Custom resources are held against the operators' real definitions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 
 import pytest
@@ -13,6 +15,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
+from actions.blueprint.parts import Scalar
 from actions.blueprint.render import own_objects
 from actions.blueprint.targets import Manifest
 from actions.sandbox.apiserver.storage.resources import builtin_types
@@ -28,14 +31,28 @@ _RELEASES = (
     "training-operator-1.8.1-pytorchjobs",
     "volcano-1.8.2",
 )
+_NEWEST = ("kuberay-1.4.2", "mpi-operator-0.7.0")
+"""The newest operators that a launch uses where they are installed already."""
+_UNUSUAL: dict[str, tuple[dict[str, Scalar], ...]] = {
+    "llama2-trn1-mpi": (
+        {"instance_type": "trn1n.32xlarge", "nodes": 1, "image_source": "given"},
+        {"nodes": 16, "tensor_parallel": 32, "pipeline_parallel": 8, "data": "sample", "data_dir": "/shared/a/b"},
+        {"data": "existing", "tensorboard": False, "precompile": False, "launcher_restarts": 0, "precision": "fp32"},
+    ),
+    "llama2-trn1-ray": (
+        {"instance_type": "trn1n.32xlarge", "nodes": 1, "grad_accum_usteps": 64, "image_source": "build"},
+        {"nodes": 16, "grad_accum_usteps": 4, "queue_cpus": 5000, "queue_memory_gib": 10000, "data": "sample"},
+        {"switches": "", "precompile": False, "worker_cpus": 8, "head_cpus": 2, "num_layers": 4, "steps_this_run": -1},
+    ),
+}
 _BLUEPRINTS = sorted(folder.name for folder in shipped_blueprints().iterdir() if (folder / "blueprint.yaml").is_file())
 
 
 @cache
-def real_schemas() -> dict[tuple[str, str], Manifest]:
+def real_schemas(releases: tuple[str, ...] = _RELEASES) -> dict[tuple[str, str], Manifest]:
     """The schema of every recorded custom resource, by `apiVersion` and kind."""
     found: dict[tuple[str, str], Manifest] = {}
-    for release in _RELEASES:
+    for release in releases:
         for definition in recorded_definitions(release):
             spec = definition["spec"]
             for version in spec["versions"]:
@@ -44,9 +61,9 @@ def real_schemas() -> dict[tuple[str, str], Manifest]:
     return found
 
 
-def objects_of(blueprint: Blueprint, preset: str) -> list[Manifest]:
+def objects_of(blueprint: Blueprint, preset: str, **given: Scalar) -> list[Manifest]:
     """All objects of all stages with a preset's values, and a text for what earlier stages report."""
-    binding = bind(blueprint, {}, preset=preset)
+    binding = bind(blueprint, given, preset=preset)
     reported: dict[str, dict[str, str]] = {}
     for stage in blueprint.stages:
         for wire in stage.sets:
@@ -63,7 +80,16 @@ def complaints_about(manifest: Manifest) -> list[str]:
             wrong = wrong_type(resource, manifest)
             causes = [cause.message for cause in object_causes(resource.key, manifest)]
             return [*([] if wrong is None else [wrong.path]), *prune_builtin(resource, manifest), *causes]
-    schema = real_schemas()[manifest["apiVersion"], manifest["kind"]]
+    named = (manifest["apiVersion"], manifest["kind"])
+    assert named in real_schemas(), f"no schema of {named}"
+    return complaints_by(manifest, real_schemas())
+
+
+def complaints_by(manifest: Manifest, schemas: Mapping[tuple[str, str], Manifest]) -> list[str]:
+    """What these definitions refuse it for; nothing if it is of none of their kinds."""
+    schema = schemas.get((manifest["apiVersion"], manifest["kind"]))
+    if schema is None:
+        return []
     wrong_values = [f"{cause.field}: {cause.message}" for cause in violations(manifest, schema)]
     return [*wrong_values, *prune_resource(manifest, schema)]
 
@@ -74,3 +100,13 @@ def test_every_object_is_accepted_under_every_preset(name: str) -> None:
     for preset in ("", *blueprint.presets):
         for manifest in objects_of(blueprint, preset):
             assert complaints_about(manifest) == [], f"{manifest['kind']} {manifest['metadata']['name']}"
+
+
+@pytest.mark.parametrize("name", _UNUSUAL)
+def test_every_object_is_accepted_with_unusual_values_and_by_the_newest_operators(name: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    for preset in ("", *blueprint.presets):
+        for given in ({}, *_UNUSUAL[name]):
+            for manifest in objects_of(blueprint, preset, **given):
+                newest = complaints_by(deepcopy(manifest), real_schemas(_NEWEST))
+                assert (newest, complaints_about(manifest)) == ([], []), f"{given}: {manifest['kind']}"
