@@ -66,6 +66,19 @@ def test_what_get_dataset_imports_is_installed_and_the_image_ends_with_the_impor
     assert "import ray_train_llama2" in image.lines[-1]
 
 
+def test_the_image_is_tried_for_the_programs_that_ray_and_kuberay_start() -> None:
+    upstream = facts("kuberay_submission")
+    tried = Dockerfile(_NAME).lines[-1].partition("for program in ")[2].partition(";")[0].split()
+    assert {*upstream["programs"], *upstream["ray_train"]["programs"], "neuron-ls", "ray"} <= set(tried)
+
+
+def test_no_huge_pages_are_asked_for_as_none_are_taken() -> None:
+    assert facts("kuberay_submission")["ray_train"]["sets"]["FI_EFA_FORK_SAFE"] == "1"
+    (group,) = _rendered("cluster", "RayCluster")["spec"]["workerGroupSpecs"]
+    (worker,) = group["template"]["spec"]["containers"]
+    assert not [name for name in worker["resources"]["limits"] if name.startswith("hugepages-")]
+
+
 @pytest.mark.parametrize("stage", ["precompile", "train"])
 def test_every_flag_is_an_argument_of_the_script(stage: str) -> None:
     flags = facts("ray_train_llama2")["flags"]
