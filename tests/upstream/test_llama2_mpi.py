@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actions.base.errors import ParameterError
+from actions.blueprint.parameters import bind
 from actions.blueprint.stages import ManifestsStage
 from actions.run.checks.cluster import refusal_of
 from actions.sandbox.kubelet.images import program_of
@@ -243,6 +245,13 @@ def test_every_precision_is_one_of_the_scripts() -> None:
     for precision in facts("neuronx_nemo_scripts")["train_setup.sh"]["precisions"]:
         (container,) = _rendered("sources", "Job", precision=precision)["spec"]["template"]["spec"]["containers"]
         assert _environment(container)["PRECISION"] == precision
+
+
+def test_the_tokenisation_fits_on_a_core_node() -> None:
+    with pytest.raises(ParameterError, match=r"does not fit beside the system of m5\.2xlarge"):
+        bind(shipped(_NAME), {"tokenise_memory_gib": 29})
+    for memory, kind in ((28, "m5.2xlarge"), (120, "m5.8xlarge")):
+        bind(shipped(_NAME), {"tokenise_memory_gib": memory, "core_instance_type": kind})
 
 
 @pytest.mark.parametrize("version", facts("mpi_operator")["versions"], ids=lambda found: str(found["version"]))
