@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,13 @@ def texts_of(value: object) -> list[str]:
 
 def is_quoted(piece: str, document: object) -> bool:
     """Whether the piece stands in the document, as a text or as JSON."""
-    return any(piece in text for text in texts_of(document)) or piece in json.dumps(document)
+    return not unquoted([piece], document)
+
+
+def unquoted(pieces: Iterable[str], document: object) -> list[str]:
+    """The pieces that do not stand in the document."""
+    texts, whole = texts_of(document), json.dumps(document)
+    return [piece for piece in pieces if piece not in whole and not any(piece in text for text in texts)]
 
 
 def a_pod(name: str = "train-0", *, phase: str = "Pending", node: str = "", **status: Any) -> Document:

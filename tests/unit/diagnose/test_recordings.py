@@ -14,7 +14,7 @@ from actions.cluster.diagnose.parse_input import evidence_of
 from actions.cluster.diagnose.select import drop_events_of_deleted_objects
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from tests.unit.diagnose.recordings import World, changes, recordings
-from tests.unit.diagnose.samples import is_quoted
+from tests.unit.diagnose.samples import unquoted
 
 _OPERATORS = ("PyTorchJob", "MPIJob")
 _ROOTS = (*_OPERATORS, "RayJob", "RayCluster")
@@ -52,7 +52,7 @@ def _check_findings(world: World, verdicts: dict[tuple[str, str], ObjectStatus],
     if any(one.code in (Code.JOB_FAILED, Code.JOB_DEADLINE) for one in told):
         assert has_failed or any("alidation" in quote for one in told for quote in one.evidence)
     quotes = {quote for one in told for quote in one.evidence}
-    assert [quote for quote in quotes if not is_quoted(quote, world.documents())] == []
+    assert not quotes or unquoted(quotes, world.documents()) == []
 
 
 def _has_restarts(pods: list[dict[str, Any]]) -> bool:
