@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from actions.base.clock import Clock
 from actions.sandbox.clientkit.client import ApiClient
@@ -12,6 +12,7 @@ from actions.sandbox.kubelet.process import ProgramRuntime, SshServers
 from actions.sandbox.kubelet.rendezvous import RendezvousTable
 from actions.sandbox.programs.files import MemoryVolume
 from actions.sandbox.programs.network import HttpNetwork
+from actions.sandbox.programs.program import AcceleratorUsers, ContainerView, DeviceUse, Load
 
 
 class VolumeStore:
@@ -71,6 +72,8 @@ class NodeResources:
         self.storage = VolumeStore()
         self._images: set[tuple[str, str]] = set()
         self._devices: dict[str, dict[int, str]] = {}
+        self._users: dict[str, dict[tuple[str, str], tuple[ContainerView, Callable[[], Load]]]] = {}
+        """Node → owner and container → the container with its load."""
         self._types: dict[str, str] = {}
         self._addresses = 0
 
@@ -107,6 +110,17 @@ class NodeResources:
         """Free the accelerators of everything that belongs to `owner`."""
         taken = self._devices.get(node, {})
         self._devices[node] = {index: holder for index, holder in taken.items() if holder != owner}
+        users = self._users.get(node, {})
+        self._users[node] = {key: user for key, user in users.items() if key[0] != owner}
+
+    def keep_user(self, node: str, owner: str, container: ContainerView, load: Callable[[], Load]) -> None:
+        """Note a container that has accelerators, in the place of an earlier one, until `owner` gives them back."""
+        self._users.setdefault(node, {})[owner, container.name] = (container, load)
+
+    def accelerator_users(self, node: str, moment: float) -> AcceleratorUsers:
+        """Return the containers of a node that have accelerators, with their load at `moment`."""
+        users = self._users.get(node, {}).values()
+        return AcceleratorUsers(moment, tuple(DeviceUse(container, load()) for container, load in users))
 
     def address(self) -> str:
         """Return a pod address that has not been given before."""

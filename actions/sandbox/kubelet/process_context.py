@@ -59,7 +59,10 @@ def process_context(
         started_at=clock.now().timestamp(),
         seed=seed,
         network=node_resources.network,
+        accelerator_users=lambda: node_resources.accelerator_users(pod.node, clock.now().timestamp()),
     )
+    if container.gpus or container.neurons:
+        node_resources.keep_user(pod.node, pod.uid, seen, lambda: container.load)
     return ProcessContext(
         seen, lambda: container.load, lambda: clock.now().timestamp(), folder=container.spec.working_folder
     )

@@ -108,6 +108,21 @@ Program = Generator[ProgramStep, None, int]
 """A run of a container's process; returns its exit code."""
 
 
+class DeviceUse(msgspec.Struct, frozen=True):
+    """A container that was given accelerators, with their load."""
+
+    container: ContainerView
+    load: Load
+
+
+class AcceleratorUsers(msgspec.Struct, frozen=True):
+    """The containers of a node that have accelerators, at one moment."""
+
+    moment: float = 0.0
+    """Seconds since the epoch, UTC."""
+    users: tuple[DeviceUse, ...] = ()
+
+
 class ContainerView(msgspec.Struct, frozen=True):
     """All that a program can read of the container that it runs in."""
 
@@ -137,6 +152,8 @@ class ContainerView(msgspec.Struct, frozen=True):
     seed: int = 0
     network: HttpNetwork = msgspec.field(default_factory=HttpNetwork)
     """The network of the cluster."""
+    accelerator_users: Callable[[], AcceleratorUsers] = AcceleratorUsers
+    """Returns who has which of its node's accelerators at present, as a privileged container can see it."""
 
     @property
     def command_line(self) -> str:

@@ -152,6 +152,9 @@ def _epoch(container: ContainerView, settings: Esm1nvSettings, rank: int) -> Pro
     curve = Esm1nvCurve(settings.max_steps, container.seed)
     start = newest_step(container, f"{settings.results}/checkpoints", settings.max_steps)
     main_bar = _MainBar(curve, settings, start)
+    if rank == 0:
+        events = f"events.out.tfevents.{container.started_at:.0f}.{container.pod}.1.0"
+        container.files.write(f"{settings.results}/{events}", b"", size_bytes=4096)
     for step in range(start, settings.max_steps):
         main_bar.elapsed += _STEP_SECONDS
         is_logged = (step + 1) % _LOG_EVERY == 0 or step + 1 == settings.max_steps

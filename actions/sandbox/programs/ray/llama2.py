@@ -244,11 +244,19 @@ class _ScriptRun:
             yield ProgramStep(2.0, self._by_first(f"loading checkpoint from step_{first}"))
             yield ProgramStep(2.0, self._by_first("loading checkpoint done"))
         yield ProgramStep(1.0, self._by_first(f"Epoch 0 begin {self._asctime()}"))
+        self._begin_events()
         if not (yield from self._step_through(first)):
             return 1
         self._head.set_load(NeuronLoad())
         yield from self._finish()
         return 0
+
+    def _begin_events(self) -> None:
+        """Leave the file that TensorBoard reads, in a folder by the time of the start."""
+        settings = self._settings
+        name = f"neuron_tblogs_{datetime.fromtimestamp(self._head.now(), UTC):%m%d%y_%H%M}_bf16_w{settings.workers}"
+        folder = f"{settings.given['output_dir']}/{name}_lr{settings.given['lr']}"
+        self._files.write(f"{folder}/events.out.tfevents.0", b"", size_bytes=61_000)
 
     def _step_through(self, first: int) -> Program:
         """All steps behind the first. Returns 1 at the end, 0 if a worker was lost on the way."""
@@ -298,9 +306,6 @@ class _ScriptRun:
         path = path if path.startswith("/") else f"/llama2_pretrain/{path}"
         found = {"throughput": perf, "loss": loss, "steps": settings.steps, "global_batch": settings.global_batch}
         self._files.write(path, json.dumps(found).encode())
-        name = f"neuron_tblogs_{datetime.fromtimestamp(self._head.now(), UTC):%m%d%y_%H%M}_bf16_w{settings.workers}"
-        folder = f"{settings.given['output_dir']}/{name}_lr{settings.given['lr']}"
-        self._files.write(f"{folder}/events.out.tfevents.0", b"", size_bytes=61_000)
         yield ProgramStep(0.5, self._by_first(f"Writing data to the provided results file: {path}"))
         yield ProgramStep(2.0, "Training completed after 0 iterations.\n")
         return 0
