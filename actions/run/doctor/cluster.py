@@ -20,12 +20,14 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ref_of
+from actions.cluster.prometheus import PORT, find_prometheus
 from actions.run.checks.cluster import version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import DoctorLine, examined, line_of
 from actions.run.doctor.sources import is_there
+from actions.run.state.records import CheckResult
 
 ROLES_FILE = "rbac.yaml"
 LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL = (
@@ -33,6 +35,9 @@ LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL = (
 )
 IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
 """The roles that are bound in namespaces."""
+
+EXPORTERS = "exporters"
+"""The stage by which blueprints export the metrics of accelerators."""
 
 _AT_ONCE = 8
 _SHOWN = 6
@@ -191,7 +196,25 @@ async def cluster_lines(found: ClusterReach, launch: PlannedLaunch | None, *, na
     lines += [await role_line(session, role, namespace) for role in roles]
     if launch is not None:
         lines.append(await _objects_line(session, launch))
-    return lines
+    return [*lines, *await prometheus_lines(session, launch)]
+
+
+async def prometheus_lines(session: KubeSession, launch: PlannedLaunch | None) -> list[DoctorLine]:
+    """Return a line where the cluster has a Prometheus, or where one would read what the launch exports."""
+    exports = launch is not None and any(stage.id == EXPORTERS for stage in launch.stages)
+
+    async def look() -> Observation:
+        found = await find_prometheus(session, Discovery(session))
+        way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
+        if not found.pods:
+            return passed(f"None was found. A later one finds exporters by {way}.")
+        more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
+        opened = f"eksml-tui forward prometheus opens port {PORT}"
+        return passed(f"{found.pods[0]}{more}: {opened}; it finds exporters by {way}.")
+
+    line = await examined("Prometheus", look(), f"Bind {LOOK} in the whole cluster to look for one.")
+    is_found = line.result is CheckResult.PASSED and not line.detail.startswith("None")
+    return [line] if exports or is_found else []
 
 
 def _version_lines(found: ClusterReach, launch: PlannedLaunch) -> list[DoctorLine]:

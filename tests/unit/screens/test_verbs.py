@@ -96,11 +96,12 @@ HEAD = PodFacts(
 
 
 def test_a_service_is_found_by_the_pod_that_serves_it() -> None:
-    dashboard, tensorboard = SERVICES
+    dashboard, tensorboard, prometheus = SERVICES
     board = a_pod("train-tensorboard-5d-x")
     assert served_by(dashboard, [a_pod("worker-0"), HEAD]) is HEAD
     assert served_by(tensorboard, [HEAD, board]) is board
     assert served_by(tensorboard, [a_pod("train-tensorboard-5d-x", phase="Pending")]) is None
+    assert served_by(prometheus, [HEAD, board]) is None
 
 
 async def test_what_can_be_forwarded_is_listed_where_nothing_is_named() -> None:
