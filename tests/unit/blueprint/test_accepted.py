@@ -21,7 +21,13 @@ from actions.sandbox.apiserver.validation.builtin_fields import prune_builtin, w
 from actions.sandbox.apiserver.validation.crd_schema import prune_resource, violations
 from tests.support.definitions import recorded_definitions
 
-_RELEASES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")
+_RELEASES = (
+    "kuberay-1.1.1",
+    "mpi-operator-0.6.0",
+    "prometheus-operator-0.93.0-podmonitors",
+    "training-operator-1.8.1-pytorchjobs",
+    "volcano-1.8.2",
+)
 _BLUEPRINTS = sorted(folder.name for folder in shipped_blueprints().iterdir() if (folder / "blueprint.yaml").is_file())
 
 
