@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +21,12 @@ from actions.cluster.objects.client import Discovery, ObjectRef
 from actions.run.client import load_run
 from actions.run.context.access import ClusterConnection
 from actions.run.state.view import RunState, StageState
+from tests.faults.rehearsal import a_sandbox
 from tests.support.applying import apply_all
 from tests.support.definitions import recorded_definitions
 from tests.support.polling import wait
 from tests.support.program import Program
+from tests.support.smallrun import a_small_run, carry_out, torn_down
 from tests.upstream.sources import source
 
 LAUNCH = """\
@@ -40,6 +43,32 @@ steps:
   - wait: {{metric: train_loss, of: train, step: ">= 5", within: 4m}}
   - forward: {{to: tensorboard}}
   - forward: {{to: prometheus}}
+"""
+BLUEPRINT = """
+schema: eksml/v1
+id: small
+title: A small run
+summary: For tests.
+cluster: {name: unserved, region: us-west-2, namespace: default}
+stages:
+  - {id: access, kind: kubeconfig, title: Access, expect: 1s..5s, cluster: unserved, region: us-west-2}
+  - id: objects
+    kind: manifests
+    title: Objects
+    needs: [access]
+    expect: 1s..5s
+    manifests: [objects.yaml]
+    where_served: [PodMonitor]
+"""
+OBJECTS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {name: exporter}
+spec: {selector: {}}
 """
 MONITORS = "prometheus-operator-0.93.0-podmonitors"
 PORTS = {"dcgm-exporter": 9400, "neuron-monitor": 8000}
@@ -110,6 +139,9 @@ def test_what_is_chosen_serves_while_it_trains_and_goes_with_the_run(
 ) -> None:
     assert program.run("--demo", "--speed", "20", "nodes").returncode == 0
     asyncio.run(install(program))
+    early = program.command("--demo", "forward", "tensorboard")
+    assert (early.returncode, early.stdout) == (1, "")
+    assert "No running pod serves TensorBoard." in early.stderr
     script = program.home / "launch.yaml"
     script.write_text(LAUNCH.format(blueprint=blueprint))
     done = program.run("--demo", "--script", str(script), "--artifacts", str(program.home), seconds=400)
@@ -119,6 +151,9 @@ def test_what_is_chosen_serves_while_it_trains_and_goes_with_the_run(
         assert json.loads(page(link, "/data/runs"))
         with pytest.raises(urllib.error.HTTPError, match="401"):
             page(f"{link}x", "/data/runs")
+    listed = program.command("--demo", "forward").stdout
+    assert "prometheus   monitoring/prometheus-k8s-0:9090\n" in listed
+    assert "tensorboard  default/" in listed
     with forwarded(program, "prometheus") as link:
         assert "prometheus-k8s-0" in page(link)
 
@@ -152,3 +187,17 @@ def pods_of(program: Program) -> list[str]:
         return [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in found["items"]]
 
     return asyncio.run(listed())
+
+
+async def test_an_object_of_a_kind_that_is_not_served_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with a_sandbox("unserved", speed=100.0) as running:
+        files = {"blueprint.yaml": BLUEPRINT, "objects.yaml": OBJECTS}
+        folder = a_small_run(tmp_path, files, kubeconfig=running.kubeconfig)
+        view = await carry_out(folder)
+        assert view.state is RunState.SUCCEEDED, [stage.message for stage in view.stages]
+        assert view.stages[-1].message == "1 object applied. The cluster does not serve PodMonitor: left out."
+        assert [item.kind for item in view.owned] == ["ConfigMap"]
+        assert (await torn_down(folder)).state is RunState.TORN_DOWN

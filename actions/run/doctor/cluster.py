@@ -27,7 +27,6 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import DoctorLine, examined, line_of
 from actions.run.doctor.sources import is_there
-from actions.run.state.records import CheckResult
 
 ROLES_FILE = "rbac.yaml"
 LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL = (
@@ -38,6 +37,7 @@ IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
 
 EXPORTERS = "exporters"
 """The stage by which blueprints export the metrics of accelerators."""
+PROMETHEUS_REMEDY = f"Bind {LOOK} in the whole cluster to look for one."
 
 _AT_ONCE = 8
 _SHOWN = 6
@@ -196,25 +196,9 @@ async def cluster_lines(found: ClusterReach, launch: PlannedLaunch | None, *, na
     lines += [await role_line(session, role, namespace) for role in roles]
     if launch is not None:
         lines.append(await _objects_line(session, launch))
-    return [*lines, *await prometheus_lines(session, launch)]
-
-
-async def prometheus_lines(session: KubeSession, launch: PlannedLaunch | None) -> list[DoctorLine]:
-    """Return a line where the cluster has a Prometheus, or where one would read what the launch exports."""
-    exports = launch is not None and any(stage.id == EXPORTERS for stage in launch.stages)
-
-    async def look() -> Observation:
-        found = await find_prometheus(session, Discovery(session))
-        way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
-        if not found.pods:
-            return passed(f"None was found. A later one finds exporters by {way}.")
-        more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
-        opened = f"eksml-tui forward prometheus opens port {PORT}"
-        return passed(f"{found.pods[0]}{more}: {opened}; it finds exporters by {way}.")
-
-    line = await examined("Prometheus", look(), f"Bind {LOOK} in the whole cluster to look for one.")
-    is_found = line.result is CheckResult.PASSED and not line.detail.startswith("None")
-    return [line] if exports or is_found else []
+    if launch is None or any(stage.id == EXPORTERS for stage in launch.stages):
+        lines.append(await examined("Prometheus", check_prometheus(session), PROMETHEUS_REMEDY))
+    return lines
 
 
 def _version_lines(found: ClusterReach, launch: PlannedLaunch) -> list[DoctorLine]:
@@ -264,3 +248,20 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
 def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     metadata = manifest.get("metadata") or {}
     return {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+
+
+async def check_prometheus(session: KubeSession) -> Observation:
+    """Look for a Prometheus that runs in the cluster; none is no failure, as exporters wait for a later one.
+
+    Raises:
+        AccessError: Pods may not be listed.
+        UnreachableError: The cluster does not answer.
+    """
+    found = await find_prometheus(session, Discovery(session))
+    way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
+    if not found.pods:
+        return passed(f"None runs in the cluster. A later one finds exporters by {way}.")
+    more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
+    return passed(
+        f"{found.pods[0]}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."
+    )

@@ -11,7 +11,7 @@ from aiohttp import web
 from actions.cluster.objects.client import Discovery
 from actions.cluster.prometheus import LABEL, PrometheusFound, find_prometheus, is_prometheus
 from actions.fleet.facts import PodFacts
-from actions.run.doctor.cluster import prometheus_lines
+from actions.run.doctor.cluster import check_prometheus
 from actions.run.state.records import CheckResult
 from tests.unit.cluster.servers import session_to
 
@@ -60,17 +60,22 @@ async def test_a_prometheus_is_found_in_any_namespace(pod: dict[str, Any], tmp_p
     api = Api(EXPORTER, pod, has_operator=True)
     async with session_to(api, tmp_path) as session:
         found = await find_prometheus(session, Discovery(session))
-        (line,) = await prometheus_lines(session, None)
+        observed = await check_prometheus(session)
     assert found == PrometheusFound((f"monitoring/{pod['metadata']['name']}",), reads_pod_monitors=True)
     assert api.asked[0] == f"/api/v1/pods?{LABEL}"
-    assert line.result is CheckResult.PASSED
-    assert "eksml-tui forward prometheus opens port 9090; it finds exporters by a PodMonitor" in line.detail
+    assert observed.result is CheckResult.PASSED
+    assert "eksml-tui forward prometheus opens port 9090. It finds exporters by a PodMonitor." in observed.detail
 
 
-async def test_without_one_there_is_no_line(tmp_path: Path) -> None:
+async def test_without_one_exporters_wait_for_a_later_one(tmp_path: Path) -> None:
     async with session_to(Api(EXPORTER, a_pod("x", "prometheus", phase="Pending")), tmp_path) as session:
         assert await find_prometheus(session, Discovery(session)) == PrometheusFound()
-        assert await prometheus_lines(session, None) == []
+        observed = await check_prometheus(session)
+    assert observed.result is CheckResult.PASSED
+    assert (
+        observed.detail
+        == "None runs in the cluster. A later one finds exporters by the annotation prometheus.io/scrape."
+    )
 
 
 async def test_without_the_right_to_all_pods_the_own_namespace_is_looked_at(tmp_path: Path) -> None:
