@@ -228,6 +228,8 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     makes: tuple[ObjectName, ...] = ()
     """Objects that an operator makes by itself once it runs and nothing owns: no reason to keep its namespace and its
     definitions on teardown."""
+    where_served: tuple[str, ...] = ()
+    """Kinds, such as `PodMonitor`, whose objects are left out of a cluster that does not serve them."""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -136,7 +136,8 @@ class ForwardArguments(Arguments, frozen=True):
     """Open a local port to a pod."""
 
     to: Annotated[
-        str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: list what is available.")
+        str,
+        Meta(description="tensorboard, dashboard, prometheus, or `namespace/pod:port`. Empty: list what is available."),
     ] = ""
     local: Annotated[int, Meta(description="Port on 127.0.0.1; 0, the default, takes a free one.", ge=0, le=65535)] = 0
     stop: Annotated[bool, Meta(description="Close it.")] = False

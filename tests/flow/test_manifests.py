@@ -5,6 +5,7 @@ The real one has the operators' own definitions of their resources where those a
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import yaml
 from actions.base.files import asset, shipped_blueprints
 from tests.flow.kubectl import Kubectl, a_cluster, a_real_cluster
 from tests.realcluster.running import KINDS
+from tests.support.definitions import recorded_definitions
 from tests.support.missing import needs
 
 pytestmark = needs("kubectl")
@@ -25,6 +27,7 @@ async def test_every_manifest_is_accepted_as_it_stands(kind: str, tmp_path: Path
     async with (a_real_cluster if kind == "real" else a_cluster)(tmp_path) as kubectl:
         if not kubectl.is_real:
             await _install_operators(kubectl)
+        await _define_pod_monitors(kubectl, tmp_path)
         refused = {}
         for file in _FILES:
             objects = list(yaml.safe_load_all(file.read_text()))
@@ -43,3 +46,11 @@ async def _install_operators(kubectl: Kubectl) -> None:
     for release in _MIRROR:
         await kubectl.ok("apply", "--server-side", "-f", str(asset(f"mirror/{release}/manifest.yaml")))
     await kubectl.ok("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+
+
+async def _define_pod_monitors(kubectl: Kubectl, folder: Path) -> None:
+    file = folder / "podmonitors.json"
+    (definition,) = recorded_definitions("prometheus-operator-0.93.0-podmonitors")
+    file.write_text(json.dumps(definition))
+    await kubectl.ok("apply", "--server-side", "-f", str(file))
+    await kubectl.ok("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=30s")

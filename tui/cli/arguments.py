@@ -77,6 +77,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _nodes(commands, cluster)
     _why(commands, cluster)
     _watch(commands, cluster)
+    _forward(commands, cluster)
     _read(commands)
     _blueprints(commands)
     _validate(commands)
@@ -178,6 +179,23 @@ def _watch(commands: Commands, cluster: _Options) -> None:
     watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
     _add_options(watch, cluster, suppress=True)
     watch.add_argument("--plain", action="store_true", help="print only its log, even on a terminal; ends with the job")
+
+
+def _forward(commands: Commands, cluster: _Options) -> None:
+    forward = commands.add_parser(
+        "forward", help="open a local port to TensorBoard, a dashboard or any pod, until Ctrl-C"
+    )
+    forward.add_argument(
+        "to",
+        nargs="?",
+        default="",
+        metavar="TO",
+        help="tensorboard, dashboard, prometheus, or NAMESPACE/POD:PORT; empty: list what there is",
+    )
+    _add_options(forward, cluster, suppress=True)
+    forward.add_argument(
+        "--local", type=_port, default=0, metavar="PORT", help="port on 127.0.0.1 (default: a free one)"
+    )
 
 
 def _read(commands: Commands) -> None:

@@ -24,6 +24,7 @@ _COMMANDS = {
     "mirror": "tui.cli.mirror:run",
     "read": "tui.cli.read:run",
     "watch": "tui.cli.watch:run",
+    "forward": "tui.cli.forward:run",
     "blueprints": "tui.cli.catalogue:run",
     "validate": "tui.cli.catalogue:run",
     "plan": "tui.cli.plan:run",

@@ -58,7 +58,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         order.put(tagged_lines(batch, names.number_of(member.pod.name)))
 
     try:
-        job = _job(typed, session.namespace or "default", await _complete(state, following))
+        job = _job(typed, session.namespace or "default", await first_snapshot(state, following))
         watch = JobWatch(
             job,
             session=lambda: session,
@@ -75,7 +75,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         await session.aclose()
 
 
-async def _complete(state: ClusterState, following: asyncio.Task[None]) -> ClusterSnapshot:
+async def first_snapshot(state: ClusterState, following: asyncio.Task[None]) -> ClusterSnapshot:
     """Return the first complete snapshot.
 
     Raises:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from actions.base.errors import ConfigError, MissingError, RefusedError, UnreachableError
+from actions.base.errors import MissingError, RefusedError, UnreachableError
 from actions.command import verbs
 from actions.fleet.facts import PodFacts
 from tui.commands.app_actions import AppActions, Handler
-from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, served_by
+from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
 from tui.feeds.services import ConsoleServices, explain_stage
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
@@ -237,15 +237,12 @@ class ForwardCommand:
         )
 
     async def _open_port(self, arguments: verbs.ForwardArguments) -> None:
-        target, _, port = arguments.to.rpartition(":")
-        if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
-            known = ", ".join(service.name for service in SERVICES)
-            raise ConfigError(f"{arguments.to!r} cannot be forwarded.", hint=f"Write {known}, or NAMESPACE/POD:PORT.")
+        target, port = parse_port(arguments.to)
         subject = parse_subject(target, default_namespace=self._services.cluster.namespace)
         find = self._named(f"{subject.namespace}/{subject.name}")
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
-        address = await self._forwards.open(arguments.to, subject.namespace, find, int(port), arguments.local)
+        address = await self._forwards.open(arguments.to, subject.namespace, find, port, arguments.local)
         self._app.notify_plainly(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 
     def _named(self, key: str) -> Callable[[], PodFacts | None]:

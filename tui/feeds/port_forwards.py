@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.base.errors import ConsoleError, MissingError
+from actions.base.errors import ConfigError, ConsoleError, MissingError
+from actions.cluster import prometheus
 from actions.fleet.facts import PodFacts
 from tui.feeds.cluster import ClusterFeed
 from tui.feeds.supervisor import Supervisor
@@ -41,8 +42,22 @@ SERVICES = (
         "dashboard", "Ray dashboard", 8265, lambda pod: pod.owner_kind == "RayCluster" and "-head" in pod.name
     ),
     WebInterface("tensorboard", "TensorBoard", 6006, lambda pod: "tensorboard" in pod.name),
+    WebInterface("prometheus", "Prometheus", prometheus.PORT, prometheus.is_prometheus),
 )
-"""The web interfaces of the blueprints."""
+"""The web interfaces of the blueprints, and of a Prometheus that the cluster has."""
+
+
+def parse_port(text: str) -> tuple[str, int]:
+    """Split `NAMESPACE/POD:PORT` into the pod and its port.
+
+    Raises:
+        ConfigError: It has another form.
+    """
+    target, _, port = text.rpartition(":")
+    if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        known = ", ".join(service.name for service in SERVICES)
+        raise ConfigError(f"{text!r} cannot be forwarded.", hint=f"Write {known}, or NAMESPACE/POD:PORT.")
+    return target, int(port)
 
 
 def served_by(service: WebInterface, pods: Iterable[PodFacts]) -> PodFacts | None:

@@ -20,6 +20,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ref_of
+from actions.cluster.prometheus import PORT, find_prometheus
 from actions.run.checks.cluster import version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
@@ -33,6 +34,10 @@ LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL = (
 )
 IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
 """The roles that are bound in namespaces."""
+
+EXPORTERS = "exporters"
+"""The stage by which blueprints export the metrics of accelerators."""
+PROMETHEUS_REMEDY = f"Bind {LOOK} in the whole cluster to look for one."
 
 _AT_ONCE = 8
 _SHOWN = 6
@@ -195,8 +200,10 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
     session = found.session
     if session is None:
         return []
+    scrapes = Question("Prometheus", partial(check_prometheus, session), PROMETHEUS_REMEDY)
     if launch is None:
-        return [role_question(session, role, namespace) for role in (LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL)]
+        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL)
+        return [*(role_question(session, role, namespace) for role in asked), scrapes]
     prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
     roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN]
     connection = ClusterConnection(session, Discovery(session))
@@ -206,7 +213,9 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         "Delete it, tear its run down, or choose -n NAMESPACE.",
         is_blocking=True,
     )
-    return [*_version_questions(found, launch), *(role_question(session, role, namespace) for role in roles), objects]
+    asked_of = [*_version_questions(found, launch), *(role_question(session, role, namespace) for role in roles)]
+    exports = any(stage.id == EXPORTERS for stage in launch.stages)
+    return [*asked_of, objects, *([scrapes] if exports else [])]
 
 
 def _version_questions(found: ClusterReach, launch: PlannedLaunch) -> list[Question]:
@@ -248,3 +257,20 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
 def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     metadata = manifest.get("metadata") or {}
     return {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+
+
+async def check_prometheus(session: KubeSession) -> Observation:
+    """Look for a Prometheus that runs in the cluster; none is no failure, as exporters wait for a later one.
+
+    Raises:
+        AccessError: Pods may not be listed.
+        UnreachableError: The cluster does not answer.
+    """
+    found = await find_prometheus(session, Discovery(session))
+    way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
+    if not found.pods:
+        return passed(f"None runs in the cluster. A later one finds exporters by {way}.")
+    more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
+    return passed(
+        f"{found.pods[0]}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from actions.base.errors import RefusedError
+from actions.base.errors import MissingError, RefusedError
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.blueprint.parts import ObjectName
@@ -50,15 +52,31 @@ class ManifestsHandler:
             await self._wait(connection)
             return Performed(f"{found.kind} {found.name} was there already{self._version(installed)}: used as it is.")
         manifests = [*await self._context.secrets(), *self._context.manifests()]
+        unserved = await self._unserved(connection, manifests)
+        manifests = [manifest for manifest in manifests if manifest["kind"] not in unserved]
         refs = await apply_objects(self._context, connection, manifests)
         await self._wait(connection)
-        return Performed(f"{counted(len(refs), 'object')} applied.")
+        left_out = f" The cluster does not serve {', '.join(unserved)}: left out." if unserved else ""
+        return Performed(f"{counted(len(refs), 'object')} applied.{left_out}")
 
     async def undo(self) -> str:
         return await delete_objects(self._context, await self._context.connect(TEARDOWN))
 
     def _deadline(self) -> float:
         return float(self._stage.deadline_seconds or READY_SECONDS)
+
+    async def _unserved(self, connection: ClusterConnection, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return the kinds that the stage may leave out and the cluster does not serve."""
+        optional = self._stage.where_served if isinstance(self._stage, ManifestsStage) else ()
+        kinds = {str(each["kind"]): str(each["apiVersion"]) for each in manifests if each["kind"] in optional}
+        unserved = []
+        for kind, api_version in kinds.items():
+            ask = partial(connection.discovery.resolve, api_version, kind)
+            try:
+                await retry_unreachable(ask, clock=self._context.clock, note=self._context.journal.note)
+            except MissingError:
+                unserved.append(kind)
+        return unserved
 
     async def _detected(self, connection: ClusterConnection) -> OwnedObject | None:
         """Return the operator that the stage would install, if it is older than the run."""

@@ -28,6 +28,7 @@ _RELEASES = (
     "karpenter-1.14.1",
     "kuberay-1.1.1",
     "mpi-operator-0.6.0",
+    "prometheus-operator-0.93.0-podmonitors",
     "training-operator-1.8.1-pytorchjobs",
     "volcano-1.8.2",
 )

@@ -63,7 +63,16 @@ def test_an_existing_cluster_costs_only_what_the_run_adds() -> None:
     plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PRICES)
 
     skipped = [stage.id for stage in plan.stages if stage.is_skipped]
-    assert skipped == ["capacity", "network", "provision", "filesystem", "volumes", "sample"]
+    assert skipped == [
+        "capacity",
+        "network",
+        "provision",
+        "filesystem",
+        "volumes",
+        "tensorboard",
+        "exporters",
+        "sample",
+    ]
     assert plan.stages[-1].usd_per_hour == Decimal("11.0")
     assert plan.unpriced == ("disks of 2 × g5.12xlarge, 400 GiB",)
 

@@ -144,7 +144,7 @@ def test_nothing_runs_before_every_node_offers_what_the_workers_ask_for() -> Non
     assert resources == {"nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"}
     plugins = {check.selector: check.is_required for check in fabric.checks if isinstance(check, PodsCheck)}
     assert plugins == {"app.kubernetes.io/name=nvidia-device-plugin": False, "name=aws-efa-k8s-device-plugin": False}
-    assert blueprint().stage("efa-info").needs == ("fabric",)
+    assert blueprint().stage("efa-info").needs == ("fabric", "exporters")
 
 
 def test_helm_releases_go_before_the_cluster_that_they_are_in() -> None:

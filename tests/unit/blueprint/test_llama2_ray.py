@@ -64,7 +64,7 @@ def test_the_pods_of_submitters_are_the_runs_own(stage: str) -> None:
 
 def test_jobs_come_strictly_one_after_another() -> None:
     needs = {stage.id: stage.needs for stage in blueprint().stages}
-    assert needs["train"] == ("precompile",)
+    assert needs["train"] == ("precompile", "tensorboard", "exporters")
     assert needs["precompile"] == ("data",)
     assert needs["data"] == ("cluster",)
 
@@ -146,9 +146,11 @@ def test_only_the_chosen_way_to_data_and_image_is_taken() -> None:
     def skipped(**given: Scalar) -> set[str]:
         return set(skipped_stages(blueprint(), bind(blueprint(), given)))
 
-    assert skipped() == {"registry", "image", "sample"}
-    assert skipped(data="sample", image_source="build") == {"data"}
-    assert skipped(data="existing", precompile=False) == {"registry", "image", "sample", "data", "precompile"}
+    chosen = {"tensorboard": True, "exporters": True}
+    assert skipped(**chosen) == {"registry", "image", "sample"}
+    assert skipped(data="sample", image_source="build", **chosen) == {"data"}
+    given_all = skipped(data="existing", precompile=False, **chosen)
+    assert given_all == {"registry", "image", "sample", "data", "precompile"}
 
 
 def test_the_file_system_is_a_static_volume_that_no_driver_makes_again() -> None:

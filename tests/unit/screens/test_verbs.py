@@ -18,7 +18,7 @@ from tui.commands.app_actions import AppActions
 from tui.commands.dispatcher import with_selected_run
 from tui.commands.objects import ForwardCommand
 from tui.commands.view import ContextCommand
-from tui.feeds.port_forwards import SERVICES, served_by
+from tui.feeds.port_forwards import SERVICES, parse_port, served_by
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject
 from tui.screens.viewer import Viewer
@@ -96,11 +96,20 @@ HEAD = PodFacts(
 
 
 def test_a_service_is_found_by_the_pod_that_serves_it() -> None:
-    dashboard, tensorboard = SERVICES
+    dashboard, tensorboard, prometheus = SERVICES
     board = a_pod("train-tensorboard-5d-x")
     assert served_by(dashboard, [a_pod("worker-0"), HEAD]) is HEAD
     assert served_by(tensorboard, [HEAD, board]) is board
     assert served_by(tensorboard, [a_pod("train-tensorboard-5d-x", phase="Pending")]) is None
+    assert served_by(prometheus, [HEAD, board]) is None
+
+
+@pytest.mark.parametrize("text", ["tensorbord", "pod:", ":80", "work/pod:0", "work/pod:65536", "work/pod:8x"])
+def test_what_is_neither_a_name_nor_a_port_is_refused_with_the_names(text: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be forwarded") as refused:
+        parse_port(text)
+    assert refused.value.hint == "Write dashboard, tensorboard, prometheus, or NAMESPACE/POD:PORT."
+    assert parse_port("work/pod:8080") == ("work/pod", 8080)
 
 
 async def test_what_can_be_forwarded_is_listed_where_nothing_is_named() -> None:
