@@ -72,6 +72,7 @@ _SERVICES = (
     _Offer("AmazonEKS", {}),
     _Offer("AmazonVPC", {}),
     _Offer("AmazonECR", {}),
+    _Offer("AmazonCloudWatch", {"productFamily": "Data Payload"}),
     _Offer("AmazonFSx", {"fileSystemType": "Lustre", "storageType": "SSD", "operation": "CreateFileSystem:Lustre"}),
 )
 

@@ -52,6 +52,7 @@ SERVICES: dict[str, Unit] = {
     "public-ipv4": Unit.HOUR,
     "ebs-gp3": Unit.GB_MONTH,
     "ecr-storage": Unit.GB_MONTH,
+    "cloudwatch-logs": Unit.GB,
     "fsx-lustre-ssd-125": Unit.GB_MONTH,
     "fsx-lustre-ssd-250": Unit.GB_MONTH,
     "fsx-lustre-ssd-500": Unit.GB_MONTH,

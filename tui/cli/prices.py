@@ -35,6 +35,7 @@ _USAGE_TYPES = {
     "PublicIPv4:InUseAddress": "public-ipv4",
     "EBS:VolumeUsage.gp3": "ebs-gp3",
     "TimedStorage-ByteHrs": "ecr-storage",
+    "DataProcessing-Bytes": "cloudwatch-logs",
     **{f"Storage.SSD.{speed}": f"fsx-lustre-ssd-{speed}" for speed in (125, 250, 500, 1000)},
 }
 _UNITS = {"Hrs": Unit.HOUR, "hours": Unit.HOUR, "GB-Mo": Unit.GB_MONTH, "GB": Unit.GB}
