@@ -224,7 +224,7 @@ def test_the_choices_of_a_cluster_reach_it(cluster: Workspace) -> None:
     }
 
 
-@pytest.mark.parametrize(("logs", "found"), [("none", []), ("audit", ["audit"]), ("", [])])
+@pytest.mark.parametrize(("logs", "found"), [("none", []), ("audit", ["audit"])])
 def test_logs_of_the_control_plane_are_named(cluster: Workspace, logs: str, found: list[str]) -> None:
     planned = cluster.plan({**VARIABLES["cluster"], "control_plane_logs": logs})
     assert (of_kind(planned, "aws_eks_cluster")[0]["enabled_cluster_log_types"] or []) == found
