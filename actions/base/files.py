@@ -28,6 +28,11 @@ def config_home() -> Path:
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
+def cache_home() -> Path:
+    """`$XDG_CACHE_HOME/eksml-tui`: what can be downloaded again. Not created here."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
 def asset(relative: str) -> Path:
     """A file of the `assets` package, e.g. `prices/ec2.csv`."""
     return _packaged("assets", relative)

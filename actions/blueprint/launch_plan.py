@@ -26,7 +26,7 @@ from actions.blueprint.holding_rates import (
 )
 from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, HoldingKind
-from actions.blueprint.parameters import Binding, reason_to_skip
+from actions.blueprint.parameters import Binding, holds, reason_to_skip
 from actions.blueprint.render import own_objects
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
@@ -298,7 +298,9 @@ class _Planning:
         return tuple(usage_prices(held, self._binding, self._tariff))
 
     def _held(self, stage: AnyStage) -> tuple[str, ...]:
-        return () if self._binding.existing_cluster else stage.holds
+        if self._binding.existing_cluster:
+            return ()
+        return tuple(name for name in stage.holds if holds(self.blueprint.holdings[name].when, self._binding))
 
     def _held_nodes(self, stage: AnyStage) -> Mapping[str, int]:
         return held_nodes((self.blueprint.holdings[name] for name in self._held(stage)), self._binding)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError
-from actions.blueprint.parts import Expectation, FieldTarget, Name, Part, Scalar
+from actions.blueprint.parts import Expectation, FieldTarget, Name, ParameterCondition, Part, Scalar
 from actions.blueprint.stages import AnyStage
 
 SCHEMA = "eksml/v1"
@@ -152,6 +152,8 @@ class Holding(Part, frozen=True, kw_only=True):
     """With storage: a number, or `${name}`."""
     source: str = ""
     """The place where the blueprint's own price was read, and the date."""
+    when: ParameterCondition | None = None
+    """Paid only if it holds."""
 
     @property
     def texts(self) -> tuple[str, ...]:

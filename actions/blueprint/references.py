@@ -53,6 +53,7 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     for name, holding in blueprint.holdings.items():
         for text in holding.texts:
             yield from unknown_references(("holdings", name), text, known)
+        yield from _condition(blueprint, holding.when, ("holdings", name, "when"), f"the holding {name}")
     if blueprint.results is not None:
         yield from unknown_references(("results", "folder"), blueprint.results.folder, known)
         if blueprint.results.export is not None:

@@ -1,7 +1,9 @@
-"""The Terraform modules that a blueprint's roots call: which they are, and archives of them before a launch.
+"""The Terraform modules that a blueprint's roots call, and the providers that they pin: archives of both.
 
 A folder of archives lies in the operator's mirror, beside what launches have fetched, and in a run's own folder, from
-which its working directories are filled (`actions.terraform.modules`).
+which its working directories are filled (`actions.terraform.modules`). Launches do not fetch providers: Terraform does,
+into the cache that all runs share (`actions.terraform.providers`); where there is no way to the registry, an init takes
+them from the mirror.
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.modules import MAX_ARCHIVE_BYTES, ModuleRelease, module_calls, release_files
+from actions.terraform.providers import MAX_PACKAGE_BYTES, ProviderPackage, locked_packages
+from actions.terraform.working_directory import LOCK_FILE
 
 _FOLDER = "modules"
+_PACKAGES = "providers"
+_DOWNLOAD_SECONDS = 1800.0
 
 
 def archives_path(folder: Path) -> Path:
@@ -145,3 +151,52 @@ def copy_archives(releases: Iterable[ModuleRelease], folder: Path) -> None:
         if found is not None:
             archives_path(folder).mkdir(parents=True, exist_ok=True)
             write_private(archives_path(folder) / release.file_name, found.read_bytes())
+
+
+def packages_path(folder: Path) -> Path:
+    """Return the folder of providers' archives in a mirror."""
+    return folder / _PACKAGES
+
+
+def pinned_packages(blueprint: Blueprint) -> tuple[ProviderPackage, ...]:
+    """Return the packages that the lock files of a blueprint's roots pin, each once."""
+    stages = [stage for stage in blueprint.stages if isinstance(stage, TerraformStage)]
+    roots = dict.fromkeys(stage.root for stage in stages)
+    found = [one for root in roots for one in locked_packages(root_folder(blueprint.folder, root) / LOCK_FILE)]
+    return tuple({package.key: package for package in found}.values())
+
+
+async def fetch_package(folder: Path, package: ProviderPackage, platform: str) -> Path:
+    """Fetch the archive of a package into a mirror.
+
+    Raises:
+        MissingError: Only the registry knows its address.
+        ConsoleError: It cannot be had, or is not what the lock file records.
+    """
+    from actions.cloud.download import download  # aiohttp: only this needs it
+
+    url = package.url(platform)
+    if not url:
+        raise MissingError(
+            f"Only the registry knows the address of {package.key}.",
+            hint=f"Run terraform providers mirror -platform={platform} {packages_path(folder)} in its root.",
+        )
+    data = await download(url, limit_bytes=MAX_PACKAGE_BYTES, total_seconds=_DOWNLOAD_SECONDS)
+    return take_package(folder, package, platform, data)
+
+
+def take_package(folder: Path, package: ProviderPackage, platform: str, data: bytes) -> Path:
+    """Put the archive of a package into a mirror, where `terraform init` looks for it.
+
+    Raises:
+        ConflictError: It is not what the lock file records.
+        ConfigError: It cannot be written.
+    """
+    package.require(data, platform)
+    path = package.path_in(packages_path(folder), platform)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, data)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Free some space there.") from error
+    return path

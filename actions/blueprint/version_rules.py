@@ -58,6 +58,18 @@ def support_note(blueprint: Blueprint, binding: Binding, day: date) -> str:
     )
 
 
+def support_type(binding: Binding, day: date) -> str:
+    """Return the upgrade policy that EKS takes for the launch's Kubernetes version, as EKS writes it.
+
+    A version in extended support can only have `EXTENDED`. Any other has `STANDARD`, unless the operator asks to stay.
+
+    Source: Amazon EKS user guide, "Create a cluster": "you can not select standard support as an option".
+    """
+    version = binding.text("eks_version")
+    is_standard = not version or VersionMatrix.load().support_of(version, day) is Support.STANDARD
+    return "STANDARD" if is_standard else "EXTENDED"
+
+
 def _variables(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> Variables:
     """Return the variables of a root before anything has run: what earlier stages report is not known."""
     unknown: dict[str, dict[str, str]] = {}

@@ -81,6 +81,7 @@ _SERVICES = (
     _Offer("AWSELB", {"operation": "LoadBalancing:Application"}, ":Application"),
     _Offer("AWSELB", {"operation": "LoadBalancing:Network"}, ":Network"),
     _Offer("AWSELB", {"operation": "LoadBalancing"}, ":Classic"),
+    _Offer("AmazonCloudWatch", {"productFamily": "Data Payload"}),
     _Offer("AmazonFSx", {"fileSystemType": "Lustre", "storageType": "SSD", "operation": "CreateFileSystem:Lustre"}),
 )
 

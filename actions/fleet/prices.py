@@ -56,6 +56,7 @@ SERVICES: dict[str, Unit] = {
     "load-balancer-classic": Unit.HOUR,
     "ebs-gp3": Unit.GB_MONTH,
     "ecr-storage": Unit.GB_MONTH,
+    "cloudwatch-logs": Unit.GB,
     "fsx-lustre-ssd-125": Unit.GB_MONTH,
     "fsx-lustre-ssd-250": Unit.GB_MONTH,
     "fsx-lustre-ssd-500": Unit.GB_MONTH,

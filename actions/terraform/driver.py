@@ -8,6 +8,7 @@ import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +40,7 @@ from actions.terraform.protocol import (
     Variables,
     read_plan,
 )
+from actions.terraform.providers import installing
 from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
 from actions.terraform.state import EMPTY_STATE, DeadHolder, StateFile, StateLock, is_of_the_dead, read_state
 from actions.terraform.working_directory import (
@@ -73,6 +75,7 @@ class TerraformDriver:
         program: The `terraform` program.
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
+        providers: Folder of archives of providers, likewise.
     """
 
     is_simulated = False
@@ -86,11 +89,14 @@ class TerraformDriver:
         program: Path,
         clock: Clock | None = None,
         modules: Path | None = None,
+        providers: Path | None = None,
     ) -> None:
         clock = clock or SystemClock()
+        self._clock = clock
         self._directory = WorkingDirectory(root, work)
         self._program = program
         self._modules = modules
+        self._providers = providers
         self._environment = {**environment, **CLI_ENVIRONMENT}
         self._operations = {name: DetachedOperation(work, name, clock=clock) for name in _OPERATIONS}
         self._interrupted: ProcessIdentity | None = None
@@ -105,6 +111,7 @@ class TerraformDriver:
             UnsavedStateError: An earlier operation could not save its state.
             BlueprintError: The folder is not a root.
             FormatError, ConflictError: The archive of a module is not what was recorded.
+            ConfigError: The folder of the providers' cache cannot be made.
             UnreachableError: Providers or modules cannot be downloaded.
             RefusedError: A provider is not the one that the lock file records.
             ToolError: Anything else.
@@ -117,7 +124,9 @@ class TerraformDriver:
             install_modules(self._directory.root, self._directory.folder, self._modules)
         is_locked = self._directory.has_lock_file
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked)
-        await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
+        folder = self._directory.folder
+        async with installing(folder, self._environment, self._clock, mirror=self._providers) as variables:
+            await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS, variables=variables)
         recorded = {} if is_locked else locked_providers(self._directory.folder / LOCK_FILE)
         named = ", ".join(f"{name} {version}" for name, version in recorded.items())
         return f"The root pins no providers. Recorded for this run: {named}." if named else ""
@@ -199,6 +208,8 @@ class TerraformDriver:
         Raises:
             UninitialisedError: The root's backend has to be configured by `init` first.
         """
+        if self._directory.is_discarded:  # without providers Terraform lists nothing, not even that there is nothing
+            return tuple(self._directory.local_state().addresses)
         try:
             listed = await self._query(arguments.state_list_arguments(self._program))
         except NoStateError:
@@ -422,13 +433,19 @@ class TerraformDriver:
         if name:
             raise RefusedError(f"Terraform {name} is still running here.", hint="Wait for its end, or interrupt it.")
 
-    async def _query(self, argv: Sequence[str], *, deadline_seconds: float = QUERY_DEADLINE_SECONDS) -> bytes:
+    async def _query(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_seconds: float = QUERY_DEADLINE_SECONDS,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> bytes:
         try:
             return await run_tool(
                 argv,
                 deadline_seconds=deadline_seconds,
                 directory=self._directory.folder,
-                extra_environment=self._environment,
+                extra_environment={**self._environment, **variables},
             )
         except UnreachableError as error:
             raise UnreachableError(f"terraform {argv[1]} did not end within {deadline_seconds:.0f} s.") from error
@@ -472,6 +489,7 @@ def open_terraform(
     program: Path | None = None,
     clock: Clock | None = None,
     modules: Path | None = None,
+    providers: Path | None = None,
 ) -> Terraform:
     """Return the driver of a root: of the program; without one, and only if `may_simulate`, the simulation.
 
@@ -485,6 +503,7 @@ def open_terraform(
         program: The program; looked up on PATH by default.
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
+        providers: Folder of archives of providers, likewise.
 
     Raises:
         ConfigError: There is no program, and simulating is not allowed.
@@ -495,7 +514,7 @@ def open_terraform(
         return SimulatedTerraform(root, work, environment, clock=clock)
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
-    return TerraformDriver(root, work, environment, program=program, clock=clock, modules=modules)
+    return TerraformDriver(root, work, environment, program=program, clock=clock, modules=modules, providers=providers)
 
 
 def _newest_change(operations: Mapping[str, DetachedOperation]) -> str:

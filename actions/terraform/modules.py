@@ -22,9 +22,9 @@ import msgspec
 
 from actions.base.errors import ConflictError, FormatError
 from actions.base.files import asset, private_directory, write_private
+from actions.terraform.working_directory import MODULES_FOLDER
 
 _REGISTRY = "registry.terraform.io/"
-_FOLDER = ".terraform/modules"
 _MAX_UNPACKED_BYTES = 32 << 20
 MAX_ARCHIVE_BYTES = 8 << 20
 """Of one release. terraform-aws-eks 20.37.2 has 0.3 MB."""
@@ -165,22 +165,26 @@ def install_modules(root: Path, work: Path, archives: Path) -> tuple[str, ...]:
     """
     calls = module_calls(root)
     present = {call.release.key: archives / call.release.file_name for call in calls}
-    if not calls or (work / _FOLDER / "modules.json").exists() or not all(path.is_file() for path in present.values()):
+    if (
+        not calls
+        or (work / MODULES_FOLDER / "modules.json").exists()
+        or not all(path.is_file() for path in present.values())
+    ):
         return ()
     contents = {
         call.release.key: release_files(present[call.release.key].read_bytes(), call.release)
         for call in {call.release.key: call for call in calls}.values()
     }
     for call in calls:
-        _write_files(private_directory(work / _FOLDER / call.path), contents[call.release.key])
+        _write_files(private_directory(work / MODULES_FOLDER / call.path), contents[call.release.key])
     manifest = msgspec.json.encode({"Modules": [{"Key": "", "Source": "", "Dir": "."}, *map(_entry, calls)]})
-    write_private(work / _FOLDER / "modules.json", manifest)
+    write_private(work / MODULES_FOLDER / "modules.json", manifest)
     return tuple(contents)
 
 
 def _entry(call: ModuleCall) -> dict[str, str]:
     """Return a line of `modules.json`, as Terraform writes it."""
-    folder = PurePosixPath(_FOLDER, call.path, call.folder)
+    folder = PurePosixPath(MODULES_FOLDER, call.path, call.folder)
     return {
         "Key": call.path,
         "Source": f"{_REGISTRY}{call.source}",

@@ -36,6 +36,10 @@ DELETIONS_FILE = "deletions.json"
 HOLDERS_FILE = "dead.json"
 BACKEND_FILE = ".terraform/terraform.tfstate"
 """The file that names the backend of the state; there is none for the local backend."""
+PROVIDERS_FOLDER = ".terraform/providers"
+MODULES_FOLDER = ".terraform/modules"
+DISCARDED_FILE = ".terraform/discarded"
+"""Left where providers and modules were removed after a destroy."""
 
 _SHOWN = 5
 _KEPT_HOLDERS = 20
@@ -230,6 +234,11 @@ class WorkingDirectory:
     def has_remote_state(self) -> bool:
         """True if the last init configured a remote backend for the state."""
         return (self.folder / BACKEND_FILE).is_file()
+
+    @property
+    def is_discarded(self) -> bool:
+        """True if its providers were removed after a destroy, and no init has brought them back."""
+        return (self.folder / DISCARDED_FILE).exists() and not (self.folder / PROVIDERS_FOLDER).exists()
 
     def _plan_sha256(self) -> str:
         return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()

@@ -9,6 +9,7 @@ from typing import NoReturn
 import pytest
 
 _SOURCES = {
+    "checkov": "pip install checkov==3.3.30 into a folder of its own (290 MB), and its bin on PATH",
     "curl": "apt-get install curl",
     "go": "https://go.dev/doc/install, and a way to its module proxy",
     "kubectl": "https://kubernetes.io/docs/tasks/tools",

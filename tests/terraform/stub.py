@@ -67,8 +67,13 @@ def _build(go: str, program: Path) -> None:
     made.rename(program)
 
 
-def provider_mirror(folder: Path) -> Path:
-    """Lay the program out as every provider and version that a lock file of the shared roots names."""
+def provider_mirror(folder: Path, account: Path | None = None) -> Path:
+    """Lay the program out as every provider and version that a lock file of the shared roots names.
+
+    Args:
+        folder: Of the mirror.
+        account: The account's folder, for a Terraform whose environment cannot be given `STUB_ACCOUNT`.
+    """
     program = provider_program()
     versions: dict[str, str] = {}
     for root in sorted(ROOTS.iterdir()):
@@ -78,7 +83,14 @@ def provider_mirror(folder: Path) -> Path:
         package = folder / "registry.terraform.io" / name / version / _platform()
         package.mkdir(parents=True)
         target = package / f"terraform-provider-{name.rpartition('/')[2]}_v{version}_x5"
-        shutil.copy2(program, target)
+        if account is None:
+            shutil.copy2(program, target)
+        else:
+            named = folder / "programs" / target.name  # it looks at its name
+            named.parent.mkdir(exist_ok=True)
+            shutil.copy2(program, named)
+            target.write_text(f"#!/bin/sh\nSTUB_ACCOUNT='{account}' exec '{named}' \"$@\"\n")
+            target.chmod(0o755)
     return folder
 
 

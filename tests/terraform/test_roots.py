@@ -221,6 +221,83 @@ def test_the_api_is_open_to_the_given_ranges_and_principals(lives: Mapping[str, 
     }
 
 
+@pytest.fixture(scope="module")
+def cluster(terraform_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The root of clusters, to be planned with other choices."""
+    folder = tmp_path_factory.mktemp("cluster")
+    return Workspace(
+        "cluster", folder / "root", StubAccount(folder / "account", FINDINGS), terraform_environment
+    ).init()
+
+
+KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d"
+
+
+def test_a_cluster_leaves_a_version_whose_support_ends(lives: Mapping[str, Life]) -> None:
+    (made,) = of_kind(lives["cluster"].planned, "aws_eks_cluster")
+    assert [item["support_type"] for item in made["upgrade_policy"]] == ["STANDARD"]
+
+
+def test_the_choices_of_a_cluster_reach_it(cluster: Workspace) -> None:
+    ops, dev = "arn:aws:iam::111122223333:role/ops", "arn:aws:iam::111122223333:user/dev"
+    planned = cluster.plan(
+        {
+            **VARIABLES["cluster"],
+            "access_entries": "{}",
+            "admins": f"{ops}, arn:aws:iam::111122223333:role/sre",
+            "viewers": dev,
+            "control_plane_logs": "all",
+            "support_type": "EXTENDED",
+            "kms_key_arn": KEY,
+            "endpoint_public_access_cidrs": "",
+        }
+    )
+    (made,) = of_kind(planned, "aws_eks_cluster")
+    assert sorted(made["enabled_cluster_log_types"]) == [
+        "api", "audit", "authenticator", "controllerManager", "scheduler",
+    ]  # fmt: skip
+    assert made["upgrade_policy"] == [{"support_type": "EXTENDED"}]
+    assert [item["provider"] for item in made["encryption_config"]] == [[{"key_arn": KEY}]]
+    assert not made["vpc_config"][0]["endpoint_public_access"]
+    assert of_kind(planned, "aws_kms_key") == []
+    (disk,) = of_kind(planned, "aws_launch_template")[0]["block_device_mappings"]
+    assert disk["ebs"][0]["kms_key_id"] == KEY
+    found = {
+        (item["principal_arn"].rpartition("/")[2], item["policy_arn"].rpartition("/")[2])
+        for item in of_kind(planned, "aws_eks_access_policy_association")
+    }
+    assert found == {
+        ("ops", "AmazonEKSClusterAdminPolicy"),
+        ("sre", "AmazonEKSClusterAdminPolicy"),
+        ("dev", "AmazonEKSViewPolicy"),
+    }
+
+
+@pytest.mark.parametrize(("logs", "found"), [("none", []), ("audit", ["audit"])])
+def test_logs_of_the_control_plane_are_named(cluster: Workspace, logs: str, found: list[str]) -> None:
+    planned = cluster.plan({**VARIABLES["cluster"], "control_plane_logs": logs})
+    assert (of_kind(planned, "aws_eks_cluster")[0]["enabled_cluster_log_types"] or []) == found
+
+
+def test_the_traffic_of_a_vpc_is_recorded_on_request_and_the_record_goes_with_it(network: Workspace) -> None:
+    planned = network.plan({**VARIABLES["network"], "flow_logs": True, "kms_key_arn": KEY})
+    (group,) = of_kind(planned, "aws_cloudwatch_log_group")
+    assert (group["retention_in_days"], group["kms_key_id"]) == (30, KEY)
+    network.apply()
+    assert network.account.calls_of("aws_flow_log") == ["create"]
+    (name,) = network.account.objects()["aws_cloudwatch_log_group"]
+    (vpc,) = network.account.objects()["aws_vpc"]
+    assert name == f"/aws/vpc-flow-log/{vpc}"
+    assert network.plan({**VARIABLES["network"], "flow_logs": True, "kms_key_arn": KEY}) == {}
+    network.destroy()
+    assert network.account.objects() == {}
+
+
+def test_a_key_of_ones_own_encrypts_what_lasts(nodes: Workspace) -> None:
+    (disk,) = template(nodes, kms_key_arn=KEY, disk_throughput_mibps=1000)["block_device_mappings"]
+    assert (disk["ebs"][0]["kms_key_id"], disk["ebs"][0]["throughput"], disk["ebs"][0]["iops"]) == (KEY, 1000, 4000)
+
+
 def test_no_log_group_of_the_control_plane_is_made(lives: Mapping[str, Life]) -> None:
     assert of_kind(lives["cluster"].planned, "aws_cloudwatch_log_group") == []
     assert not of_kind(lives["cluster"].planned, "aws_eks_cluster")[0]["enabled_cluster_log_types"]
@@ -237,6 +314,9 @@ def test_core_nodes_stand_where_the_file_system_is(lives: Mapping[str, Life]) ->
         ({"endpoint_public_access_cidrs": "anywhere"}, "Address ranges are written as 203.0.113.0/24"),
         ({"access_entries": '{"dev": "AmazonEKSViewPolicy"}'}, "Access entries are JSON"),
         ({"access_entries": "nonsense"}, "Access entries are JSON"),
+        ({"admins": "ops"}, "Principals are written as arn:aws:iam::111122223333:role/ops"),
+        ({"control_plane_logs": "everything"}, "Logs are none, all, or some of api, audit"),
+        ({"support_type": "LONG"}, "Support is STANDARD or EXTENDED"),
     ],
 )
 def test_wrong_access_is_refused_with_its_form(

@@ -105,8 +105,10 @@ def test_a_node_group_without_capacity_is_made_by_a_retry(
     assert account.calls_of("aws_eks_node_group") == ["create", "delete", "create"]
     assert account.objects()["aws_eks_node_group"] == ["nemo:gpu"]
 
+    assert list(run.glob("terraform/*/.terraform/providers"))
     tear_down(run)
     assert account.objects() == {}
+    assert [path.name for path in run.glob("terraform/*/.terraform/*")] == ["discarded"]
 
 
 def test_a_network_that_was_half_made_is_finished_and_nothing_of_it_made_twice(
@@ -160,6 +162,35 @@ async def test_a_bucket_that_is_gone_is_not_made_again_to_be_emptied(
     assert account.calls_of("aws_s3_bucket") == ["create"]
     await driver.destroy(VARIABLES["filesystem"])
     assert account.objects() == {}
+
+
+def test_a_node_group_of_which_terraform_never_learned_is_named_by_the_retry_and_not_taken_for_ours(
+    tmp_path: Path, account: StubAccount, environment: Mapping[str, str]
+) -> None:
+    account.fail("create", "aws_eks_node_group", "RequestTimeout: no answer", leaves="unknown")
+    run = a_run(tmp_path, "nodes", VARIABLES["nodes"], environment)
+    assert "RequestTimeout" in ended(run, RunState.FAILED).stage("made").message
+
+    send_request(run, RequestKind.RETRY, environment=CREDENTIALS)
+    again = wait_for_run(
+        run, lambda view: "already exists" in view.stage("made").message, "the retry to find the group"
+    )
+    assert "NodeGroup already exists" in again.stage("made").message
+    tear_down(run)
+    assert account.objects() == {"aws_eks_node_group": ["nemo:gpu"]}
+
+
+def test_a_teardown_that_finds_nothing_is_no_success(
+    tmp_path: Path, account: StubAccount, environment: Mapping[str, str]
+) -> None:
+    run = a_run(tmp_path, "registry", VARIABLES["registry"], environment)
+    ended(run, RunState.SUCCEEDED)
+    account.lose_everything()
+    failed = tear_down(run, RunState.FAILED)
+    message = failed.ending[Action.UNDO, "made"].message
+    assert "aws_ecr_repository.this" in message
+    assert "delete" not in {verb for verb, _, _ in account.calls}
+    assert list(run.glob("terraform/made/vanished.tfstate"))
 
 
 def test_a_cluster_of_which_terraform_never_learned_is_not_taken_for_ours(

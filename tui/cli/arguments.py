@@ -220,8 +220,10 @@ def _validate(commands: Commands) -> None:
 
 
 def _mirror(commands: Commands) -> None:
-    mirror = commands.add_parser("mirror", help="download the operators that blueprints pin into a folder")
-    mirror.add_argument("name", nargs="*", metavar="NAME", help="operators, or blueprints (default: all)")
+    mirror = commands.add_parser("mirror", help="download what launches need into a folder")
+    mirror.add_argument(
+        "name", nargs="*", metavar="NAME", help="operators, modules, providers, or blueprints (default: all)"
+    )
     mirror.add_argument(
         "--to", type=Path, metavar="DIR", help="folder of the mirror (default: mirror in the settings folder)"
     )
@@ -231,6 +233,9 @@ def _mirror(commands: Commands) -> None:
         type=Path,
         metavar="FILE",
         help="use this file, or folder of a release's files: no download",
+    )
+    mirror.add_argument(
+        "--platform", default="", metavar="OS_ARCH", help="of the providers, as linux_amd64 (default: this machine's)"
     )
     mirror.add_argument("--check", action="store_true", help="only check the files that are there")
     mirror.add_argument("--output", "-o", choices=("table", "json"), default="table")

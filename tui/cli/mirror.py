@@ -1,4 +1,4 @@
-"""`eksml-tui mirror`: a local copy of the operators and Terraform modules that blueprints pin."""
+"""`eksml-tui mirror`: a local copy of the operators, Terraform modules and providers that blueprints pin."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, MissingError, UnreadableError
@@ -17,14 +18,22 @@ from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import MAX_BYTES, digest_of, mirror_folder
-from actions.blueprint.terraform_modules import archives_path, called_modules, fetch_module
+from actions.blueprint.terraform_modules import (
+    archives_path,
+    called_modules,
+    fetch_module,
+    fetch_package,
+    packages_path,
+    pinned_packages,
+)
 from actions.terraform.modules import ModuleRelease, release_files
+from actions.terraform.providers import MAX_PACKAGE_BYTES, ProviderPackage, this_platform
 
 _FAILED = 1
 
 
 class _Line(msgspec.Struct):
-    """The outcome for one operator."""
+    """The outcome for one operator, module or provider."""
 
     name: str
     version: str
@@ -41,27 +50,29 @@ def run(options: Namespace) -> int:
     """Add what is missing, and check what is there.
 
     Returns:
-        0 if every requested operator is in the mirror.
+        0 if everything that was asked for is in the mirror.
     """
     blueprints = Catalogue.usual(options.blueprints).list()
-    modules = _called(blueprints)
-    _require_known(options.name, [*pinned_operators(blueprints), *modules])
+    others: list[_CalledModule | _PinnedProvider] = [*_called(blueprints), *_pinned(blueprints)]
+    _require_known(options.name, [*pinned_operators(blueprints), *others])
     wanted = [one for one in pinned_operators(blueprints) if _is_asked_for(one, options.name)]
-    modules = [one for one in modules if _is_asked_for(one, options.name)] if options.source is None else []
+    others = [one for one in others if _is_asked_for(one, options.name)] if options.source is None else []
     if options.source is not None and len(wanted) != 1:
         raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
     mirror = Mirror((options.to or mirror_folder()).expanduser())
     lines = [_line(mirror, one, options) for one in wanted]
-    module_lines = [_module_line(mirror.folder, one, options) for one in modules]
+    modules = [_module_line(mirror.folder, one, options) for one in others if isinstance(one, _CalledModule)]
+    providers = [_provider_line(mirror.folder, one, options) for one in others if isinstance(one, _PinnedProvider)]
+    everything = [*lines, *modules, *providers]
     if options.output == "json":
-        document = {"folder": str(mirror.folder), "operators": lines, "modules": module_lines}
+        document = {"folder": str(mirror.folder), "operators": lines, "modules": modules, "providers": providers}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
     else:
-        sys.stdout.write("".join(f"{_sentence(line)}\n" for line in [*lines, *module_lines]))
-    for line in [*lines, *module_lines]:
+        sys.stdout.write("".join(f"{_sentence(line)}\n" for line in everything))
+    for line in everything:
         if line.error:
             sys.stderr.write(f"eksml-tui: {line.error}\n")
-    return _FAILED if any(line.error for line in [*lines, *module_lines]) else 0
+    return _FAILED if any(line.error for line in everything) else 0
 
 
 class _CalledModule(msgspec.Struct, frozen=True):
@@ -71,7 +82,14 @@ class _CalledModule(msgspec.Struct, frozen=True):
     blueprints: tuple[str, ...]
 
 
-_Wanted = PinnedOperator | _CalledModule
+class _PinnedProvider(msgspec.Struct, frozen=True):
+    """A Terraform provider, with the blueprints whose roots pin it."""
+
+    package: ProviderPackage
+    blueprints: tuple[str, ...]
+
+
+_Wanted = PinnedOperator | _CalledModule | _PinnedProvider
 
 
 def _called(blueprints: Sequence[Blueprint]) -> list[_CalledModule]:
@@ -83,10 +101,22 @@ def _called(blueprints: Sequence[Blueprint]) -> list[_CalledModule]:
     return [found[key] for key in sorted(found)]
 
 
+def _pinned(blueprints: Sequence[Blueprint]) -> list[_PinnedProvider]:
+    found: dict[str, _PinnedProvider] = {}
+    for blueprint in blueprints:
+        for package in pinned_packages(blueprint):
+            known = found.get(package.key, _PinnedProvider(package, ()))
+            sha256s = known.package.sha256s | package.sha256s
+            found[package.key] = _PinnedProvider(replace(package, sha256s=sha256s), (*known.blueprints, blueprint.id))
+    return [found[key] for key in sorted(found)]
+
+
 def _names(wanted: _Wanted) -> tuple[str, ...]:
     """Return the words that choose one; its own comes first."""
     if isinstance(wanted, PinnedOperator):
         return (wanted.source.name, wanted.key, *wanted.blueprints)
+    if isinstance(wanted, _PinnedProvider):
+        return (wanted.package.name, wanted.package.key, *wanted.blueprints)
     return (wanted.release.source, wanted.release.key, *wanted.blueprints)
 
 
@@ -124,6 +154,29 @@ def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Li
     return line
 
 
+def _provider_line(folder: Path, wanted: _PinnedProvider, options: Namespace) -> _Line:
+    package = wanted.package
+    line = _Line(package.name, package.version, "missing", None, None, None, wanted.blueprints)
+    try:
+        platform = options.platform or this_platform()
+        path = package.path_in(packages_path(folder), platform)
+        if path.is_file():
+            package.require(_bytes_of(path, MAX_PACKAGE_BYTES), platform)
+            line.state = "held"
+        elif options.check:
+            line.error = f"{package.key} for {platform} is not in {folder}. Run eksml-tui mirror {package.name}."
+            return line
+        else:
+            asyncio.run(fetch_package(folder, package, platform))
+            line.state = "taken"
+        line.sha256 = digest_of(path.read_bytes())
+    except ConsoleError as error:
+        line.error = error.sentence()
+        return line
+    line.basis, line.origin = Basis.RECORDED.value, package.url(platform)
+    return line
+
+
 def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
     source = wanted.source
     line = _Line(source.name, source.version, "missing", None, None, None, wanted.blueprints)
@@ -151,9 +204,9 @@ def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEnt
     return mirror.take(source, _bytes_of(given), origin=str(given), by_hand=True, clock=clock)
 
 
-def _bytes_of(path: Path) -> bytes:
+def _bytes_of(path: Path, limit: int = MAX_BYTES) -> bytes:
     try:
-        return read_bounded(path, MAX_BYTES + 1)
+        return read_bounded(path, limit + 1)
     except OSError as error:
         raise UnreadableError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
 

@@ -37,6 +37,7 @@ _USAGE_TYPES = {
     **{f"LoadBalancerUsage:{kind}": f"load-balancer-{kind.lower()}" for kind in ("Application", "Network", "Classic")},
     "EBS:VolumeUsage.gp3": "ebs-gp3",
     "TimedStorage-ByteHrs": "ecr-storage",
+    "DataProcessing-Bytes": "cloudwatch-logs",
     **{f"Storage.SSD.{speed}": f"fsx-lustre-ssd-{speed}" for speed in (125, 250, 500, 1000)},
 }
 _UNITS = {"Hrs": Unit.HOUR, "hours": Unit.HOUR, "GB-Mo": Unit.GB_MONTH, "GB": Unit.GB}

@@ -7,14 +7,17 @@ import math
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from actions.base.errors import ConsoleError, ToolError
 from actions.base.wording import listed
+from actions.blueprint.operators import mirror_folder
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, root_folder, variables_of
 from actions.blueprint.stages import TerraformStage
-from actions.blueprint.terraform_modules import archives_path
+from actions.blueprint.terraform_modules import archives_path, packages_path
+from actions.blueprint.version_rules import support_type
 from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.stage_context import StageContext
@@ -26,6 +29,7 @@ from actions.terraform.driver import open_terraform
 from actions.terraform.events import ChangeProgress, ChangeState, TerraformEvent
 from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UninitialisedError, UnknownEndError
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
+from actions.terraform.providers import discard_installed
 
 T = TypeVar("T")
 
@@ -222,6 +226,7 @@ class TerraformHandler:
         if vanished:
             refusal = unknown_error(self._context.view.id, vanished)
             raise StageFailedError(refusal.message, findings=_findings_of(terraform.changes()), hint=refusal.hint)
+        discard_installed(terraform_path(self._context.folder, self._context.stage.id))
         return "Destroyed." + _simulated(terraform)
 
     async def _explained(self, terraform: Terraform, error: ToolError) -> StageFailedError:
@@ -286,6 +291,7 @@ class TerraformHandler:
             load_environment(self._context.folder),
             may_simulate=self._may_simulate,
             modules=archives_path(self._context.folder),
+            providers=packages_path(mirror_folder()),
             clock=self._context.clock,
         )
 
@@ -293,6 +299,7 @@ class TerraformHandler:
         return variables_of(self._context.blueprint.folder, self._root)
 
     def _variables(self) -> dict[str, bool | int | float | str]:
+        launched = datetime.fromtimestamp(self._context.view.created_at, UTC)
         return tfvars_of(
             self._context.blueprint,
             self._context.stage.id,
@@ -303,6 +310,7 @@ class TerraformHandler:
                 "account_id": self._account.id if self._account else "",
                 "namespace": self._context.namespace,
                 "token_program": sys.executable,
+                "support_type": support_type(self._context.binding, launched.date()),
             },
         )
 

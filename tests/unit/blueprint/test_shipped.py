@@ -8,10 +8,14 @@ import pytest
 
 from actions.base.files import shipped_blueprints
 from actions.blueprint import consistency
+from actions.blueprint.launch_plan import plan_of
 from actions.blueprint.parameters import bind, read_value
+from actions.blueprint.parts import Scalar
+from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import variables_of
 from actions.blueprint.stages import TerraformStage
 from actions.blueprint.targets import text_of
+from actions.fleet.prices import PriceBook
 from tests.unit.blueprint.shipped import shipped
 
 BLUEPRINTS = sorted(path.parent.name for path in shipped_blueprints().glob("*/blueprint.yaml"))
@@ -41,3 +45,47 @@ def test_every_choice_can_be_chosen_as_it_is_typed(name: str) -> None:
     for key, parameter in shipped(name).parameters.items():
         for choice in parameter.choices:
             assert read_value(key, parameter, text_of(choice)) == choice
+
+
+CHOSEN: dict[str, Scalar] = {
+    "endpoint_public_access_cidrs": "203.0.113.0/24, 198.51.100.7/32",
+    "admins": "arn:aws:iam::111122223333:role/ops",
+    "viewers": "arn:aws:iam::111122223333:role/dev,arn:aws:iam::111122223333:user/someone",
+    "control_plane_logs": "audit",
+    "flow_logs": True,
+    "extended_support": True,
+    "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d-0000-1111-2222-333344445555",
+}
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_what_is_advanced_reaches_the_roots(name: str) -> None:
+    blueprint = shipped(name)
+    advanced = {key: parameter for key, parameter in blueprint.parameters.items() if parameter.group == "Advanced"}
+    more: dict[str, Scalar] = {"disk_throughput": 1000} if "disk_throughput" in advanced else {}
+    binding = bind(blueprint, CHOSEN | more)
+    given: dict[str, dict[str, object]] = {}
+    for stage in blueprint.stages:
+        if isinstance(stage, TerraformStage):
+            unknown: dict[str, dict[str, str]] = {}
+            for wire in stage.sets:
+                source, _, output = wire.source.partition(".")
+                unknown.setdefault(source, {})[output] = ""
+            given[stage.root] = dict(tfvars_of(blueprint, stage.id, binding, run_id="run-1", outputs=unknown))
+    key = CHOSEN["kms_key_arn"]
+    assert {root: variables.get("kms_key_arn") for root, variables in given.items()} == dict.fromkeys(given, key)
+    assert CHOSEN.items() - {("flow_logs", True)} <= given["common/terraform/cluster"].items()
+    assert given["common/terraform/network"]["flow_logs"] is True
+    nodes = given.get("common/terraform/nodes")
+    assert (nodes is None) is ("disk_throughput" not in advanced)
+    assert nodes is None or nodes["disk_throughput_mibps"] == 1000
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_logs_are_in_the_plan_where_they_cost(name: str) -> None:
+    blueprint = shipped(name)
+    titles = {
+        choice: [item.title for item in plan_of(blueprint, bind(blueprint, chosen), PriceBook.load()).usage]
+        for choice, chosen in (("none", dict[str, Scalar]()), ("all", CHOSEN))
+    }
+    assert set(titles["all"]) - set(titles["none"]) == {"Control plane logs", "VPC flow logs"}

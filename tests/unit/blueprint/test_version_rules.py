@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.errors import ParameterError
 from actions.base.files import asset, shipped_blueprints
@@ -16,7 +17,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.checks import VersionCheck
 from actions.blueprint.parameters import bind
 from actions.blueprint.stages import CapacityStage, CheckStage, TerraformStage
-from actions.blueprint.version_rules import require_together, support_note
+from actions.blueprint.version_rules import require_together, support_note, support_type
 from actions.fleet.eks_versions import VersionMatrix
 
 MATRIX = VersionMatrix.load()
@@ -212,3 +213,20 @@ def test_extended_support_is_told_with_what_has_standard_support() -> None:
     assert "1.36 has standard support until 2027-08-02" in note
     assert support_note(blueprint, bind(blueprint, {}), date(2026, 11, 22)) == ""
     assert support_note(blueprint, bind(blueprint, {}, existing_cluster=True), date(2028, 1, 1)) == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "day", "expected"),
+    [
+        ("1.36", date(2026, 11, 22), "STANDARD"),
+        ("1.33", date(2026, 11, 22), "EXTENDED"),
+        ("1.33", date(2026, 7, 28), "STANDARD"),
+        ("1.99", date(2026, 11, 22), "STANDARD"),
+    ],
+)
+def test_a_version_in_extended_support_can_only_stay_there(version: str, day: date, expected: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "efa-nccl-tests")
+    parameter = blueprint.parameters["eks_version"]
+    offered = replace(parameter, choices=(*parameter.choices, "1.99"))
+    blueprint = replace(blueprint, parameters={**blueprint.parameters, "eks_version": offered})
+    assert support_type(bind(blueprint, {"eks_version": version}), day) == expected

@@ -132,6 +132,7 @@ def test_a_refresh_writes_what_the_plan_needs_and_nothing_else(
         ("load-balancer-classic", "us-west-2", ""): "0.025",
         ("ebs-gp3", "us-west-2", ""): "0.08",
         ("ecr-storage", "us-west-2", ""): "0.1",
+        ("cloudwatch-logs", "us-west-2", ""): "0.5",
         ("fsx-lustre-ssd-125", "us-west-2", ""): "0.145",
         ("fsx-lustre-ssd-500", "us-west-2", ""): "0.34",
     }
@@ -139,7 +140,7 @@ def test_a_refresh_writes_what_the_plan_needs_and_nothing_else(
     assert p5 is not None
     assert (p5.source, str(p5.as_of)) == ("AWS price list AmazonEC2", "2026-11-01")
     assert (
-        "2 on-demand, 1 spot, 13 of 16 services; not listed: fsx-lustre-ssd-1000, fsx-lustre-ssd-250, s3-standard"
+        "2 on-demand, 1 spot, 14 of 17 services; not listed: fsx-lustre-ssd-1000, fsx-lustre-ssd-250, s3-standard"
         in (capsys.readouterr().out)
     )
 
@@ -205,7 +206,7 @@ def test_without_the_right_to_spot_prices_the_rest_is_written(
     account.may_see_spot = False
     assert main(["prices", "refresh", "us-west-2"]) == 0
     assert "ec2:DescribeSpotPriceHistory" in capsys.readouterr().err
-    assert len(rows(tmp_path / "config" / "eksml-tui" / "prices.csv")) == 15
+    assert len(rows(tmp_path / "config" / "eksml-tui" / "prices.csv")) == 16
 
 
 def test_a_wrong_file_is_refused_before_aws_is_asked(

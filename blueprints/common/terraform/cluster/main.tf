@@ -9,6 +9,17 @@ locals {
 
   public_access_cidrs = compact(split(",", replace(var.endpoint_public_access_cidrs, " ", "")))
   policies            = "arn:${data.aws_partition.current.partition}:eks::aws:cluster-access-policy"
+  principals = merge(
+    { for principal in compact(split(",", replace(var.viewers, " ", ""))) : principal => "AmazonEKSViewPolicy" },
+    { for principal in compact(split(",", replace(var.admins, " ", ""))) : principal => "AmazonEKSClusterAdminPolicy" },
+    jsondecode(var.access_entries),
+  )
+
+  all_logs   = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
+  named_logs = [for log in compact(split(",", replace(var.control_plane_logs, " ", ""))) : log if log != "none"]
+
+  # Of a version in extended support EKS makes no cluster that is to leave it.
+  stays_in_extended_support = var.extended_support || var.support_type == "EXTENDED"
 }
 
 module "eks" {
@@ -23,7 +34,7 @@ module "eks" {
   # Whoever runs this becomes the cluster's administrator; kubectl needs the same principal.
   enable_cluster_creator_admin_permissions = true
   access_entries = {
-    for principal, policy in jsondecode(var.access_entries) : principal => {
+    for principal, policy in local.principals : principal => {
       principal_arn = principal
       policy_associations = {
         cluster = { policy_arn = "${local.policies}/${policy}", access_scope = { type = "cluster" } }
@@ -38,7 +49,14 @@ module "eks" {
   # EKS makes the group /aws/eks/NAME/cluster by itself when it has something to log, also while the cluster is deleted.
   # One made here would come back after the teardown, and the next launch of that name would find it and fail.
   create_cloudwatch_log_group = false
-  cluster_enabled_log_types   = compact(split(",", replace(var.control_plane_logs, " ", "")))
+  cluster_enabled_log_types   = var.control_plane_logs == "all" ? local.all_logs : local.named_logs
+
+  # EKS' own default is EXTENDED: a cluster that is left alone becomes six times as dear.
+  cluster_upgrade_policy = { support_type = local.stays_in_extended_support ? "EXTENDED" : "STANDARD" }
+
+  # Secrets are always encrypted, with a key of the cluster's own or with the given one.
+  create_kms_key            = var.kms_key_arn == ""
+  cluster_encryption_config = merge({ resources = ["secrets"] }, var.kms_key_arn == "" ? {} : { provider_key_arn = var.kms_key_arn })
 
   iam_role_name = "${substr(var.cluster_name, 0, 29)}-cluster" # a prefix: IAM takes 38 characters with the last "-"
 
@@ -69,6 +87,7 @@ module "eks" {
             volume_size           = 200 # the data job's image alone is above 20 GB
             volume_type           = "gp3"
             encrypted             = true
+            kms_key_id            = var.kms_key_arn == "" ? null : var.kms_key_arn
             delete_on_termination = true
           }
         }

@@ -74,8 +74,61 @@ variable "access_entries" {
   }
 }
 
+variable "admins" {
+  description = "Who else administers the cluster: ARNs of roles and users, comma-separated."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = alltrue([for one in compact(split(",", replace(var.admins, " ", ""))) : can(regex("^arn:[a-z-]+:iam::[0-9]{12}:(role|user)/", one))])
+    error_message = "Principals are written as arn:aws:iam::111122223333:role/ops, several with commas."
+  }
+}
+
+variable "viewers" {
+  description = "Who else may look at workloads, but not at secrets and nodes: ARNs of roles and users, comma-separated."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = alltrue([for one in compact(split(",", replace(var.viewers, " ", ""))) : can(regex("^arn:[a-z-]+:iam::[0-9]{12}:(role|user)/", one))])
+    error_message = "Principals are written as arn:aws:iam::111122223333:role/ops, several with commas."
+  }
+}
+
 variable "control_plane_logs" {
-  description = "Logs of the control plane that go to CloudWatch, comma-separated: api, audit, authenticator, controllerManager, scheduler. Their group /aws/eks/NAME/cluster stays after a teardown."
+  description = "Logs of the control plane that go to CloudWatch: none, all, or some, comma-separated: api, audit, authenticator, controllerManager, scheduler. Their group /aws/eks/NAME/cluster stays after a teardown."
+  type        = string
+  default     = ""
+
+  validation {
+    condition = contains(["none", "all"], var.control_plane_logs) || alltrue([
+      for log in compact(split(",", replace(var.control_plane_logs, " ", ""))) :
+      contains(["api", "audit", "authenticator", "controllerManager", "scheduler"], log)
+    ])
+    error_message = "Logs are none, all, or some of api, audit, authenticator, controllerManager, scheduler."
+  }
+}
+
+variable "extended_support" {
+  description = "Whether the cluster stays on its version, at six times the price, when that version's standard support ends. If not, EKS updates it."
+  type        = bool
+  default     = false
+}
+
+variable "support_type" {
+  description = "EXTENDED if the version was in extended support already when the run was launched; EKS takes nothing else for it then. The program knows. Empty: STANDARD."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = contains(["", "STANDARD", "EXTENDED"], var.support_type)
+    error_message = "Support is STANDARD or EXTENDED."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "Key for secrets and disks. Empty: secrets get a key of the cluster's own, disks are encrypted with the account's. The key's policy has to let AWSServiceRoleForAutoScaling use it."
   type        = string
   default     = ""
 }

@@ -19,6 +19,7 @@ resource "aws_security_group" "fsx" {
 resource "aws_vpc_security_group_ingress_rule" "lustre" {
   for_each = local.lustre_ports
 
+  description       = "Lustre, ${each.key}"
   security_group_id = aws_security_group.fsx.id
   cidr_ipv4         = var.vpc_cidr
   ip_protocol       = "tcp"
@@ -29,6 +30,7 @@ resource "aws_vpc_security_group_ingress_rule" "lustre" {
 resource "aws_vpc_security_group_egress_rule" "lustre" {
   for_each = local.lustre_ports
 
+  description       = "Lustre, ${each.key}"
   security_group_id = aws_security_group.fsx.id
   cidr_ipv4         = var.vpc_cidr
   ip_protocol       = "tcp"
@@ -45,6 +47,7 @@ resource "aws_fsx_lustre_file_system" "this" {
   subnet_ids                  = [var.subnet_id]
   security_group_ids          = [aws_security_group.fsx.id]
   skip_final_backup           = true
+  kms_key_id                  = var.kms_key_arn == "" ? null : var.kms_key_arn
 
   metadata_configuration {
     mode = "AUTOMATIC"

@@ -53,6 +53,12 @@ variable "has_data_repository" {
   type        = bool
 }
 
+variable "kms_key_arn" {
+  description = "Key of the file system. Empty: the account's. Another one replaces the file system."
+  type        = string
+  default     = ""
+}
+
 variable "delete_data" {
   description = "Whether the bucket is emptied when it is destroyed. A teardown that may delete data sets it just before; else a bucket with data in it stops the destroy."
   type        = bool

@@ -60,3 +60,55 @@ resource "aws_vpc_endpoint" "s3" {
 
   tags = { Name = "${var.cluster_name}-s3" }
 }
+
+# Where rules ask for a record of the traffic. The role may not make the group: late records would bring it back after a
+# teardown.
+resource "aws_flow_log" "this" {
+  count = var.flow_logs ? 1 : 0
+
+  vpc_id          = module.vpc.vpc_id
+  traffic_type    = "ALL"
+  iam_role_arn    = aws_iam_role.flow_logs[0].arn
+  log_destination = aws_cloudwatch_log_group.flow_logs[0].arn
+
+  depends_on = [aws_iam_role_policy.flow_logs]
+}
+
+resource "aws_cloudwatch_log_group" "flow_logs" {
+  count = var.flow_logs ? 1 : 0
+
+  name              = "/aws/vpc-flow-log/${module.vpc.vpc_id}"
+  retention_in_days = var.flow_log_days
+  kms_key_id        = var.kms_key_arn == "" ? null : var.kms_key_arn
+}
+
+resource "aws_iam_role" "flow_logs" {
+  count = var.flow_logs ? 1 : 0
+
+  name_prefix = "${substr(var.cluster_name, 0, 29)}-traffic-"
+  description = "Flow logs of the VPC of ${var.cluster_name}"
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "vpc-flow-logs.amazonaws.com" }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "flow_logs" {
+  count = var.flow_logs ? 1 : 0
+
+  name = "writes"
+  role = aws_iam_role.flow_logs[0].name
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect   = "Allow"
+      Action   = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+      Resource = "${aws_cloudwatch_log_group.flow_logs[0].arn}:*"
+    }]
+  })
+}

@@ -30,6 +30,24 @@ variable "zone" {
   }
 }
 
+variable "flow_logs" {
+  description = "Whether the VPC's traffic is recorded in CloudWatch, in a group that the teardown takes away."
+  type        = bool
+  default     = false
+}
+
+variable "flow_log_days" {
+  description = "Days for which CloudWatch keeps the record."
+  type        = number
+  default     = 30
+}
+
+variable "kms_key_arn" {
+  description = "Key of that record. Empty: CloudWatch's own. The key's policy has to let logs.REGION.amazonaws.com use it."
+  type        = string
+  default     = ""
+}
+
 variable "account_id" {
   description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
   type        = string

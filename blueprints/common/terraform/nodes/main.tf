@@ -111,6 +111,7 @@ resource "aws_launch_template" "this" {
       throughput            = var.disk_throughput_mibps
       iops                  = max(3000, var.disk_throughput_mibps * 4) # gp3 gives a quarter MiB/s for each
       encrypted             = true
+      kms_key_id            = var.kms_key_arn == "" ? null : var.kms_key_arn
       delete_on_termination = true
     }
   }

@@ -106,6 +106,12 @@ variable "disk_throughput_mibps" {
   }
 }
 
+variable "kms_key_arn" {
+  description = "Key of the root disks. Empty: the account's. The key's policy has to let AWSServiceRoleForAutoScaling use it."
+  type        = string
+  default     = ""
+}
+
 variable "labels" {
   description = "Labels of the nodes, a JSON object."
   type        = string

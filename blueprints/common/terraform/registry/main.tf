@@ -3,6 +3,15 @@ resource "aws_ecr_repository" "this" {
   image_tag_mutability = "MUTABLE" # a build that is repeated pushes the same tag; runs name images by digest
   force_delete         = true      # images are made from the blueprint's recipe: nothing is lost with them
 
+  dynamic "encryption_configuration" {
+    for_each = compact([var.kms_key_arn])
+
+    content {
+      encryption_type = "KMS"
+      kms_key         = encryption_configuration.value
+    }
+  }
+
   image_scanning_configuration {
     scan_on_push = true
   }

@@ -13,6 +13,12 @@ variable "repository_name" {
   type        = string
 }
 
+variable "kms_key_arn" {
+  description = "Key of the images. Empty: ECR's own, AES-256. Another one replaces the repository."
+  type        = string
+  default     = ""
+}
+
 variable "account_id" {
   description = "The only AWS account to work in; the run's own. Empty: that of the credentials."
   type        = string

@@ -95,7 +95,7 @@ resource "aws_eks_cluster" "this" {
     resources = ["secrets"]
 
     provider {
-      key_arn = module.kms.key_arn
+      key_arn = var.create_kms_key ? module.kms.key_arn : var.cluster_encryption_config.provider_key_arn
     }
   }
 
@@ -284,7 +284,8 @@ resource "time_sleep" "this" {
 module "kms" {
   source = "./modules/kms"
 
-  name = var.cluster_name
+  create = var.create_kms_key
+  name   = var.cluster_name
 }
 
 module "eks_managed_node_group" {

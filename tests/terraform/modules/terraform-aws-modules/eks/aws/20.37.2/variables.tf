@@ -19,6 +19,16 @@ variable "cluster_enabled_log_types" {
   default = ["audit", "api", "authenticator"]
 }
 
+variable "cluster_encryption_config" {
+  type    = any
+  default = { resources = ["secrets"] }
+}
+
+variable "create_kms_key" {
+  type    = bool
+  default = true
+}
+
 variable "cluster_endpoint_private_access" {
   type    = bool
   default = true

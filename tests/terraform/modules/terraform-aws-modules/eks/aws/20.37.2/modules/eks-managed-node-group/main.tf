@@ -61,6 +61,7 @@ resource "aws_launch_template" "this" {
         volume_size           = block_device_mappings.value.ebs.volume_size
         volume_type           = block_device_mappings.value.ebs.volume_type
         encrypted             = block_device_mappings.value.ebs.encrypted
+        kms_key_id            = try(block_device_mappings.value.ebs.kms_key_id, null)
         delete_on_termination = block_device_mappings.value.ebs.delete_on_termination
       }
     }

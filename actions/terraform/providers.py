@@ -1,0 +1,215 @@
+"""Packages of providers: one cache for all runs, and archives in a mirror for machines without a way to the registry.
+
+Left alone, `terraform init` downloads every provider into each root's own `.terraform`: hashicorp/aws alone has some
+700 MB unpacked. With a plugin cache a root holds links instead. Terraform does not lock that folder, so an init holds a
+lock of ours on it. What the operator's own CLI configuration says about either counts before this.
+
+Source: developer.hashicorp.com/terraform/cli/config/config-file, "Provider Installation" and "Provider Plugin Cache".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConfigError, ConflictError
+from actions.base.files import cache_home, private_directory, write_private
+from actions.terraform.working_directory import (
+    BACKEND_FILE,
+    DISCARDED_FILE,
+    LOCK_FILE,
+    MODULES_FOLDER,
+    PROVIDERS_FOLDER,
+)
+
+CACHE_VARIABLE = "TF_PLUGIN_CACHE_DIR"
+CONFIGURATION_VARIABLE = "TF_CLI_CONFIG_FILE"
+MAX_PACKAGE_BYTES = 512 << 20
+"""Of one archive. hashicorp/aws 5.100.0 has 0.16 GB."""
+
+_REGISTRY = "registry.terraform.io"
+_RELEASES = "https://releases.hashicorp.com"
+_OWNER = "hashicorp/"
+"""Owner of the providers whose archives are at `_RELEASES`."""
+_CACHE_LOCK = "eksml-tui.lock"
+_SETTINGS_FILE = "init.tfrc"
+_LOOK_SECONDS = 0.2
+_BLOCK = re.compile(r'^provider "registry\.terraform\.io/(?P<name>[^"]+)" \{(?P<body>.*?)^\}', re.M | re.S)
+_VERSION = re.compile(r'^\s*version\s*=\s*"([^"]+)"', re.M)
+_ZIP_SHA256 = re.compile(r'"zh:([0-9a-f]{64})"')
+_OWN_MIRROR = re.compile(r"^\s*(provider_installation|dev_overrides)\b", re.M)
+_OWN_CACHE = re.compile(r"\b(plugin_cache_dir|filesystem_mirror|dev_overrides)\b")
+_PROVIDERS = re.compile(r"^\s*(required_providers|provider)\b", re.M)
+_MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+class ProviderPackage(msgspec.Struct, frozen=True):
+    """One version of a provider of the public registry, as a lock file pins it."""
+
+    name: str
+    """As in `required_providers`: `hashicorp/aws`."""
+    version: str
+    sha256s: frozenset[str]
+    """Of its archives, one for each platform."""
+
+    @property
+    def key(self) -> str:
+        """Name and version: `hashicorp/aws/5.100.0`."""
+        return f"{self.name}/{self.version}"
+
+    def file_name(self, platform: str) -> str:
+        """Return the name of its archive for a platform, such as `linux_amd64`."""
+        return f"terraform-provider-{self.name.rpartition('/')[2]}_{self.version}_{platform}.zip"
+
+    def path_in(self, mirror: Path, platform: str) -> Path:
+        """Return the path of its archive in a mirror, where Terraform looks for it."""
+        return mirror / _REGISTRY / self.name / self.file_name(platform)
+
+    def url(self, platform: str) -> str:
+        """Return the address of its archive; empty if only the registry knows that."""
+        if not self.name.startswith(_OWNER):
+            return ""
+        program = f"terraform-provider-{self.name.removeprefix(_OWNER)}"
+        return f"{_RELEASES}/{program}/{self.version}/{self.file_name(platform)}"
+
+    def require(self, archive: bytes, platform: str) -> None:
+        """Refuse an archive that the lock file does not know.
+
+        Raises:
+            ConflictError: Its digest is none of those that are recorded.
+        """
+        found = hashlib.sha256(archive).hexdigest()
+        if found not in self.sha256s:
+            raise ConflictError(
+                f"{self.file_name(platform)} has the sha256 {found[:16]}…, which the lock file does not record.",
+                hint="Find out why before you use it.",
+            )
+
+
+def this_platform() -> str:
+    """Return the platform of this machine as Terraform names it: `linux_amd64`.
+
+    Raises:
+        ConfigError: Its processor is not one that is known here.
+    """
+    system = os.uname()
+    machine = _MACHINES.get(system.machine.lower())
+    if machine is None:
+        raise ConfigError(f"Terraform's name for {system.machine} is not known.", hint="Give it with --platform.")
+    return f"{system.sysname.lower()}_{machine}"
+
+
+def locked_packages(lock_file: Path) -> tuple[ProviderPackage, ...]:
+    """Return the packages that a `.terraform.lock.hcl` pins by the digests of their archives."""
+    try:
+        text = lock_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    found = []
+    for block in _BLOCK.finditer(text):
+        version, sha256s = _VERSION.search(block["body"]), frozenset(_ZIP_SHA256.findall(block["body"]))
+        if version is not None and sha256s:
+            found.append(ProviderPackage(block["name"], version[1], sha256s))
+    return tuple(found)
+
+
+def discard_installed(work: Path) -> None:
+    """Remove providers and modules from a working directory that holds nothing any more; init brings them back.
+
+    With a backend they stay: without them Terraform does not list the state that only it can find.
+    """
+    if (work / BACKEND_FILE).is_file() or not (work / PROVIDERS_FOLDER).is_dir():
+        return
+    (work / DISCARDED_FILE).touch()
+    for folder in (PROVIDERS_FOLDER, MODULES_FOLDER):
+        shutil.rmtree(work / folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def installing(
+    work: Path, environment: Mapping[str, str], clock: Clock, *, mirror: Path | None = None
+) -> AsyncIterator[dict[str, str]]:
+    """Give the variables for an init in a working directory: those of the shared cache, and of a mirror.
+
+    Args:
+        work: The working directory, with the root's files and lock file.
+        environment: Of the init, beside this process' own.
+        clock: Waits for another init that uses the cache.
+        mirror: Folder of archives; it may not exist.
+
+    Raises:
+        ConfigError: The cache cannot be made.
+    """
+    known = {**os.environ, **environment}
+    if not _needs_providers(work):
+        yield {}
+        return
+    configured = _configuration(known)
+    given = _mirror_settings(work, configured, mirror)
+    try:
+        if known.get(CACHE_VARIABLE) or _OWN_CACHE.search(configured):
+            yield given
+            return
+        cache = private_directory(cache_home() / "terraform-plugins")
+        with (cache / _CACHE_LOCK).open("w") as lock:
+            while not _is_taken(lock.fileno()):
+                await clock.sleep(_LOOK_SECONDS)
+            yield {**given, CACHE_VARIABLE: str(cache)}
+    finally:
+        (work / _SETTINGS_FILE).unlink(missing_ok=True)
+
+
+def _needs_providers(work: Path) -> bool:
+    return any(_PROVIDERS.search(path.read_text(encoding="utf-8")) for path in work.glob("*.tf"))
+
+
+def _is_taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _configuration(known: Mapping[str, str]) -> str:
+    """Return the text of the operator's CLI configuration; empty if there is none."""
+    path = known.get(CONFIGURATION_VARIABLE) or str(Path(known.get("HOME") or Path.home()) / ".terraformrc")
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _mirror_settings(work: Path, configured: str, mirror: Path | None) -> dict[str, str]:
+    """Write a CLI configuration that takes what the mirror has from there, and the rest from its origin.
+
+    It repeats the operator's own, perhaps with tokens, so it lives no longer than the init.
+    """
+    if mirror is None or not mirror.is_dir() or _OWN_MIRROR.search(configured):
+        return {}
+    platform = this_platform()
+    packages = locked_packages(work / LOCK_FILE)
+    names = [package.name for package in packages if package.path_in(mirror, platform).is_file()]
+    if not names:
+        return {}
+    listed = _quoted(f"{_REGISTRY}/{name}" for name in names)
+    text = (
+        f"{configured}\nprovider_installation {{\n"
+        f"  filesystem_mirror {{\n    path    = {_quoted([str(mirror)])[1:-1]}\n    include = {listed}\n  }}\n"
+        f"  direct {{\n    exclude = {listed}\n  }}\n}}\n"
+    )
+    write_private(work / _SETTINGS_FILE, text.encode())
+    return {CONFIGURATION_VARIABLE: str((work / _SETTINGS_FILE).resolve())}
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()
