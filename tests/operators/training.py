@@ -8,7 +8,7 @@ from actions.sandbox.clientkit.kinds import AUTOSCALERS, DEPLOYMENTS, PYTORCH_JO
 from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobController
 from tests.operators.operator import Operator
 from tests.operators.story import Document
-from tests.unit.sandbox_actors.server import pytorch_definition
+from tests.unit.sandbox.controllers.server import pytorch_definition
 
 _CLAIMS = re.compile(r" no new claims to deallocate,")
 """Said by schedulers of 1.34; the sandbox's is of 1.32."""

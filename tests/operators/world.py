@@ -29,7 +29,7 @@ from tests.operators.normalise import Names, comparable, event_form, recorded_fo
 from tests.operators.operator import Operator
 from tests.operators.story import Story
 from tests.support.virtual import VirtualClock
-from tests.unit.sandbox_actors.server import bare_api
+from tests.unit.sandbox.controllers.server import bare_api
 
 HOLD = "ops/hold"
 """The annotation of pods that stay Pending."""

@@ -20,7 +20,7 @@ from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
 from actions.telemetry.log_reader import read_log
 from tests.unit.blueprint.shipped import object_of, shipped
-from tests.unit.sandbox_workloads.containers import a_container, context, run
+from tests.unit.sandbox.programs.containers import a_container, context, run
 from tests.upstream.llama2_fixtures import Dockerfile, check_flags, distribution, facts, neuron_table
 
 _NAME = "llama2-trn1-mpi"

@@ -27,7 +27,7 @@ from actions.sandbox.programs.ray import node as ray_node
 from actions.sandbox.programs.ray import submit as ray_submit
 from actions.telemetry.log_reader import read_log
 from tests.unit.blueprint.shipped import object_of, shipped
-from tests.unit.sandbox_workloads.ray_cluster import RayCluster
+from tests.unit.sandbox.programs.ray_cluster import RayCluster
 from tests.upstream.llama2_fixtures import Dockerfile, check_flags, facts, neuron_table
 
 _NAME = "llama2-trn1-ray"

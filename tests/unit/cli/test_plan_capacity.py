@@ -15,7 +15,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.capacity import CapacityRequest
 from tests.support.sandboxes import account_of
 from tests.support.waiting import settle, wait_for
-from tests.unit.sandbox_actors.server import cloud_alone
+from tests.unit.sandbox.controllers.server import cloud_alone
 from tui.app import ConsoleApp
 from tui.cli import main
 from tui.settings.settings import ConsoleSettings

@@ -12,7 +12,7 @@ from actions.run.state.view import RunState, RunView
 from tests.support.answering import write_kubeconfig
 from tests.support.sandboxes import account_of
 from tests.support.smallrun import a_small_run, carry_out
-from tests.unit.sandbox_actors.server import cloud_alone
+from tests.unit.sandbox.controllers.server import cloud_alone
 
 BLUEPRINT = """
 schema: eksml/v1

@@ -11,7 +11,7 @@ from actions.run.client import send_request
 from actions.run.state.records import CheckResult, RequestKind
 from actions.run.state.view import RunState
 from tests.support.smallrun import a_small_run, carry_out
-from tests.unit.sandbox_actors.server import whole_cluster
+from tests.unit.sandbox.controllers.server import whole_cluster
 
 CLOCK = SystemClock()
 BLUEPRINT = """

@@ -1,0 +1,82 @@
+"""`kubectl exec`: a typed conversation, a piped script, a program that repeats."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.cluster.remote.exec import Channel
+from actions.sandbox.kubelet.remote import RemoteCommand
+from tests.unit.sandbox.programs.containers import a_container, context
+
+
+class _Terminal:
+    """A client's end: what is typed, when the shell has asked for it, and what came back."""
+
+    def __init__(self, *typed: bytes) -> None:
+        self.typed: asyncio.Queue[bytes] = asyncio.Queue()
+        for data in typed:
+            self.typed.put_nowait(data)
+        self.shown = {Channel.STDOUT: b"", Channel.STDERR: b""}
+        self.changed = asyncio.Event()
+
+    async def read(self) -> bytes:
+        return await self.typed.get()
+
+    async def write(self, channel: Channel, data: bytes) -> None:
+        self.shown[channel] += data
+        self.changed.set()
+
+    async def until_shown(self, text: bytes) -> None:
+        async with asyncio.timeout(60):
+            while text not in self.shown[Channel.STDOUT]:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def _command(terminal: _Terminal, *, tty: bool) -> RemoteCommand:
+    return RemoteCommand(context(a_container("worker-0")), terminal, tty=tty, clock=SystemClock())
+
+
+async def test_a_typed_line_is_echoed_answered_and_prompted_again() -> None:
+    terminal = _Terminal(b"echo hello\r", b"exit 3\r")
+    assert await _command(terminal, tty=True).run(["bash"]) == 3
+    assert terminal.shown[Channel.STDOUT] == (b"root@worker-0:/# echo hello\r\nhello\r\nroot@worker-0:/# exit 3\r\n")
+
+
+async def test_backspace_takes_a_letter_back() -> None:
+    terminal = _Terminal(b"echo hx\x7fi\r", b"\x04")
+    assert await _command(terminal, tty=True).run(["sh"]) == 0
+    assert b"\r\nhi\r\n" in terminal.shown[Channel.STDOUT]
+
+
+async def test_ctrl_c_ends_the_command_and_not_the_shell() -> None:
+    terminal = _Terminal(b"nvidia-smi -l 60\r")
+    conversation = asyncio.create_task(_command(terminal, tty=True).run(["sh"]))
+    await terminal.until_shown(b"NVIDIA A10G")
+    terminal.typed.put_nowait(b"\x03")
+    await terminal.until_shown(b"^C")
+    terminal.typed.put_nowait(b"echo $?\r")
+    await terminal.until_shown(b"130\r\n")
+    terminal.typed.put_nowait(b"\x04")
+    assert await conversation == 0
+
+
+async def test_a_shell_without_a_terminal_runs_what_it_reads() -> None:
+    terminal = _Terminal(b"echo out\nls /nowhere\n", b"exit 5\n", b"")
+    assert await _command(terminal, tty=False).run(["sh"]) == 5
+    assert terminal.shown[Channel.STDOUT] == b"out\n"
+    assert b"No such file" in terminal.shown[Channel.STDERR]
+
+
+async def test_a_screen_at_a_terminal_is_left_with_q() -> None:
+    place = context(replace(a_container(gpus=()), neurons=(0, 1)))
+    terminal = _Terminal()
+    command = RemoteCommand(place, terminal, tty=True, clock=SystemClock())
+    running = asyncio.create_task(command.run(["/bin/bash", "-l", "neuron-top"]))
+    await terminal.until_shown(b"NeuronCore v2 Utilization")
+    terminal.typed.put_nowait(b"q")
+    async with asyncio.timeout(60):
+        assert await running == 0

@@ -1,0 +1,95 @@
+"""`nvidia-smi` inside a container."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from actions.sandbox.kubelet.images import exec_program
+from actions.sandbox.programs.nvidia import NvidiaDevice, model_of, table
+from actions.sandbox.programs.program import GpuLoad
+from tests.unit.sandbox.programs.containers import MOMENT, Outcome, a_container, context, run
+
+_CSV = "--format=csv,noheader,nounits"
+_BUSY = GpuLoad(95, 3032)
+_CAPTURED = """\
+Mon Feb 24 18:51:35 2025
++---------------------------------------------------------------------------------------+
+| NVIDIA-SMI 535.230.02             Driver Version: 535.230.02   CUDA Version: 12.2     |
+|-----------------------------------------+----------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |         Memory-Usage | GPU-Util  Compute M. |
+|                                         |                      |               MIG M. |
+|=========================================+======================+======================|
+|   0  NVIDIA A10G                    On  | 00000000:00:1E.0 Off |                    0 |
+|  0%   33C    P0             112W / 300W |   3032MiB / 23028MiB |     95%      Default |
+|                                         |                      |                  N/A |
+"""
+
+_CAPTURED_570 = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 570.133.20             Driver Version: 570.133.20     CUDA Version: 12.8     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   4  NVIDIA H100 80GB HBM3          On  |   00000000:97:00.0 Off |                    0 |
+| N/A   39C    P0            334W /  700W |   11751MiB /  81559MiB |     95%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+
+def _ask(*argv: str, gpus: tuple[int, ...] = (2,), load: GpuLoad = _BUSY, for_seconds: float = 1e6) -> Outcome:
+    program = exec_program(context(a_container(gpus=gpus), load=load), ["nvidia-smi", *argv])
+    return run(program, for_seconds=for_seconds)
+
+
+def test_the_table_is_the_captured_one() -> None:
+    reading = NvidiaDevice(0, 3, 95, 3032, 33, 112.0)
+    assert table([reading], MOMENT).startswith(_CAPTURED)
+
+
+def test_a_younger_driver_has_a_wider_table() -> None:
+    reading = NvidiaDevice(4, 4, 95, 11751, 39, 334.0, model_of("p5.48xlarge"))
+    assert _CAPTURED_570 in table([reading], MOMENT)
+
+
+def test_an_instance_type_brings_its_own_devices() -> None:
+    container = replace(a_container(gpus=tuple(range(8))), instance_type="p4de.24xlarge")
+    outcome = run(exec_program(context(container), ["nvidia-smi", "--query-gpu=name,memory.total,power.limit", _CSV]))
+    assert outcome.out.splitlines() == ["NVIDIA A100-SXM4-80GB, 81920, 400.00"] * 8
+
+
+def test_a_container_sees_its_own_device_only_as_number_0() -> None:
+    outcome = _ask("--query-gpu=index,pci.bus_id,memory.used,memory.total", "--format=csv,noheader,nounits")
+    assert outcome.out == "0, 00000000:00:1D.0, 3032, 23028\n"
+
+
+def test_a_header_and_units_are_there_unless_they_are_not_wanted() -> None:
+    lines = _ask("--query-gpu=name,utilization.gpu,power.draw", "--format=csv").out.splitlines()
+    assert lines[0] == "name, utilization.gpu [%], power.draw [W]"
+    assert lines[1].startswith("NVIDIA A10G, 9")
+    assert lines[1].endswith(" W")
+
+
+def test_an_idle_device_is_cool_and_empty() -> None:
+    outcome = _ask("--query-gpu=utilization.gpu,memory.used,pstate", "--format=csv,noheader", load=GpuLoad())
+    assert outcome.out == "0 %, 0 MiB, P8\n"
+
+
+def test_one_unknown_field_fails_the_whole_query() -> None:
+    outcome = _ask("--query-gpu=index,bogus_field", "--format=csv")
+    assert outcome.exit_code == 2
+    assert outcome.out == 'Field "bogus_field" is not a valid field to query.\n\n'
+
+
+def test_it_repeats_until_it_is_ended() -> None:
+    outcome = _ask("--query-gpu=index", "--format=csv,noheader", "-l", "2", for_seconds=5)
+    assert outcome.out == "0\n0\n0\n"
+
+
+def test_there_is_none_without_a_device() -> None:
+    outcome = _ask(gpus=())
+    assert outcome.exit_code == 127
+    assert 'exec: "nvidia-smi": executable file not found' in outcome.err
