@@ -11,7 +11,7 @@ import pytest
 
 from actions.run.doctor import survey
 from tests.support.sandboxes import account_of
-from tests.unit.sandbox_actors.server import cloud_alone
+from tests.unit.sandbox.controllers.server import cloud_alone
 from tui.cli import main
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL", "KUBECONFIG")

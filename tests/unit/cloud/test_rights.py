@@ -16,7 +16,7 @@ from actions.cloud import rights
 from actions.cloud.aws_session import AwsSession, MissingPermissionError
 from actions.cloud.rights import Statement, fetch_principal, simulate, statements_of
 from tests.support.sandboxes import account_of
-from tests.unit.sandbox_actors.server import FAST, cloud_alone
+from tests.unit.sandbox.controllers.server import FAST, cloud_alone
 
 ROLE = "eksml-sandbox"
 PRINCIPAL = f"arn:aws:iam::{FAST.account}:role/{ROLE}"
