@@ -33,6 +33,10 @@ from actions.fleet.prices import ON_DEMAND, PriceBook
 
 _COUNTED_PAGES = 20
 """Pages of 1,000 objects that are asked for to price a bucket."""
+_BY_TAGS = frozenset(
+    {"elastic-ip", "internet-gateway", "launch-template", "network-acl", "route-table", "snapshot", "subnet"}
+)
+"""Kinds that are looked up by their tags: a resource that is gone has none."""
 _MARKETS = {"spot": "spot", "capacity-block": "capacity-block"}
 """`InstanceLifecycle` of EC2, and the market in the table of prices; without any it is on-demand."""
 
@@ -104,7 +108,16 @@ class ResourceDescriber:
             case "vpc":
                 answer = await self._session.call("ec2", "describe_vpcs", VpcIds=[name])
                 return known if answer.get("Vpcs") else None
-        return self.priced(known)
+        return self.priced(known) if kind not in _BY_TAGS or await self._has_tags(name) else None
+
+    async def _has_tags(self, name: str) -> bool:
+        """Return whether a resource of EC2, by its id, has tags, and so still exists; true if that may not be asked."""
+        try:
+            wanted = [{"Name": "resource-id", "Values": [name]}]
+            answer = await self._session.call("ec2", "describe_tags", Filters=wanted)
+        except (MissingPermissionError, RefusedError):
+            return True
+        return bool(answer.get("Tags"))
 
     async def _of_others(self, service: str, kind: str, name: str, known: AwsResource) -> AwsResource | None:
         match service, kind:

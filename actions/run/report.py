@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.base.clock import format_rfc3339
-from actions.fleet.quantity import decimal_text, format_usd
+from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
-from actions.run.spending import Spending, spending_of, unfinished_teardown
+from actions.run.spending import Spending, last_moment, spending_fields, spending_of, unfinished_teardown
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, notice_line
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
@@ -91,7 +91,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         *([("Account", view.account.id)] if view.account else []),
         ("State", view.state.value + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
-    spending = spending_of(view, _latest(view) if now is None else now)
+    spending = spending_of(view, last_moment(view) if now is None else now)
     if spending is not None:
         head.append(("Spent", spending.text))
     parts = [_columns(head), *_noticed(view), _stages("STAGE", view.stages, now, spending)]
@@ -107,20 +107,6 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     parts += [_audit(view)] if view.audit else []
     parts += ["".join(f"{line}\n" for line in unfinished_teardown(view))] if unfinished_teardown(view) else []
     return "\n".join(parts)
-
-
-def _spent_fields(spending: Spending | None) -> dict[str, object] | None:
-    if spending is None:
-        return None
-    return {
-        "usd": decimal_text(spending.usd),
-        "usd_per_hour": decimal_text(spending.usd_per_hour),
-        "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
-        "idle_usd": decimal_text(spending.idle_usd),
-        "unpriced": list(spending.unpriced),
-        "by_use": list(spending.by_use),
-        "simulated": spending.is_simulated,
-    }
 
 
 def run_json(view: RunView, *, now: float | None = None) -> str:
@@ -140,7 +126,7 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "account": view.account.id if view.account else None,
             "created_at": _moment(view.created_at),
             "notices": _notice_fields(view.notices),
-            "spent": _spent_fields(spending_of(view, _latest(view) if now is None else now)),
+            "spent": spending_fields(spending_of(view, last_moment(view) if now is None else now)),
             "stages": [_stage_fields(stage) for stage in view.stages],
             "teardown": [_stage_fields(stage) for stage in view.teardown],
             "owned": [
@@ -234,7 +220,7 @@ def _stages(heading: str, stages: Iterable[StageView], now: float | None, spendi
 
 def _spent(stage: StageView, spending: Spending) -> str:
     usd = spending.by_stage.get(stage.id)
-    return "" if usd is None else f"{'at least ' if spending.is_lower_bound else ''}{format_usd(usd)}"
+    return "" if not usd else f"{'at least ' if spending.is_lower_bound else ''}{format_usd(usd)}"
 
 
 def _spent_otherwise(spending: Spending) -> str:
@@ -244,12 +230,6 @@ def _spent_otherwise(spending: Spending) -> str:
     if spending.by_use:
         lines.append(f"Not in it, as it is paid by use: {', '.join(spending.by_use)}\n")
     return "".join([*lines, "Prices are those of the launch.\n"])
-
-
-def _latest(view: RunView) -> float:
-    """Return the last moment that the journal knows of, where no clock is given."""
-    ends = [end for stage in (*view.stages, *view.teardown) for end in (stage.started_at, stage.ended_at) if end]
-    return max([view.created_at, *ends])
 
 
 def _so_far(stage: StageView, now: float | None) -> float | None:

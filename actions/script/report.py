@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from actions.base.clock import format_rfc3339, parse_rfc3339
 from actions.base.errors import ConfigError
 from actions.base.untrusted import plain_text, redact
+from actions.run.spending import last_moment, spending_fields, spending_of
 from actions.run.state.view import RunView, StageState, StageView
 
 SCHEMA = "eksml-report/1"
@@ -75,6 +76,8 @@ class RunReport(msgspec.Struct, frozen=True):
     retained: tuple[str, ...]
     unknown: tuple[str, ...] = ()
     """Checks that the audit could not make."""
+    spent: dict[str, object] | None = None
+    """The cost of the run and of each stage, as `runs show` has it; `null` for a run without prices."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -119,6 +122,7 @@ def run_report(view: RunView) -> RunReport:
         leftovers=view.audit.leftovers if view.audit else None,
         retained=view.audit.retained if view.audit else (),
         unknown=view.audit.unknown if view.audit else (),
+        spent=spending_fields(spending_of(view, last_moment(view))),
     )
 
 

@@ -139,7 +139,9 @@ async def test_a_teardown_names_every_leftover_its_price_and_the_command_that_re
         f"AWS {place.format('ec2')}:network-interface/{interface}: tagged cluster.k8s.amazonaws.com/name={cluster}; "
         f"remove: aws ec2 delete-network-interface --network-interface-id {interface} {region}",
         f"AWS arn:aws:iam::111122223333:role/{cluster}-node: role named like the cluster {cluster}; "
-        f"remove: aws iam delete-role --role-name {cluster}-node",
+        f"remove: aws iam list-attached-role-policies --role-name {cluster}-node --output text "
+        f"--query AttachedPolicies[].PolicyArn | xargs -rn1 aws iam detach-role-policy --role-name {cluster}-node "
+        f"--policy-arn && aws iam delete-role --role-name {cluster}-node",
         f"AWS {place.format('logs')}:log-group:/aws/eks/{cluster}/cluster: named like the cluster {cluster}; "
         f"0 bytes; remove: aws logs delete-log-group --log-group-name /aws/eks/{cluster}/cluster {region}",
     )

@@ -243,7 +243,7 @@ def spent_in(view: RunView, key: str, now: float) -> str:
     """
     spending = spending_of(view, now)
     usd = spending.by_stage.get(key) if spending else None
-    return "" if spending is None or usd is None else spending.stage_text(usd)
+    return spending.stage_text(usd) if spending and usd else ""
 
 
 def _undone(view: RunView) -> Span | None:

@@ -323,6 +323,29 @@ async def test_a_resource_that_is_gone_is_neither_left_nor_unknown(
     assert (names(found), found.unknown) == ({ours}, ())
 
 
+@pytest.mark.parametrize(("tags", "left"), [([], False), ([{"Key": "eksml-run"}], True), (None, True)])
+async def test_what_has_no_lookup_of_its_own_is_gone_with_its_tags(
+    tags: list[dict[str, str]] | None, left: bool, session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"arn:aws:ec2:{REGION}:{ACCOUNT}:elastic-ip/eipalloc-0123456789abcdef0"
+    if tags is None:
+        forbid(monkeypatch, "describe_tags")
+    real = AwsSession.call
+
+    async def call(session: AwsSession, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation == "get_resources":
+            return {"ResourceTagMappingList": [{"ResourceARN": address}]}
+        if operation == "describe_tags" and tags is not None:
+            return {"Tags": tags}
+        return await real(session, service, operation, **parameters)
+
+    monkeypatch.setattr(AwsSession, "call", call)
+    found = await search_account(session, a_scope())
+    assert [one.arn for one in found.resources] == [address] * left
+    assert found.unknown == ()
+    assert all("$0.005/h; remove: aws ec2 release-address" in one.line() for one in found.resources)
+
+
 @pytest.mark.parametrize(
     ("service", "operation", "code"),
     [

@@ -31,6 +31,7 @@ from actions.run.state.records import (
     RunRequest,
 )
 from actions.run.state.view import RunView
+from actions.script.report import run_report
 from tests.unit.run.world import creation
 from tui.present.cells import text_of
 from tui.present.run import ending_lines, run_heading, spent_in, stage_detail
@@ -187,6 +188,13 @@ def test_the_detail_of_a_stage_shows_what_it_has_cost() -> None:
     assert (spent_in(found, "train", 8 * HOUR), spent_in(found, "operators", 8 * HOUR)) == ("$102.00 spent", "")
     line = stage_detail(found.stage("train"), now=8 * HOUR, spent=spent_in(found, "train", 8 * HOUR))[0]
     assert "· $102.00 spent ·" in text_of(line)
+
+
+def test_the_report_of_a_script_has_it_too() -> None:
+    report = run_report(view(*LIFE))
+    assert report.spent is not None
+    assert (report.spent["usd"], report.spent["by_stage"]) == ("110", {"provision": "2", "train": "102"})
+    assert run_report(view(*LIFE, prices=())).spent is None
 
 
 def test_sums_in_json_have_no_more_than_six_decimals() -> None:
