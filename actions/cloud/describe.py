@@ -137,6 +137,8 @@ class ResourceDescriber:
             case "eks", "cluster":
                 answer = await self._session.call("eks", "describe_cluster", name=name)
                 return self._cluster(answer.get("cluster") or {}, known)
+            case "eks", _:  # node groups, add-ons, associations: they go with their cluster
+                await self._session.call("eks", "describe_cluster", name=name.partition("/")[0])
         return self.priced(known)
 
     def priced(self, resource: AwsResource) -> AwsResource:

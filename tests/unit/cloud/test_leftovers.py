@@ -295,6 +295,7 @@ async def test_images_have_their_size_and_price(session: AwsSession, monkeypatch
         ("InvalidVpcEndpointId.NotFound", "ec2:us-west-2:1:vpc-endpoint/vpce-1"),
         ("InvalidVpcID.NotFound", "ec2:us-west-2:1:vpc/vpc-1"),
         ("ResourceNotFoundException", "eks:us-west-2:1:cluster/mine"),
+        ("ResourceNotFoundException", "eks:us-west-2:1:nodegroup/mine/gpu/0a-1b"),
         ("FileSystemNotFound", "fsx:us-west-2:1:file-system/fs-1"),
         ("RepositoryNotFoundException", "ecr:us-west-2:1:repository/nemo"),
         ("NotFoundException", "kms:us-west-2:1:key/k-1"),
