@@ -95,6 +95,27 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     )
 
 
+def last_moment(view: RunView) -> float:
+    """Return the last moment that the journal knows of, in seconds since the epoch, where no clock is given."""
+    ends = [end for stage in (*view.stages, *view.teardown) for end in (stage.started_at, stage.ended_at) if end]
+    return max([view.created_at, *ends])
+
+
+def spending_fields(spending: Spending | None) -> dict[str, object] | None:
+    """Return it as JSON has it: amounts as decimal texts; `None` for a run without prices."""
+    if spending is None:
+        return None
+    return {
+        "usd": decimal_text(spending.usd),
+        "usd_per_hour": decimal_text(spending.usd_per_hour),
+        "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
+        "idle_usd": decimal_text(spending.idle_usd),
+        "unpriced": list(spending.unpriced),
+        "by_use": list(spending.by_use),
+        "simulated": spending.is_simulated,
+    }
+
+
 def unfinished_teardown(view: RunView) -> tuple[str, ...]:
     """Return the end of a teardown that stopped: what failed, what is left with its price, the next command.
 
@@ -125,7 +146,7 @@ def _left(view: RunView, stage: StageView) -> str:
     if not held:
         return stage.title
     usd = sum((Decimal(price.usd_per_hour) for price in held if price.usd_per_hour), _NOTHING)
-    unpriced = sum(not price.usd_per_hour for price in held)
+    unpriced = sum(not (price.usd_per_hour or price.is_by_use) for price in held)
     return f"{stage.title} ({format_hourly(usd or None, unpriced=unpriced)})"
 
 

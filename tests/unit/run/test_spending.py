@@ -118,7 +118,9 @@ def test_a_teardown_that_stopped_names_what_failed_what_is_left_with_its_price_a
         begun(8, "provision", Action.UNDO),
     )
     assert unfinished_teardown(view(*life)) == ()
-    stopped = view(*life, ended(9, "provision", Result.FAILED, Action.UNDO), prices=(CLUSTER, NODES, UNKNOWN))
+    traffic = HeldPrice(title="NAT gateway traffic, $0.045/GB", stage="provision", is_by_use=True)
+    prices = (CLUSTER, NODES, UNKNOWN, traffic)
+    stopped = view(*life, ended(9, "provision", Result.FAILED, Action.UNDO), prices=prices)
     lines = (
         "The teardown stopped: Provision failed. Audit waited for it.",
         "Still there: Provision ($2.00/h (+1 unpriced)).",
