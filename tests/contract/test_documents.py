@@ -15,7 +15,7 @@ from tests.support.sources import ROOT, modules_of
 
 _PLACES = ("actions", "assets", "blueprints", "docs", "tests", "tui", ".ci")
 _ENDINGS = frozenset({".md", ".py", ".yaml", ".toml", ".tcss", ".tf", ".json", ""})
-_FOREIGN = ("tests/fixtures/", "assets/mirror/")
+_FOREIGN = ("tests/fixtures/", "tests/realcluster/build/", "assets/mirror/")
 """Other programs' texts, which name other programs' documents."""
 
 _CITED = re.compile(r"\bdocs/(?:[\w.-]+/)*[\w-]+\.(?:md|svg)(?:#[\w-]+)?")

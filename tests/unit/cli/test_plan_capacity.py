@@ -88,7 +88,7 @@ async def test_json_has_the_same_sentences_as_the_table(capsys: pytest.CaptureFi
 
 
 async def test_the_question_before_a_launch_names_what_was_chosen() -> None:
-    app = ConsoleApp(ConsoleSettings(target=ClusterTarget()))
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget(), checks_launches=False))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         app.dispatcher.submit("launch bionemo-esm1nv preset=short workers=3 cluster_name=mine")
