@@ -150,27 +150,6 @@ def _left(view: RunView, stage: StageView) -> str:
     return f"{stage.title} ({format_hourly(usd or None, unpriced=unpriced)})"
 
 
-def last_moment(view: RunView) -> float:
-    """Return the last moment that the journal knows of, in seconds since the epoch, where no clock is given."""
-    ends = [end for stage in (*view.stages, *view.teardown) for end in (stage.started_at, stage.ended_at) if end]
-    return max([view.created_at, *ends])
-
-
-def spending_fields(spending: Spending | None) -> dict[str, object] | None:
-    """Return it as JSON has it: amounts as decimal texts; `None` for a run without prices."""
-    if spending is None:
-        return None
-    return {
-        "usd": decimal_text(spending.usd),
-        "usd_per_hour": decimal_text(spending.usd_per_hour),
-        "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
-        "idle_usd": decimal_text(spending.idle_usd),
-        "unpriced": list(spending.unpriced),
-        "by_use": list(spending.by_use),
-        "simulated": spending.is_simulated,
-    }
-
-
 def _periods(view: RunView, price: HeldPrice) -> tuple[Period, ...]:
     stage = next((stage for stage in view.stages if stage.id == price.stage), None)
     if stage is None:
