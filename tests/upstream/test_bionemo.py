@@ -68,17 +68,6 @@ def test_the_sample_has_the_names_of_the_real_files() -> None:
     assert source("bionemo_esm1nv")["prepare_dataset"]["writes"] == "processed/{split}/x{number:03d}.csv"
 
 
-def test_karpenter_replaces_no_node_that_trains() -> None:
-    """Every new image of Amazon Linux lets nodes drift; only empty ones may go."""
-    pool = object_of("bionemo-esm1nv", "pool", "NodePool", given={}, outputs={})["spec"]
-    limits = {reason: budget["nodes"] for budget in pool["disruption"]["budgets"] for reason in budget["reasons"]}
-    assert set(limits) == set(source("karpenter")["reasons"])
-    assert {reason for reason, nodes in limits.items() if nodes != "0"} == {"Empty"}
-    assert pool["disruption"]["consolidationPolicy"] == "WhenEmpty"
-    longest = 4 * 24
-    assert int(pool["template"]["spec"]["expireAfter"].removesuffix("h")) > 2 * longest
-
-
 def test_workers_wait_for_nodes_that_come_later_than_the_rendezvous_would() -> None:
     policy = object_of("bionemo-esm1nv", "train", "PyTorchJob", given={}, outputs={})["spec"]["elasticPolicy"]
     said, ours = source("torch_rendezvous"), {item["key"]: int(item["value"]) for item in policy["rdzvConf"]}

@@ -13,8 +13,6 @@ from msgspec.structs import replace
 
 from actions.base.errors import ParameterError
 from actions.blueprint.parameters import bind
-from actions.blueprint.stages import ManifestsStage
-from actions.run.checks.cluster import refusal_of
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
@@ -252,16 +250,6 @@ def test_the_tokenisation_fits_on_a_core_node() -> None:
         bind(shipped(_NAME), {"tokenise_memory_gib": 29})
     for memory, kind in ((28, "m5.2xlarge"), (120, "m5.8xlarge")):
         bind(shipped(_NAME), {"tokenise_memory_gib": memory, "core_instance_type": kind})
-
-
-@pytest.mark.parametrize("version", facts("mpi_operator")["versions"], ids=lambda found: str(found["version"]))
-def test_an_operator_that_refuses_the_jobs_is_refused_itself(version: dict[str, Any]) -> None:
-    assert _rendered("train", "MPIJob")["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
-    (stage,) = [each for each in shipped(_NAME).stages if each.id == "mpi-operator"]
-    assert isinstance(stage, ManifestsStage)
-    container = {"name": "mpi-operator", "image": version["image"], "args": ["-alsologtostderr"]}
-    found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
-    assert (refusal_of(found, stage.refuses) is None) == version["waits_for_workers"]
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

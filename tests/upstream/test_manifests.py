@@ -9,11 +9,14 @@ import pytest
 from actions.blueprint.parameters import Binding, bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import own_objects
+from actions.blueprint.stages import ManifestsStage
 from actions.blueprint.targets import Manifest
 from actions.fleet.instance_types import InstanceTable
-from tests.unit.blueprint.shipped import shipped
+from actions.run.checks.cluster import refusal_of
+from tests.unit.blueprint.shipped import object_of, shipped
 from tests.unit.blueprint.test_accepted import complaints_about
 from tests.upstream.kubernetes_schema import is_builtin, object_complaints, template_complaints
+from tests.upstream.sources import source
 
 _TYPE = "node.kubernetes.io/instance-type"
 _TAINT = "nvidia.com/gpu"
@@ -46,8 +49,8 @@ def rendered(name: str, preset: str, given: dict[str, Scalar]) -> tuple[Binding,
     binding = bind(blueprint, given, preset=preset)
     reported: dict[str, dict[str, str]] = {}
     for wire in (wire for stage in blueprint.stages for wire in stage.sets):
-        source, _, output = wire.source.partition(".")
-        reported.setdefault(source, {})[output] = "reported"
+        stage_id, _, output = wire.source.partition(".")
+        reported.setdefault(stage_id, {})[output] = "reported"
     return binding, [item for stage in blueprint.stages for item in own_objects(blueprint, stage, binding, reported)]
 
 
@@ -131,3 +134,30 @@ def amount_of(quantity: str | int) -> float:
         return int(text[:-1]) / 1000
     units = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
     return int(text[:-2]) * units[text[-2:]] if text[-2:] in units else int(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "days"), [("bionemo-esm1nv", 4), ("llama2-trn1-ray", 3)], ids=["bionemo-esm1nv", "llama2-trn1-ray"]
+)
+def test_karpenter_replaces_no_node_of_a_training(name: str, days: int) -> None:
+    """Every new image of Amazon Linux lets nodes drift; only empty ones may go."""
+    pool = object_of(name, "pool", "NodePool", given={}, outputs={})["spec"]
+    limits = {reason: budget["nodes"] for budget in pool["disruption"]["budgets"] for reason in budget["reasons"]}
+    assert set(limits) == set(source("karpenter")["reasons"])
+    assert {reason for reason, nodes in limits.items() if nodes != "0"} == {"Empty"}
+    assert pool["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    assert int(pool["template"]["spec"]["expireAfter"].removesuffix("h")) > 2 * days * 24
+
+
+@pytest.mark.parametrize("version", source("mpi_operator")["versions"], ids=lambda found: str(found["version"]))
+@pytest.mark.parametrize("name", ["efa-nccl-tests", "llama2-trn1-mpi", "nemo-gpt3-5b"])
+def test_an_mpi_operator_that_refuses_the_jobs_is_refused_itself(name: str, version: dict[str, Any]) -> None:
+    blueprint = shipped(name)
+    _, objects = rendered(name, "", {})
+    jobs = [item for item in objects if item["kind"] == "MPIJob"]
+    assert {job["spec"]["launcherCreationPolicy"] for job in jobs} == {"WaitForWorkersReady"}
+    (stage,) = [each for each in blueprint.stages if each.id == "mpi-operator"]
+    assert isinstance(stage, ManifestsStage)
+    container = {"name": "mpi-operator", "image": version["image"], "args": ["-alsologtostderr"]}
+    found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
+    assert (refusal_of(found, stage.refuses) is None) == version["waits_for_workers"]
