@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from urllib.request import Request, urlopen
 
 import boto3
 import botocore.session
@@ -19,12 +20,15 @@ REGION = "us-west-2"
 
 @contextmanager
 def an_account() -> Iterator[str]:
-    """Serve on a free port of 127.0.0.1; gives the address for `AWS_ENDPOINT_URL`."""
+    """Serve an empty account on a free port of 127.0.0.1; gives the address for `AWS_ENDPOINT_URL`."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    with urlopen(Request(f"{address}/moto-api/reset", method="POST")):
+        pass  # of what this process keeps for all servers
     with services_read_once():
-        yield f"http://{host}:{port}"
+        yield address
     server.stop()
 
 

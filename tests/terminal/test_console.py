@@ -61,6 +61,8 @@ def lose_the_runner_and_get_another(terminal: Terminal, program: Program) -> Non
 def list_and_export_the_results(terminal: Terminal) -> None:
     terminal.press("o")
     terminal.wait(r"─ results of bionemo-esm1nv-")
+    terminal.wait(r"tfevents")
+    terminal.press("G")
     terminal.wait(r"files, .* in /fsx/")
     terminal.press("q", ":")
     terminal.type("export s3://bucket/prefix")
