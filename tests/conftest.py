@@ -1,4 +1,4 @@
-"""What all tests share: a program of their own, and an environment that does not leak in."""
+"""The parts that all tests share: a program of their own, and an environment that does not leak in."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ _STARTED = StartCounter()
 
 @pytest.fixture(autouse=True, scope="module")
 def _started_before() -> int:
-    """How many processes were started before the module's first test; what a module shares may start more."""
+    """Return the number of processes started before the module's first test; what a module shares may start more."""
     return _STARTED.count
 
 
 @pytest.fixture(autouse=True)
 def _nothing_left_running(request: pytest.FixtureRequest, _started_before: int) -> Iterator[None]:
-    """What was started in the test's own folder ends with the test, however it went.
+    """End what was started in the test's own folder with the test, however it went.
 
     All processes of the machine are looked through, so this is left out where nothing was started.
     """

@@ -79,7 +79,7 @@ def _put(result: dict[str, object], output: Path | None) -> int:
 
 
 def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """What needs a synthetic server: keys pressed for long, a great many events."""
+    """Measure what needs a synthetic server: keys pressed for long, a great many events."""
     wanted = options.only.split(",") if options.only else _ON_SYNTHETIC
     found: dict[str, object] = {}
     if "long_life" in wanted:

@@ -207,7 +207,7 @@ def _sandbox() -> Iterator[Path]:
 
 
 def _unavailable() -> dict[str, str]:
-    """What either client makes of a group that is listed and whose server answers 503."""
+    """Return the result of either client for a group that is listed and whose server answers 503."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _HalfServer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"

@@ -56,7 +56,7 @@ class Alone(LiveScreen[None]):
         yield self._view
 
     def refresh_data(self) -> None:
-        """What the buffer got."""
+        """Show what the buffer got."""
         self._view.refresh_data()
 
 

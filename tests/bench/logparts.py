@@ -1,4 +1,4 @@
-"""What each part of the way of a log line costs, without a server: `python -m tests.bench.logparts [PART…]`.
+"""The cost of each part of the way of a log line, without a server: `python -m tests.bench.logparts [PART…]`.
 
 The same lines as in `tests.bench.logs`, cut where a kubelet cuts. `bare` is what any client has to do with them: cut
 them, and take the timestamp off. Processor time in microseconds a line, the best of three rounds. With the names of
@@ -43,7 +43,7 @@ class Parts:
         self.spool()
 
     def bare(self) -> None:
-        """What the bare client does."""
+        """Do the work of the bare client."""
         for _ in range(_LOGS):
             rest = b""
             for chunk in self._chunks:

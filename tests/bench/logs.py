@@ -41,7 +41,7 @@ class Spooled:
         self._writer = SpoolWriter(folder, _STAGE)
 
     def source(self, pod: str) -> SpooledSource:
-        """Where one pod's lines go."""
+        """Return the source of the spool that one pod's lines go to."""
         return self._writer.source(NAMESPACE, pod, "main", pod)
 
     def take(self, source: SpooledSource, batch: LogBatch) -> None:
@@ -50,7 +50,7 @@ class Spooled:
         self._writer.write(source, batch)
 
     def read_back(self) -> int:
-        """How many lines the spool gives, in the order of time.
+        """Return the number of lines that the spool gives, in the order of time.
 
         Raises:
             RuntimeError: They are not in that order.

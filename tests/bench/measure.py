@@ -27,7 +27,7 @@ _KEYS = 40
 _PACE_SECONDS = 0.15
 _WARM_UP_SECONDS = 180.0
 _SETTLE_SECONDS = 6.0
-"""What is put off until the fleet is there (catalogue, credentials) is done by then."""
+"""The time within which all is done that is put off until the fleet is there (catalogue, credentials)."""
 
 Figures = dict[str, object]
 
@@ -240,5 +240,5 @@ def _ratios(console: Mapping[str, object], reference: Mapping[str, object]) -> d
 
 
 def machine() -> dict[str, object]:
-    """What this is measured on, and what else it has to do."""
+    """Return the machine that this is measured on, and its other load."""
     return {"cores": os.cpu_count(), "load_average": [round(one, 2) for one in os.getloadavg()]}

@@ -1,4 +1,4 @@
-"""What somebody does at the console all day, as keys: seeded, so that two runs press the same."""
+"""The keys of an operator's day at the console: seeded, so that two runs press the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators have today, on the same cluster: kubectl, k9s, eks-node-viewer and stern, where they are on PATH."""
+"""Operators' tools today, on the same cluster: kubectl, k9s, eks-node-viewer and stern, where they are on PATH."""
 
 from __future__ import annotations
 

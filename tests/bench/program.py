@@ -59,7 +59,7 @@ class Program:
         os.close(self._master)
 
     def read(self, seconds: float) -> bytes:
-        """What it writes within this time; returns at the first bytes."""
+        """Return the bytes that it writes within this time; return at the first of them."""
         if not select.select([self._master], [], [], seconds)[0]:
             return b""
         try:
@@ -131,13 +131,13 @@ class Program:
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """What a process has used so far."""
+    """Return the processor time that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def load(program: Program, seconds: float) -> dict[str, float]:
-    """What the program costs while time goes by: share of a core in percent, KB/s to the terminal, longest stall."""
+    """Return the program's cost while time goes by: share of a core in percent, KB/s to the terminal, longest stall."""
     program.longest_stall_ms()
     cpu, written, began = program.cpu_seconds(), program.bytes_read, time.perf_counter()
     program.drain(seconds)

@@ -14,17 +14,17 @@ class Target(msgspec.Struct, frozen=True):
     """A cluster to measure on."""
 
     server: str
-    """What serves it, for whoever reads the figures."""
+    """The name of its server, for readers of the figures."""
     kubeconfig: str
     nodes: int
-    """How many it has; not zero."""
+    """The number of its nodes; not zero."""
     pods: int = 0
-    """How many; zero is unknown."""
+    """The number of its pods; zero is unknown."""
     control: str = ""
-    """Where its churn is set; empty for a cluster that is not ours."""
+    """The address at which its churn is set; empty for a cluster that is not ours."""
 
     events: int = 0
-    """How many it keeps."""
+    """The number of events that it keeps."""
 
     def churn(self, pods_a_second: float, nodes_a_second: float, *, events_a_second: float = 0) -> None:
         """Have so many objects changed, and so many events happen, a second from here on."""

@@ -1,4 +1,4 @@
-"""What is asked for often has to start at once."""
+"""The commands that are used often have to start at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we rely on in Textual's private names still behaves as tui.textual_private says."""
+"""The private names of Textual that we rely on still behave as tui.textual_private describes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_nothing_is_written_when_nothing_changed() -> None:
 
 
 def written_of(app: App[None], *changed: Region) -> list[tuple[int, int, str]]:
-    """What goes to the terminal when these regions have changed: column, line, text."""
+    """Return the pieces that go to the terminal when these regions have changed: column, line, text."""
     compositor = app.screen._compositor
     assert isinstance(compositor, ChangesCompositor)
     compositor._dirty_regions = set(changed)

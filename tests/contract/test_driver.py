@@ -1,4 +1,4 @@
-"""What we rely on in Textual's private names still behaves as tui.terminal.driver and tui.terminal.input say."""
+"""The private names of Textual that we rely on still behave as tui.terminal.driver and tui.terminal.input describe."""
 
 from __future__ import annotations
 

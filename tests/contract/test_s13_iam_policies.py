@@ -61,7 +61,7 @@ WITHOUT_RESOURCE = frozenset(
         "tag:GetResources",
     }
 )
-"""What can be allowed for `*` only."""
+"""The actions that can be allowed for `*` only."""
 DIRECTIONS = ("ingress", "egress")
 UNDOING = ("Revoke", "Delete", "BatchDelete", "Terminate")
 MAKING = ("Authorize", "Create", "Put", "Complete", "Initiate", "Upload")
@@ -77,7 +77,7 @@ def actions(name: str) -> set[str]:
 
 
 def called() -> set[str]:
-    """What `AwsSession.call` is called with, as IAM names it."""
+    """Return the actions that `AwsSession.call` is called with, as IAM names them."""
     by_service: defaultdict[str, set[str]] = defaultdict(set)
     for service, operation in calls():
         by_service[service].add(operation)
@@ -153,7 +153,7 @@ def test_s13_no_policy_is_broader_than_it_has_to_be(name: str) -> None:
 
 
 def only_looks(statement: dict[str, Any]) -> bool:
-    """Whether a statement allows nothing but questions, and no secret: it may be about names that are not known yet."""
+    """Return whether a statement allows only questions, and no secret: it may be about names that are not known yet."""
     verbs = [action.partition(":")[2] for action in statement["Action"]]
     return all(verb.startswith(("Describe", "List", "GetInstanceProfile", "GetRole")) for verb in verbs)
 

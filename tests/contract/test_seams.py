@@ -1,4 +1,4 @@
-"""What we rely on in Textual's private names still behaves as tui.textual_private says."""
+"""The private names of Textual that we rely on still behave as tui.textual_private describes."""
 
 from __future__ import annotations
 

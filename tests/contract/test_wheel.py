@@ -1,4 +1,4 @@
-"""What is installed elsewhere is complete, and keeps to itself whatever the working folder holds."""
+"""A package installed elsewhere is complete, and keeps to itself whatever the working folder holds."""
 
 from __future__ import annotations
 

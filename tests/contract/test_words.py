@@ -30,7 +30,7 @@ def docstrings() -> tuple[tuple[str, str], ...]:
 
 
 def documented(module: SourceModule) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """What may have a docstring."""
+    """Yield the nodes that may have a docstring."""
     yield module.tree
     yield from module.nodes(ast.ClassDef)
     yield from module.nodes(ast.FunctionDef)

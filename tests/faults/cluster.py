@@ -67,7 +67,7 @@ class FaultyCluster:
             assert answer.status == 200, await answer.text()
 
     async def hits(self) -> dict[str, int]:
-        """How often each fault has hit."""
+        """Return the number of hits of each fault."""
         async with self.http.get(f"{self.url}/sandbox/faults") as answer:
             return {fault["name"]: fault["hits"] for fault in await answer.json()}
 
@@ -139,6 +139,6 @@ def pods_of(state: ClusterState) -> set[str]:
 
 
 def health_of(state: ClusterState, source: str) -> Health:
-    """How well a source is doing; syncing if it has not said anything yet."""
+    """Return the health of a source; syncing if it has not reported any yet."""
     told = state.snapshot().health.get(source)
     return told.state if told is not None else Health.SYNCING

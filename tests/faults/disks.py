@@ -53,7 +53,7 @@ def fill(folder: Path) -> Path:
 
 
 def takes_nothing(folder: Path) -> bool:
-    """Whether the disk of `folder` is full."""
+    """Return whether the disk of `folder` is full."""
     probe = folder / ".probe"
     try:
         probe.write_bytes(bytes(8192))

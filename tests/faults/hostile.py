@@ -25,7 +25,7 @@ _NODE = {
 
 
 class Request:
-    """What was asked, and the socket to answer on."""
+    """One request, and the socket to answer on."""
 
     def __init__(self, connection: socket.socket, path: str, server: Hostile) -> None:
         parts = urlsplit(path)
@@ -36,7 +36,7 @@ class Request:
 
     @property
     def is_watch(self) -> bool:
-        """Whether it is to be a stream."""
+        """True if it is to be a stream."""
         return self.query.get("watch") == "true"
 
     def send(self, data: bytes) -> None:

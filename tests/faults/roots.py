@@ -70,7 +70,7 @@ def a_root_run(
 
 
 def work_folder(folder: Path) -> Path:
-    """Where the root's program works."""
+    """Return the folder in which the root's program works."""
     return terraform_path(folder, "net")
 
 
@@ -82,7 +82,7 @@ def begin(folder: Path) -> ProcessIdentity:
 
 
 def running(folder: Path, operation: str = "apply") -> ProcessIdentity | None:
-    """Who carries an operation of the root out."""
+    """Return the process that carries out an operation of the root."""
     return DetachedOperation(work_folder(folder), operation, clock=SystemClock()).identity()
 
 
@@ -102,13 +102,13 @@ def kill_group(process: ProcessIdentity | None) -> None:
 
 
 def is_running(folder: Path, kind: str) -> bool:
-    """Whether the apply's stream holds an event of that kind."""
+    """Return whether the apply's stream holds an event of that kind."""
     path = work_folder(folder) / "apply.jsonl"
     return path.exists() and f'"type": "{kind}"'.replace(" ", "") in path.read_text().replace(" ", "")
 
 
 def note_of(folder: Path, stage: str) -> str:
-    """What the stage says at present."""
+    """Return the stage's present message."""
     return load_run(folder).stage(stage).message
 
 

@@ -1,4 +1,4 @@
-"""What may not be asked, or is not answered, keeps what it is about; and an audit that could not ask says so."""
+"""A question that is forbidden or not answered keeps what it is about; an audit that could not ask reports so."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def said(view: RunView, step: str = "objects") -> str:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass is not waited for."""
+    """Do not wait for what may pass."""
     monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 0.0)
     monkeypatch.setattr("actions.run.teardown.audit.SETTLE_SECONDS", 0.0)
 

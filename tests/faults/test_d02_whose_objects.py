@@ -1,4 +1,4 @@
-"""Whose an object is: by its uid in the journal, never by its label, its name or an owner that is not the run's."""
+"""An object's ownership: by its uid in the journal, never by its label, its name or an owner that is not the run's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass is waited for a moment only."""
+    """Wait only a moment for what may pass."""
     monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 2.0)
     monkeypatch.setattr("actions.run.teardown.audit.SETTLE_SECONDS", 2.0)
 
@@ -85,7 +85,7 @@ def intend(folder: Path, *, was_absent: bool, stage: str = "objects", name: str)
 
 
 async def put_as_the_run(sandbox: RunningSandbox, manifest: dict[str, Any]) -> None:
-    """What a runner does just before it is killed."""
+    """Do what a runner does just before it is killed."""
     session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig))
     try:
         await apply(session, Discovery(session), manifest, manager=FIELD_MANAGER)

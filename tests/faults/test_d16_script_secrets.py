@@ -18,7 +18,7 @@ VALUES = ["CANARY-VALUE-77", 'CANARY "q" <&> 100%/ä', "CANARY-first-line\nCANAR
 
 
 def _forms(value: str) -> set[str]:
-    """How it may have been written."""
+    """Return the forms in which it may have been written."""
     lines = value.splitlines()
     raw = {value, *lines, json.dumps(value)[1:-1], repr(value)[1:-1], html.escape(value), quote(value, safe="")}
     spaced = {html.escape(line, quote=False).replace(" ", "&#160;") for line in lines}

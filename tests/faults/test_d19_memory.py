@@ -45,7 +45,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def _own_collector() -> Iterator[None]:
-    """What the console does to Python's collector is undone."""
+    """Undo what the console does to Python's collector."""
     before = gc.get_threshold()
     yield
     gc.unfreeze()

@@ -207,7 +207,7 @@ def frozen(request: Request) -> None:
 
 
 class Seen:
-    """What the console showed of the nodes' health, in the order of time."""
+    """The health of the nodes as the console showed it, in the order of time."""
 
     def __init__(self) -> None:
         self.header: list[tuple[float, str]] = []

@@ -63,7 +63,7 @@ def a_console_does(folder: Path, deed: str, point: str) -> int:
 
 
 def the_next_console_does(folder: Path, deed: str) -> None:
-    """What an operator does who finds it undone."""
+    """Do what an operator does who finds it undone."""
     view = load_run(folder)
     if deed == "approve" and RequestKind.APPROVE not in {item.kind for item in view.requests}:
         send_request(folder, RequestKind.APPROVE, plan_hash="hash-1", start=False)

@@ -52,7 +52,7 @@ def loss_steps(folder: Path) -> list[int]:
 
 
 async def printed(folder: Path) -> set[tuple[str, str]]:
-    """What the API has of the workers' logs: pod and line."""
+    """Return the workers' logs as the API has them: pod and line."""
     session = await KubeSession.connect(ClusterTarget(folder / "kubeconfig"), token_factory=token_factory)
     try:
         found = set()

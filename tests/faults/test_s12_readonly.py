@@ -90,7 +90,7 @@ def test_s12_no_wish_is_written_and_no_runner_started(tmp_path: Path, sandbox: R
 
 
 async def _hits(sandbox: RunningSandbox, *, begin: bool = False) -> int:
-    """How many requests that change something the sandbox has got; it would have refused each."""
+    """Return the number of requests that change something and that the sandbox has got; it would have refused each."""
     async with http_of(sandbox.kubeconfig) as http:
         if begin:
             changing = ["update", "patch", "delete", "deletecollection", "exec", "attach", "portforward"]

@@ -28,7 +28,7 @@ def printing(count: int, *, pause: float = 0.3, behind: str = "") -> str:
 
 
 def printed(count: int) -> list[str]:
-    """What it prints: long enough that some lines need a page of the disk of their own."""
+    """Return the lines that it prints: long enough that some of them need a page of the disk of their own."""
     return [f"step={number} loss={9 - number / 100:.2f} {'x' * 200}" for number in range(count)]
 
 
@@ -59,7 +59,7 @@ def markers(folder: Path) -> list[str]:
 
 
 def points(folder: Path) -> int:
-    """How many findings there are in its curves."""
+    """Return the number of values in its curves."""
     return len(SpoolReader(folder, "work").findings(limit_bytes=1 << 26)[0])
 
 

@@ -23,7 +23,7 @@ _SPEED = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call of `kubectl` ended."""
+    """The outcome of a call of `kubectl`."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What people get wrong, given to the real program: one sentence, an exit code, and nothing half done."""
+"""Mistakes of operators, given to the real program: one sentence, an exit code, and nothing half done."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ async def list_all(session: KubeSession, discovery: Discovery) -> Sequence[Docum
 
 
 class Seen:
-    """What a reflector has told."""
+    """A sink with all that a reflector has reported."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

@@ -1,4 +1,4 @@
-"""What people do with `kubectl` first, on the sandbox and on a real control plane alike."""
+"""The first things that people do with `kubectl`, on the sandbox and on a real control plane alike."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.
 RULES: list[dict[str, Any]] = ROLES["eksml-teardown"]["rules"]
 MADE = {"configmaps", "namespaces", "secrets", "serviceaccounts", "services", "deployments", "jobs", "clusterroles",
         "customresourcedefinitions", "*"}  # fmt: skip
-"""What the run makes; of the other rules, one is tried."""
+"""The resources that the run makes; of the other rules, one is tried."""
 NEEDED = [number for number, rule in enumerate(RULES) if MADE & set(rule["resources"])]
 SPARE = next(number for number in range(len(RULES)) if number not in NEEDED)
 VERBS = [(number, verb) for number in (*NEEDED, SPARE) for verb in RULES[number]["verbs"]]
@@ -205,7 +205,7 @@ async def cleared(folder: Path) -> None:
 
 
 def is_said(view: RunView) -> bool:
-    """Whether the run says that it lacks a right."""
+    """Return whether the run reports that it lacks a right."""
     audit = view.audit.unknown if view.audit else ()
     return any("may not" in text or "Not allowed" in text for text in (*audit, *(one.message for one in view.teardown)))
 

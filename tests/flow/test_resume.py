@@ -1,4 +1,4 @@
-"""What a killed runner leaves, the next start takes up."""
+"""The next start takes up what a killed runner leaves."""
 
 from __future__ import annotations
 

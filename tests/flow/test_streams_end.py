@@ -34,7 +34,7 @@ _DEADLINE_SECONDS = 120.0
 
 
 def sockets_to(server: str) -> int:
-    """How many connections this process has open to a server: those of its descriptors whose far end is its port."""
+    """Return the number of this process's connections to a server: the descriptors whose far end is its port."""
     far_end = f":{urlsplit(server).port:04X}"
     rows = [row.split() for row in Path("/proc/self/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
     inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(far_end)}
@@ -63,7 +63,7 @@ async def a_running_pod(session: KubeSession) -> dict[str, Any]:
 
 
 async def asked_on_the_port(session: KubeSession) -> bytes:
-    """What the pod answers to a request on its port."""
+    """Return the pod's answer to a request on its port."""
     troubles: list[ConsoleError] = []
     opening = open_forward(session, session.namespace, pod_named("worker"), _PORT, on_trouble=troubles.append)
     async with asyncio.timeout(_DEADLINE_SECONDS), opening as forward:

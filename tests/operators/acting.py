@@ -84,7 +84,7 @@ async def _elsewhere(world: World, found: re.Match[str]) -> None:
 
 
 async def _nothing(_world: World, _found: re.Match[str]) -> None:
-    """What only tells how things stand."""
+    """Do nothing for a line that only describes the state of things."""
 
 
 _PERFORMERS: dict[str, Performer] = {

@@ -1,4 +1,4 @@
-"""Where two accounts of the same scenario differ, as lines that a person can read."""
+"""The differences between two accounts of the same scenario, as lines that a person can read."""
 
 from __future__ import annotations
 

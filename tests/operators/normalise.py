@@ -125,7 +125,7 @@ def _pod_spec(spec: Document) -> Document:
 
 
 def _is_of_server(toleration: Document) -> bool:
-    """Whether the API server added it to survive short outages."""
+    """Return whether the API server added it to survive short outages."""
     return toleration.get("key") in _GIVEN_BY_SERVER and toleration.get("tolerationSeconds") == 300
 
 

@@ -1,4 +1,4 @@
-"""What the replay has to know of an operator."""
+"""All that the replay needs of an operator."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class Operator:
     resources: tuple[Kind, ...]
     """The custom resources whose status is followed; the first is the one that manifests create."""
     made: tuple[Kind, ...]
-    """What it makes beside pods."""
+    """The kinds that it makes beside pods."""
     definitions: Callable[[], Sequence[Document]]
     """The CRDs to create first."""
     controllers: Callable[[ApiClient, Caches], Sequence[Controller]]
-    """What acts, beside the scheduler; it must not wait for its own Deployment."""
+    """The controllers that act, beside the scheduler; they must not wait for its own Deployment."""
     sources: frozenset[str]
     """The components whose events are compared."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Recordings that are not re-enacted, and why."""
     essence: Essence = conditions_of
-    """What of a status is followed step by step."""
+    """The part of a status that is followed step by step."""
     followed: tuple[Kind, ...] = ()
     """Further kinds whose status is followed."""
     beginnings: tuple[str, ...] = ()
-    """What generated names begin with that are no object's `generateName`."""
+    """The beginnings of generated names that are no object's `generateName`."""
     performers: Mapping[str, Performer] = field(default_factory=dict)
     """Regular expression of an ACTION line → what to do, tried before those of every operator."""
     watched: tuple[Kind, ...] = ()

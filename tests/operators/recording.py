@@ -18,7 +18,7 @@ _TIMED = ("activeDeadlineSeconds", "ttlSecondsAfterFinished")
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What the driver did after the manifests were created.
+    """An act of the driver after the manifests were created.
 
     `standing` is how things stood just before, `at_seconds` when, since the creation.
     """
@@ -37,7 +37,7 @@ class Recording:
     story: Story
     lasted_seconds: float
     keeps_time: bool
-    """Whether something in it depends on the time that passes."""
+    """True if something in it depends on the time that passes."""
 
 
 def load(folder: Path, scenario: str, story: Story) -> Recording:

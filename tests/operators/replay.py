@@ -18,7 +18,7 @@ from tests.operators.world import World, world
 _PATIENCE_SECONDS = 90.0
 _TIMES = frozenset({"lastTransitionTime", "lastUpdateTime", "lastProbeTime"})
 _QUIET_SECONDS = 0.4
-"""How long nothing may follow the end of a story; in a recording that keeps time, as long as it was watched."""
+"""The time in which nothing may follow a story's end; in a recording that keeps time, as long as it was watched."""
 
 
 async def replayed(operator: Operator, scenario: str, work: Path, folder: Path = FIXTURES) -> list[str]:

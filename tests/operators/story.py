@@ -1,4 +1,4 @@
-"""What happened to the objects of one scenario, reduced to what does not depend on timing."""
+"""The history of the objects of one scenario, reduced to what does not depend on timing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Thing = tuple[str, str]
 Told = tuple[str, str, str, str, str]
 """An event: type, reason, message, source, and the object that it is about."""
 Essence = Callable[[str, Document], object]
-"""What of a status (of a kind) is followed step by step."""
+"""The part of a status (of a kind) that is followed step by step."""
 
 _LOQUACITY = 25
-"""How many events of one source about one object a recorder passes on; it drops what comes soon after."""
+"""The number of events of one source about one object that a recorder passes on; it drops what comes soon after."""
 _PARTS = ("labels", "annotations", "owners", "finalizers", "generateName", "spec")
 """Of an object, in the form of the recordings."""
 
@@ -130,12 +130,12 @@ class Story:
             )
 
     def present(self) -> dict[Thing, Document]:
-        """What is there, by its parts as they are at this moment."""
+        """Return the objects that are there, by their parts as they are at this moment."""
         alive = {thing: self._life(thing) for thing in self.lives}
         return {thing: life.now for thing, life in alive.items() if life is not None}
 
     def standing(self) -> Document:
-        """How things stand: what is there, what each status went through, how it is. A copy."""
+        """Return the state of things: what is there, what each status went through, how it is. A copy."""
         return copied({"present": self.present(), "steps": self.steps, "statuses": self.statuses})
 
     def summary(self) -> Document:
@@ -144,5 +144,5 @@ class Story:
         return self.standing() | copied({"made": self.made, "born": born, "events": self.events})
 
     def is_complete(self, told: Told) -> bool:
-        """Whether everything that was told by the source of an event about its object can be in the story."""
+        """Return whether all that the source of an event has reported about its object can be in the story."""
         return self.tellings[told[3], told[4]] < _LOQUACITY

@@ -1,4 +1,4 @@
-"""What the tables of the recordings tell, but no recording at hand shows: played on the same cluster."""
+"""Cases that the tables of the recordings name, but no recording at hand shows: played on the same cluster."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class World:
         self.names = Names(operator.beginnings)
         self.changed = asyncio.Event()
         self.acts: dict[str, Document] = {}
-        """Whatever the performers of an operator keep, such as the state of a dashboard."""
+        """All that the performers of an operator keep, such as the state of a dashboard."""
         self._caches = caches
         self._seen: dict[str, str] = {}
         """uid → key of what is known to be there."""

@@ -37,7 +37,7 @@ class ProgramOnAws(Program):
 
 @dataclass(frozen=True)
 class Played:
-    """How a script went."""
+    """The outcome of a script."""
 
     exit_code: int
     output: str

@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.05
 
 
 def real_cluster() -> RunningCluster:
-    """How to reach it."""
+    """Return the real cluster, with all that is needed to reach it."""
     return RunningCluster.read(Path(FOLDER))
 
 

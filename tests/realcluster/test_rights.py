@@ -1,4 +1,4 @@
-"""What the console says to somebody without rights, as a real API server refuses it."""
+"""The console's message to a user without rights, as a real API server refuses that user."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ output "first" { value = terraform_data.first.id }
 
 
 def printed_lines() -> list[str]:
-    """What each pod prints."""
+    """Return the lines that each pod prints."""
     return [f"step {step}/{STEPS} loss {4.0 - step / 16:.4f}" for step in range(1, STEPS + 1)]
 
 

@@ -1,4 +1,4 @@
-"""What the API server had, from beginning to end: every object's uid, and when it went."""
+"""All that the API server had, from beginning to end: every object's uid, and when it went."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Seen(msgspec.Struct):
     first_at: float
     """Seconds since the epoch."""
     deletion_at: float = 0.0
-    """When its deletion was asked for; 0 if never."""
+    """The time at which its deletion was asked for; 0 if never."""
     gone_at: float = 0.0
     """0 while it is there."""
     phase: str = ""

@@ -70,7 +70,7 @@ class Injector:
         self._machine = machine
         self._folder = folder
         self.runner: ProcessIdentity | None = None
-        """Who carries the run out, as far as is known."""
+        """The process that carries the run out, as far as is known."""
         self._stopped: list[ProcessIdentity] = []
         self._consoles: list[Console] = []
         self.foreign: list[Foreign] = []

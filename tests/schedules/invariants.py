@@ -1,4 +1,4 @@
-"""What holds at the end of every life, whatever was injected."""
+"""The invariants that hold at the end of every life, whatever was injected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH, FaultKind
 
 
 class Broken(StrEnum):
-    """Which invariant."""
+    """The invariant that does not hold."""
 
     END = "the life does not come to its end"
     TWICE = "an object is made twice"
@@ -76,7 +76,7 @@ def violations_of(story: Story, machine: Machine) -> list[Violation]:
 
 
 def _ours(story: Story, machine: Machine) -> list[Seen]:
-    """What the run made and no controller: its label, no owner, not somebody else's."""
+    """Return the objects that the run made and no controller: its label, no owner, not foreign."""
     foreign = {item.uid for item in story.foreign}
     run = story.folder.name
     return [

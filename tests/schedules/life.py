@@ -45,7 +45,7 @@ class Injected(msgspec.Struct):
 
 
 class Story(msgspec.Struct):
-    """What happened in one life."""
+    """All that happened in one life."""
 
     schedule: Schedule
     folder: Path
@@ -54,7 +54,7 @@ class Story(msgspec.Struct):
     injected: list[Injected]
     foreign: list[Foreign]
     steps: list[str]
-    """What the operator did, and what was injected, with seconds."""
+    """The operator's acts and the faults that were injected, with seconds."""
     seen_at: dict[int, float]
     """By record: when it was seen first, seconds since the epoch by the machine's own clock."""
     is_over: bool
@@ -242,7 +242,7 @@ class Life:
 
 
 def made_by_terraform(ledger: Path) -> Counter[str]:
-    """How many of each resource there are, as their provisioners wrote it down."""
+    """Return the number of each resource that is there, as their provisioners wrote it down."""
     there: Counter[str] = Counter()
     for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
         verb, _, name = line.partition(" ")

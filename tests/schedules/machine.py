@@ -85,7 +85,7 @@ class Machine:
 
     @property
     def ledger(self) -> Path:
-        """What Terraform made and destroyed, one line each."""
+        """The file with what Terraform made and destroyed, one line each."""
         return self.program.home / "ledger"
 
     @property
@@ -187,7 +187,7 @@ def a_machine(home: Path) -> Iterator[Machine]:
 
 
 def can_mount() -> bool:
-    """Whether this user may mount a small disk here."""
+    """Return whether this user may mount a small disk here."""
     folder = Path(f"/tmp/eksml-schedules-{os.getpid()}")
     folder.mkdir()
     try:

@@ -17,7 +17,7 @@ from tests.schedules.schedule import ONLY_WITH_TERRAFORM, FaultKind, Schedule, s
 
 
 class Played(msgspec.Struct):
-    """How one life went."""
+    """The course of one life."""
 
     seed: int
     seconds: float

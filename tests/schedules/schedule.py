@@ -1,4 +1,4 @@
-"""Which faults are injected into a life of a run, and when: the same for the same seed, on every machine."""
+"""The faults that are injected into a life of a run, and when: the same for the same seed, on every machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class FaultKind(StrEnum):
-    """What is injected. What lasts has seconds; the rest happens at once."""
+    """The kind of what is injected. What lasts has seconds; the rest happens at once."""
 
     KILL_RUNNER = "SIGKILL runner"
     KILL_TERRAFORM = "SIGKILL terraform"
@@ -108,7 +108,7 @@ class Fault(msgspec.Struct, frozen=True):
     kind: FaultKind
     moment: Moment
     seconds: float = 0.0
-    """How long it lasts."""
+    """The time that it lasts."""
     amount: float = 0.0
     """Of a clock: seconds, also negative."""
 
@@ -118,14 +118,14 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """What is injected into one life."""
+    """All that is injected into one life."""
 
     seed: int
     faults: tuple[Fault, ...]
     is_approved_by_hand: bool = False
     """Terraform's plan waits for the operator."""
     absence_seconds: float = 0.0
-    """How long the operator takes to notice that no runner is at work."""
+    """The time that the operator takes to notice that no runner is at work."""
 
     def lines(self) -> list[str]:
         """For people."""

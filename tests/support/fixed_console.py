@@ -70,7 +70,7 @@ class FrozenClock(StillClock):
 
 @dataclass
 class Scene:
-    """What the feeds give: set before the app starts, or changed while it runs."""
+    """The data that the feeds give: set before the app starts, or changed while it runs."""
 
     snapshot: ClusterSnapshot | None = None
     health: FeedHealth | None = None

@@ -275,7 +275,7 @@ def summaries(folder: Path) -> tuple[RunSummary, ...]:
 
 
 def spool_training(folder: Path) -> None:
-    """What the eight workers have printed: a training with a stretch without numbers, and one sample of each GPU."""
+    """Spool the output of the eight workers: a training with a stretch without numbers, and one sample of each GPU."""
     writer = SpoolWriter(folder, "train")
     for rank, pod in enumerate(workers()):
         source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
@@ -351,7 +351,7 @@ def _hms(seconds: int) -> str:
 
 
 def _gpu_row(rank: int) -> str:
-    """What `nvidia-smi --query-gpu` prints of the one GPU of a worker; rank 6 is starved, rank 2 hot."""
+    """Return the row that `nvidia-smi --query-gpu` prints of the one GPU of a worker; rank 6 is starved, rank 2 hot."""
     load, watts = (97, 148.6) if rank == 6 else (99 - rank % 3, 251.3 - 2.1 * rank)
     degrees = 86 if rank == 2 else 61 + rank
     return f"0, NVIDIA A10G, {load}, {20_480 + 37 * rank}, 23028, {degrees}, {watts:.2f}, 300.00, P0"

@@ -29,7 +29,7 @@ PAYLOADS = {
 
 _RANGES = ((0, 0x20), (0x7F, 0xA0), (0x200B, 0x2010), (0x2028, 0x202F), (0x2060, 0x206A), (0xE0000, 0xE0080))
 FORBIDDEN = {"\u061c", "\ufeff"}.union(*(map(chr, range(*ends)) for ends in _RANGES)) - {"\n", "\t", "\r"}
-"""What must not be in what is printed."""
+"""The characters that must not be in what is printed."""
 
 
 def found_in(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 _LEAST_SECONDS = 0.02
 _LONGEST_SECONDS = 0.3
 _SHARE = 0.05
-"""How much of a processor looking may take, as what is waited for needs it too."""
+"""The share of a processor that looking may take, as what is waited for needs it too."""
 _LATENESS = 0.05
 """Part of the time waited by which the end may be seen too late."""
 

@@ -32,7 +32,7 @@ def _import_commands() -> None:
 
 @dataclass(frozen=True)
 class Program:
-    """How to start `eksml-tui` on a private state folder."""
+    """The program `eksml-tui`, to be started on a private state folder."""
 
     home: Path
 
@@ -90,7 +90,7 @@ class Program:
         return Path(json.loads((self.state / "sandbox" / name / "process.json").read_text())["kubeconfig"])
 
     def runner(self, folder: Path) -> ProcessIdentity | None:
-        """Who carries the run out; none if its journal cannot be read."""
+        """Return the process that carries the run out; none if its journal cannot be read."""
         path = folder / "journal.db"
         if not path.is_file() or not path.stat().st_size:
             return None

@@ -58,12 +58,12 @@ class OnPty:
 
     @property
     def text(self) -> str:
-        """What was written lately, without controls."""
+        """The text that was written lately, without controls."""
         return _CONTROLS.sub(b"", self._tail).decode(errors="replace")
 
     @property
     def raw(self) -> bytes:
-        """What was written lately."""
+        """The bytes that were written lately."""
         return self._tail
 
     def read(self, seconds: float) -> None:
@@ -106,7 +106,7 @@ class OnPty:
             pytest.fail(f"no {pattern!r} within {seconds:.0f} s; the last text was:\n{self.text[-2000:]}")
 
     def sees(self, pattern: str, *, seconds: float) -> bool:
-        """Whether the text written since `forget` matches within this time, and before the program ends."""
+        """Return whether the text written since `forget` matches within this time, and before the program ends."""
         until = time.monotonic() + seconds
         while not re.search(pattern, self.text, re.DOTALL):
             if time.monotonic() > until or self.has_ended():
@@ -136,7 +136,7 @@ class OnPty:
         os.kill(self.pid, number)
 
     def has_ended(self) -> bool:
-        """Whether the program is gone."""
+        """Return whether the program is gone."""
         if self._status is None:
             done, status = os.waitpid(self.pid, os.WNOHANG)
             self._status = status if done else None
@@ -183,10 +183,10 @@ class OnPty:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
     def threads(self) -> int:
-        """How many threads the program has."""
+        """Return the number of the program's threads."""
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
 
     def is_echoing(self) -> bool:
-        """Whether the terminal is as a shell has it: what is typed is echoed, lines are edited."""
+        """Return whether the terminal is as a shell has it: what is typed is echoed, lines are edited."""
         flags = termios.tcgetattr(self.master)[3]
         return bool(flags & termios.ECHO and flags & termios.ICANON and flags & termios.ISIG)

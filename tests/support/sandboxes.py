@@ -1,4 +1,4 @@
-"""How tests come into a sandbox that they talk to past the console: by its kubeconfig and its credentials."""
+"""The access of tests to a sandbox that they use past the console: by its kubeconfig and its credentials."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def http_of(kubeconfig: Path, *, has_token: bool = True) -> AsyncIterator[
 
 
 def process_of(folder: Path) -> ProcessFile:
-    """What stands in the state file of a sandbox that runs."""
+    """Return the contents of the state file of a sandbox that runs."""
     return msgspec.json.decode((folder / "process.json").read_bytes(), type=ProcessFile)
 
 

@@ -1,4 +1,4 @@
-"""Which tests a worker of `make test` takes together, and which come first."""
+"""The tests that a worker of `make test` takes together, and those that come first."""
 
 from __future__ import annotations
 

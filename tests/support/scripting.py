@@ -42,5 +42,5 @@ def play(program: Program, steps: str, *arguments: str, is_executed: bool = Fals
 
 
 def texts_below(folder: Path) -> dict[Path, str]:
-    """What stands in every file below a folder."""
+    """Return the text of every file below a folder."""
     return {path: path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}

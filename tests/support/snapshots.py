@@ -27,12 +27,12 @@ _ROLES = (
 )
 _CODES = 26 * 26
 _CELL_LINES = ("underline", "strike", "reverse")
-"""What is seen of a blank, too."""
+"""The styles that are seen of a blank, too."""
 _MARKS = {"bold": "bold", "dim": "dim", "italic": "italic", "underline": "underlined", "strike": "struck"}
 
 
 class _Cell(NamedTuple):
-    """How one column of a row is drawn. A blank has no `ink`, so that it joins what stands before it."""
+    """The look of one column of a row. A blank has no `ink`, so that it joins what stands before it."""
 
     ink: str
     ground: str

@@ -26,7 +26,7 @@ HEARD_TWICE = "\nTwo interrupts received. Exiting immediately. Note that data lo
 
 
 def mode() -> str:
-    """What the test wants."""
+    """Return the mode that the test wants."""
     path = Path(__file__).with_name("mode")
     return path.read_text().strip() if path.exists() else ""
 

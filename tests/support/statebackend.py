@@ -11,7 +11,7 @@ from typing import Any
 
 
 class StateBackend:
-    """What it holds, and how it answers."""
+    """The contents of the backend, and its way to answer."""
 
     def __init__(self) -> None:
         self.state = b""

@@ -18,7 +18,7 @@ from tests.support.missing import needs
 needs_tmux = needs("tmux")
 
 _LIFE_SECONDS = 1.0
-"""How often a program that is waited for is looked at, whether it lives: each look starts tmux."""
+"""The time between two looks whether a program that is waited for lives: each look starts tmux."""
 _LONGEST_PAUSE_SECONDS = 0.3
 """Between two looks at a screen."""
 
@@ -72,12 +72,12 @@ class Terminal:
         return int(self._tmux("display-message", "-p", "-t", "t", "#{pane_pid}"))
 
     def flags(self, *names: str) -> list[str]:
-        """What tmux knows of the terminal, by the names of its formats: `alternate_on`, `cursor_flag`."""
+        """Return tmux's values for the terminal, by the names of its formats: `alternate_on`, `cursor_flag`."""
         wanted = " ".join(f"#{{{name}}}" for name in names)
         return self._tmux("display-message", "-p", "-t", "t", wanted).split()
 
     def is_dead(self) -> bool:
-        """Whether the program has ended."""
+        """Return whether the program has ended."""
         return self._tmux("display-message", "-p", "-t", "t", "#{pane_dead}").strip() == "1"
 
     def wait(self, pattern: str, *, seconds: float = 60, press: str = "") -> re.Match[str]:

@@ -69,7 +69,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, on_the_way_seconds: float) -> None:
         self.now = 0.0
         self.threads = 0
-        """How many calls are carried out by threads."""
+        """The number of calls that threads carry out."""
         self.on_the_way_seconds = on_the_way_seconds
         super().__init__(_JumpingSelector(self))
 

@@ -49,7 +49,7 @@ _REGISTRY = """output "repository_url" {
 
 
 def _joining() -> str:
-    """What lets nodes of a group join the sandbox's cluster: the calls that the rehearsal's root makes."""
+    """Return the calls that let nodes of a group join the sandbox's cluster, as the rehearsal's root makes them."""
     text = (REHEARSED / "nodes" / "main.tf").read_text()
     body = text[text.index("locals {") : text.index('output "node_group_name"')]
     body = re.sub(r"^  accelerator = .*\n", "", body, count=1, flags=re.M)

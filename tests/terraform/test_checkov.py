@@ -1,4 +1,4 @@
-"""What checkov finds in the plans of the shared roots: each finding is answered in their README, and nothing else is.
+"""Checkov's findings in the plans of the shared roots: each finding is answered in their README, and nothing else is.
 
 Without checkov the recorded findings count (`tests/fixtures/terraform/checkov.json`), which are of the real modules.
 """
@@ -47,7 +47,7 @@ def test_each_recorded_finding_has_its_line_and_each_line_its_finding() -> None:
 
 @pytest.fixture(scope="module")
 def found(terraform_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    """What checkov finds now; with our stand-ins for the modules, without what it finds in these."""
+    """Return checkov's present findings; with our stand-ins for the modules, without those in the stand-ins."""
     folder = tmp_path_factory.mktemp("plans")
     argv = ["checkov", "--framework", "terraform_plan", "--output", "json", "--compact", "--quiet"]
     for root in VARIABLES:

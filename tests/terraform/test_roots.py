@@ -33,7 +33,7 @@ _FACTS = (
 
 
 class Life:
-    """What one root did from its first plan to its end."""
+    """All that one root did from its first plan to its end."""
 
     def __init__(self, workspace: Workspace) -> None:
         variables = VARIABLES[workspace.root]
@@ -413,7 +413,7 @@ def test_the_modules_plan_what_was_recorded_of_the_real_ones(lives: Mapping[str,
 
 
 def planned_facts(planned: Mapping[str, Change]) -> dict[str, dict[str, Any]]:
-    """What a plan holds of the modules' resources, reduced to the attributes in which stand-ins agree."""
+    """Return the modules' resources in a plan, reduced to the attributes in which stand-ins agree."""
     return {
         change.address: {name: change.after[name] for name in _FACTS if change.after.get(name) not in (None, [], {})}
         for change in planned.values()

@@ -63,7 +63,7 @@ VARIABLES: Mapping[str, Variables] = {
     },
     "registry": {**COMMON, "repository_name": "nemo-aws"},
 }
-"""What the stages hand to each root."""
+"""The variables that the stages hand to each root."""
 
 FINDINGS: Sequence[Mapping[str, Any]] = (
     {"type": "aws_partition", "set": {"partition": "aws", "dns_suffix": "amazonaws.com"}},
@@ -93,7 +93,7 @@ FINDINGS: Sequence[Mapping[str, Any]] = (
         "set": {"locations": ["us-west-2a", "us-west-2b"]},
     },
 )
-"""What data sources find in the stub's account."""
+"""The objects that data sources find in the stub's account."""
 
 
 class Change:

@@ -1,4 +1,4 @@
-"""What the tests of both Llama-2 systems share: facts of upstream, rendered words, and the table of Neuron releases."""
+"""The facts of upstream, rendered words, and table of Neuron releases that the tests of both Llama-2 systems share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Dockerfile:
         return [line[4:] for line in self.lines if line.startswith("RUN ")]
 
     def installed(self) -> list[str]:
-        """What pip installs, as it is written there: `torch==1.13.1`, `-r requirements.txt`, `./build/*.whl`."""
+        """Return what pip installs, as it is written there: `torch==1.13.1`, `-r requirements.txt`, `./build/*.whl`."""
         found: list[str] = []
         for run in self.runs():
             for call in re.findall(r"pip3? install ([^&|;]*)", run):

@@ -1,4 +1,4 @@
-"""What other repositories say, from the fixtures: each file names repository, commit and path."""
+"""The facts of other repositories, from the fixtures: each file names repository, commit and path."""
 
 from __future__ import annotations
 

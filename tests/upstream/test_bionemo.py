@@ -22,7 +22,7 @@ _OWN: dict[str, Any] = {
     "trainer.num_nodes": 8,
     "trainer.devices": 1,
 }
-"""Where our values are others: the README says why."""
+"""Our values where they differ: the README gives the reasons."""
 
 
 def container_of(stage: str, kind: str, **given: Any) -> dict[str, Any]:

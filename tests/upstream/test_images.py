@@ -1,4 +1,4 @@
-"""What Dockerfiles take out of their base, put in and try, against the sources of the images."""
+"""All that Dockerfiles take out of their base, put in and try, against the sources of the images."""
 
 from __future__ import annotations
 

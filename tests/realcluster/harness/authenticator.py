@@ -1,4 +1,4 @@
-"""Who a bearer token of EKS stands for: the webhook that EKS gives its API servers, for one operator."""
+"""The user of a bearer token of EKS: the webhook that EKS gives its API servers, for one operator."""
 
 from __future__ import annotations
 

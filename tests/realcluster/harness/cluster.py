@@ -39,7 +39,7 @@ OPTIONS = SandboxOptions(
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """How a cluster is reached."""
+    """A running cluster, with all that is needed to reach it."""
 
     server: str
     kubeconfig: str

@@ -14,7 +14,7 @@ from actions.base.files import private_directory, write_private
 from tests.realcluster.harness.parts import program
 
 CLUSTER = "arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks"
-"""What contexts call the cluster, as `aws eks update-kubeconfig` does."""
+"""The name of the cluster in contexts, as `aws eks update-kubeconfig` gives it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ async def kubelets(plane: ControlPlane, *, logs: Path, socket: Path) -> AsyncIte
 
 @asynccontextmanager
 async def _service() -> AsyncIterator[int]:
-    """What pods serve on their ports, whatever they are: HTTP. Yields the port of the loopback address."""
+    """Serve the ports of pods over HTTP, whatever they are. Yields the port of the loopback address."""
 
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text=f"{request.path} of a pod\n")

@@ -20,7 +20,7 @@ _NAMESPACE = "kubeflow"
 _SECRET = "training-operator-webhook-cert"
 _WEBHOOKS = "validator.training-operator.kubeflow.org"
 _CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")
-"""Where the operator looks for its certificates; it cannot be told otherwise."""
+"""The folder in which the operator looks for its certificates; no other can be set."""
 _READY_SECONDS = 120.0
 
 

@@ -29,7 +29,7 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """Where its go.mod is."""
+        """The folder of its go.mod."""
         return HERE / self.module
 
     def fingerprint(self) -> str:
@@ -57,7 +57,7 @@ CRD_FOLDERS = (
 
 
 def has_go() -> bool:
-    """Whether anything can be built."""
+    """Return whether anything can be built."""
     return shutil.which("go") is not None
 
 
@@ -78,7 +78,7 @@ def build_all() -> list[str]:
 
 
 def module_folder(folder: str, module: str) -> Path:
-    """Where Go keeps the files of a module that the go.mod in `folder` pins."""
+    """Return the folder in which Go keeps the files of a module that the go.mod in `folder` pins."""
     answer = _go(HERE / folder, "list", "-m", "-f", "{{.Dir}}", module)
     return Path(answer.strip())
 

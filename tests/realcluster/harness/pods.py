@@ -34,7 +34,7 @@ _MOUNT_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all pods of a cluster share."""
+    """The parts that all pods of a cluster share."""
 
     client: ApiClient
     node_resources: NodeResources

@@ -96,7 +96,7 @@ def free_ports(count: int) -> list[int]:
 
 
 async def listens(port: int) -> bool:
-    """Whether something accepts connections on a port of the loopback address."""
+    """Return whether something accepts connections on a port of the loopback address."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:

@@ -18,7 +18,7 @@ _DEFINITION = "CustomResourceDefinition"
 
 
 def shown(release: str) -> list[dict[str, Any]]:
-    """What a release of the demo's mirror makes in the cluster, without its CRDs."""
+    """Return the objects that a release of the demo's mirror makes in the cluster, without its CRDs."""
     return [one for one in _manifest(release) if one["kind"] != _DEFINITION]
 
 

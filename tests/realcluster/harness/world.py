@@ -1,4 +1,4 @@
-"""What the cluster holds besides a control plane: nodes, add-ons, and the controllers that stand in for absent ones."""
+"""The cluster's contents besides a control plane: nodes, add-ons, and the controllers that stand in for absent ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known to be a secret is found however it is written."""
+"""A known secret is found however it is written."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def objects_of(blueprint: Blueprint, preset: str, **given: Scalar) -> list[Manif
 
 
 def complaints_about(manifest: Manifest) -> list[str]:
-    """What an API server would refuse it for."""
+    """Return the reasons for which an API server would refuse it."""
     group, _, version = manifest["apiVersion"].rpartition("/")
     for resource in builtin_types():
         if (resource.group, resource.version, resource.kind) == (group, version, manifest["kind"]):
@@ -87,7 +87,7 @@ def complaints_about(manifest: Manifest) -> list[str]:
 
 
 def complaints_by(manifest: Manifest, schemas: Mapping[tuple[str, str], Manifest]) -> list[str]:
-    """What these definitions refuse it for; nothing if it is of none of their kinds."""
+    """Return the reasons for which these definitions refuse it; nothing if it is of none of their kinds."""
     schema = schemas.get((manifest["apiVersion"], manifest["kind"]))
     if schema is None:
         return []

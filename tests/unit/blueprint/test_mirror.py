@@ -1,4 +1,4 @@
-"""What lies in a mirror is what was taken the first time, or what the blueprint records."""
+"""The files in a mirror are those that were taken the first time, or those that the blueprint records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all blueprints of the program have in common."""
+"""The properties that all blueprints of the program have in common."""
 
 from __future__ import annotations
 

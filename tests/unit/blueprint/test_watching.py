@@ -1,4 +1,4 @@
-"""What must agree in the `watch` of a stage."""
+"""The parts that must agree in the `watch` of a stage."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FORMATS = (
 )  # fmt: skip
 ABOUT_THE_SAMPLE = ("sample", "provenance", "format", "notes", "error", "expect", "acceptable", "truth")
 JUDGED_BY_OTHERS = ("table_complete", "op", "verdict", "devices")
-"""What is worked out from the text rather than written in it, or stands in it for nobody."""
+"""The keys of what is worked out from the text rather than written in it, or is in it for no reader."""
 
 
 def read(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
@@ -33,7 +33,7 @@ def read(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
 
 
 def differences(got: Any, want: Any, where: str = "") -> Iterator[str]:
-    """Where an answer says something else than is expected; it may say more."""
+    """Yield the places where an answer differs from what is expected; it may have more."""
     if isinstance(want, dict) and isinstance(got, dict):
         for key, value in want.items():
             if key not in JUDGED_BY_OTHERS or (key == "devices" and isinstance(value, list)):

@@ -18,7 +18,7 @@ _REFUSAL = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><
 
 
 class FakeAws:
-    """What it answers, and what it was asked."""
+    """A fake AWS: its answers, and the requests that it got."""
 
     def __init__(self) -> None:
         self.clusters: dict[str, dict[str, object]] = {

@@ -1,4 +1,4 @@
-"""Which credentials count, which would ask at the terminal, and when they end. Without a network."""
+"""The credentials that count, those that would ask at the terminal, and when they end. Without a network."""
 
 from __future__ import annotations
 

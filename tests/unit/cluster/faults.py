@@ -57,7 +57,7 @@ def refusal(code: int, reason: str, message: str = "", *, headers: dict[str, str
 
 
 def text(code: int, body: str, *, content_type: str = "text/html", headers: dict[str, str] | None = None) -> Reply:
-    """What a proxy in between says."""
+    """Return the reply of a proxy in between."""
 
     async def reply(request: web.Request) -> web.Response:
         return web.Response(status=code, text=body, content_type=content_type, headers=headers)

@@ -1,4 +1,4 @@
-"""Which keys differ between two pictures, and when that is not known."""
+"""The keys that differ between two snapshots, and when they are not known."""
 
 from __future__ import annotations
 

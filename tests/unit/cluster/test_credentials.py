@@ -1,4 +1,4 @@
-"""What comes from plugins and files: how often it is asked for, what of it cannot be used, and acting as others."""
+"""Credentials of plugins and files: how often they are requested, which cannot be used, and acting as others."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Kubelet:
 
 
 class Troubles:
-    """What went wrong, to be waited for."""
+    """The errors that occurred, to be waited for."""
 
     def __init__(self) -> None:
         self.told: asyncio.Queue[ConsoleError] = asyncio.Queue()

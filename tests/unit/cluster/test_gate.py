@@ -1,4 +1,4 @@
-"""What passes the gate of a forwarded port, and what is said to what does not."""
+"""The requests that pass the gate of a forwarded port, and the answers to those that do not."""
 
 from __future__ import annotations
 

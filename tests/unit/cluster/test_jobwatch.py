@@ -46,7 +46,7 @@ class JobServer:
 
 @dataclass
 class Picture:
-    """What the cluster looks like, moved on by the test."""
+    """The state of the cluster, moved on by the test."""
 
     state: str = "running"
     pods: list[str] = field(default_factory=lambda: ["train-worker-0"])

@@ -24,7 +24,7 @@ class _Clock:
 
 
 async def _rested(pieces: list[tuple[float, int]]) -> list[float]:
-    """How long is waited after each piece, given the silence before it and its size."""
+    """Return the wait after each piece, given the silence before it and its size."""
     clock, waits = _Clock(), list[float]()
     coalescer = ReadCoalescer(clock)
     for silence, size in pieces:

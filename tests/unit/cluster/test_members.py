@@ -1,4 +1,4 @@
-"""Which pods a job has, and which of them tells of it as a whole."""
+"""The pods of a job, and the one of them that reports on the whole job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which programs that a kubeconfig names may be started."""
+"""The programs that a kubeconfig names and that may be started."""
 
 from __future__ import annotations
 

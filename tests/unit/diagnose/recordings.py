@@ -25,7 +25,7 @@ _PARTS = {"labels": "labels", "annotations": "annotations", "owners": "ownerRefe
 
 @dataclass
 class World:
-    """What there is at one moment."""
+    """All that there is at one moment."""
 
     objects: dict[tuple[str, str], Document] = field(default_factory=dict)
     events: list[Document] = field(default_factory=list)

@@ -29,7 +29,7 @@ def load(path: Path) -> Document:
 
 
 def expected_of(path: Path) -> Document:
-    """What a perfect reader answers."""
+    """Return the answer of a perfect reader."""
     return load(path.with_suffix(".expected.json"))
 
 
@@ -54,7 +54,7 @@ def texts_of(value: object) -> list[str]:
 
 
 def is_quoted(piece: str, document: object) -> bool:
-    """Whether the piece stands in the document, as a text or as JSON."""
+    """Return whether the piece stands in the document, as a text or as JSON."""
     return not unquoted([piece], document)
 
 

@@ -1,4 +1,4 @@
-"""What looks like trouble in a cluster where all is well: no word about it."""
+"""The states that look like trouble in a cluster where all is well: no word about them."""
 
 from __future__ import annotations
 

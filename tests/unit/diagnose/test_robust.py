@@ -120,7 +120,7 @@ _LAST_WORDS = {Code.CRASH_LOOP.value, Code.JOB_FAILED.value}
 
 
 def _list(*kinds: str) -> Document:
-    """What kubectl prints of everything in the samples, each sample in a namespace of its own."""
+    """Return everything in the samples as kubectl prints it, each sample in a namespace of its own."""
     items = []
     for number, path in enumerate(_SAMPLES):
         document = load(path)

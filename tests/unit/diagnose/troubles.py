@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event, unschedulable
 
 Case = tuple[str, str, Document]
-"""What it is about, its code, and what is known."""
+"""The topic, its code, and what is known."""
 
 FLEET = "NodeClaim gpu-x event: creating instance, insufficient capacity, with fleet error(s), "
 CRASHED = {"exitCode": 1, "reason": "Error"}
@@ -25,7 +25,7 @@ def ended(log: str, code: int = 1, reason: str = "Error") -> Document:
 
 
 def fleet(message: str) -> Document:
-    """What EC2 answered when a node was asked for."""
+    """EC2's answer when a node was asked for."""
     event = an_event("InsufficientCapacityError", FLEET + message, "gpu-x", kind="NodeClaim")
     return {"pods": [unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")], "events": [event]}
 

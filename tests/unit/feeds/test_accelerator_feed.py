@@ -1,4 +1,4 @@
-"""What the run has sampled a moment ago is not asked for again."""
+"""A sample that the run took a moment ago is not asked for again."""
 
 from __future__ import annotations
 

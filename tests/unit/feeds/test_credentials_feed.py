@@ -1,4 +1,4 @@
-"""Whose credentials these are comes from STS; having none is an answer that is shown, not a crash."""
+"""The account of the credentials comes from STS; having none is an answer that is shown, not a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the panes get of a job that is watched."""
+"""The data that the panes get of a job that is watched."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def a_batch(*lines: LogLine) -> LogBatch:
 
 
 def taken(feed: JobFeed) -> list[tuple[str, int]]:
-    """Whose lines come next, and the seconds when they were written."""
+    """Return the sources of the next lines, and the seconds when they were written."""
     return [(feed.source_of(number_in(tag_in(record))), line_in(record).at_ns // SECOND) for record in feed.take(10)]
 
 

@@ -1,4 +1,4 @@
-"""When the screen is painted."""
+"""The times at which the screen is painted."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class PaneApp(App[None]):
 
 
 async def text_of(pane: Pane, *, size: tuple[int, int] = WIDE, points_at: str = "") -> str:
-    """What a pane shows when it has looked at its sources, or at what it is pointed at."""
+    """Return the text that a pane shows when it has looked at its sources, or at what it is pointed at."""
     app = PaneApp(pane)
     async with app.run_test(size=size) as pilot:
         if points_at:

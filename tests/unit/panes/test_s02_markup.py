@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 class BorderedApp(App[None]):
-    """What has a title shows it, as with the console's own style sheet."""
+    """An app whose widgets show their titles, as with the console's own style sheet."""
 
     CSS = "Vertical, TextView { border: round white; }"
 

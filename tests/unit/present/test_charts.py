@@ -1,4 +1,4 @@
-"""Which charts there are, and what is said of them."""
+"""The charts that there are, and the notes on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the fields of a form."""
+"""The contents of the fields of a form."""
 
 from __future__ import annotations
 

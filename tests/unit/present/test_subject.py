@@ -1,4 +1,4 @@
-"""What an operator types to name an object."""
+"""The text that an operator types to name an object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks make of what they see."""
+"""The results of checks for what they find."""
 
 from __future__ import annotations
 

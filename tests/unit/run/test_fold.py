@@ -1,4 +1,4 @@
-"""What the records of a run mean."""
+"""The meaning of the records of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects are the run's: documents and an inventory in, standings out."""
+"""The objects that are the run's: documents and an inventory in, ownership out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch looks for, and which cluster a run will work in."""
+"""The things that a launch looks for, and the cluster that a run will work in."""
 
 from __future__ import annotations
 

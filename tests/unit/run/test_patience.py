@@ -1,4 +1,4 @@
-"""What is waited for, for how long, and what is not; who the run's cluster is."""
+"""The errors that are waited out, for how long, and those that are not; the identity of the run's cluster."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def line(pod: int, step: int) -> LogLine:
 
 
 def log(pod: int, until: int = LINES) -> list[LogLine]:
-    """What a pod has printed."""
+    """Return the lines that a pod has printed."""
     return [line(pod, step) for step in range(until)]
 
 
@@ -82,7 +82,7 @@ def is_subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 Damage = tuple[Callable[[Path, str], Path], str, float, bytes]
-"""Which file, how, where in it (from 0 to 1), and with what."""
+"""The file, the kind of damage, the place in the file (from 0 to 1), and the bytes."""
 FILES = (sources_file, lines_file, points_file)
 GARBAGE = st.one_of(
     st.binary(min_size=1, max_size=80).map(lambda data: data + b"\xff"),
@@ -139,7 +139,7 @@ def test_whatever_is_damaged_nothing_fails_and_no_line_is_doubled(damage: list[D
 
 
 def is_touched(damage: list[Damage]) -> bool:
-    """Whether text may have been changed in a way that nobody can see: bytes put into a line, or taken out of it."""
+    """Return whether text may have been changed invisibly: bytes put into a line, or taken out of it."""
     return any(path_of is lines_file and kind in ("into", "over") for path_of, kind, _, _ in damage)
 
 

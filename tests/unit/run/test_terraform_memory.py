@@ -1,4 +1,4 @@
-"""What the journal remembers of Terraform processes, and what people say of it."""
+"""The journal's memory of Terraform processes, and what operators say of it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def samples(category: str) -> list[Path]:
 
 
 def expected_of(sample: Path) -> dict[str, Any]:
-    """What a perfect reader returns."""
+    """Return the result of a perfect reader."""
     parsed: dict[str, Any] = json.loads(sample.with_suffix(".expected.json").read_text(encoding="utf-8"))
     return parsed
 
@@ -41,7 +41,7 @@ def false_points(points: list[Point], expected: dict[str, Any]) -> list[Point]:
 
 
 def matches(point: Point, want: dict[str, Any]) -> bool:
-    """Whether a point is the one that is meant."""
+    """Return whether a point is the one that is meant."""
     if point.metric != want["metric"] or not is_close(point.value, want["value"]):
         return False
     accepted = want.get("accept_steps")
@@ -51,7 +51,7 @@ def matches(point: Point, want: dict[str, Any]) -> bool:
 
 
 def is_close(value: float | None, want: float | str | None) -> bool:
-    """Whether a number is the one that is meant; `"nan"` and `"inf"` are written as texts."""
+    """Return whether a number is the one that is meant; `"nan"` and `"inf"` are written as texts."""
     if value is None or want is None:
         return value is want
     wanted = float(want)

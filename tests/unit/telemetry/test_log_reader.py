@@ -1,4 +1,4 @@
-"""What the reader of logs makes of single lines."""
+"""The values that the reader of logs finds in single lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation may have made that no state knows of, from its events alone."""
+"""The objects that an operation may have made and that no state holds, from its events alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state file tells of itself."""
+"""The facts that a state file holds about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a table look different when rows change, and which cells are asked again."""
+"""The parts of a table that look different when rows change, and the cells that are computed again."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def is_bound(claim: Document | None) -> bool:
 
 
 async def told(client: ApiClient, claim: str, reason: str) -> str:
-    """What the claim was told with that reason, once it has been."""
+    """Return the message of the claim's event with that reason, once there is one."""
     while True:
         query = {"fieldSelector": f"involvedObject.name={claim}"}
         for event in (await client.session.get("/api/v1/namespaces/default/events", query))["items"]:

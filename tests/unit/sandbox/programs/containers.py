@@ -26,14 +26,14 @@ TRAINING = (
 
 @dataclass(slots=True)
 class Outcome:
-    """What a program did."""
+    """The outcome of a program."""
 
     exit_code: int = -1
     seconds: float = 0.0
     out: str = ""
     err: str = ""
     parts: list[str] = field(default_factory=list)
-    """What it wrote to either stream, in order."""
+    """The pieces that it wrote to either stream, in order."""
     loads: list[Load] = field(default_factory=list)
 
     @property

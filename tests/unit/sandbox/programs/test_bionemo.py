@@ -1,4 +1,4 @@
-"""What the containers of the BioNeMo blueprint print and leave behind."""
+"""The output of the containers of the BioNeMo blueprint, and what they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which argument lists are a shell that somebody types into."""
+"""The argument lists that are a shell into which a user types."""
 
 from __future__ import annotations
 

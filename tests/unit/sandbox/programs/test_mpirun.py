@@ -1,4 +1,4 @@
-"""What mpirun starts, where, with which variables, and how it says that it failed."""
+"""The processes that mpirun starts, where, with which variables, and its message when it failed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _remote(program: Program) -> tuple[RemoteProcess, ...]:
 
 
 def _ended(program: Program, failure: RemoteFailed | None = None) -> tuple[str, int]:
-    """What a launcher says, and its code, when its processes fail like that."""
+    """Return the output of a launcher, and its code, when its processes fail like that."""
     text: list[str] = []
     try:
         step: ProgramStep = next(program)

@@ -1,4 +1,4 @@
-"""What one rank of nccl-tests prints over EFA and over sockets, how it fails, and what fi_info lists."""
+"""The output of one rank of nccl-tests over EFA and over sockets, its failures, and the list of fi_info."""
 
 from __future__ import annotations
 

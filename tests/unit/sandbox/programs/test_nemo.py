@@ -1,4 +1,4 @@
-"""What the containers of the NeMo blueprint print and leave behind."""
+"""The output of the containers of the NeMo blueprint, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def a_look(step: str, last: int, volume: MemoryVolume) -> ContainerView:
 
 
 def code_of(outcome: Outcome) -> str:
-    """What the diagnosis makes of an output."""
+    """Return the diagnosis of an output, as a code."""
     findings = diagnose(Evidence(logs=(Log(text=outcome.text),)))
     return findings[0].code.value if findings else ""
 

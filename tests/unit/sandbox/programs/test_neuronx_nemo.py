@@ -1,4 +1,4 @@
-"""What the containers of the Llama-2 blueprint on Trainium print and leave behind."""
+"""The output of the containers of the Llama-2 blueprint on Trainium, and what they leave behind."""
 
 from __future__ import annotations
 
