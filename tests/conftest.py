@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
 from tests.support.scheduling import RECORD, DurationRecorder, UnitScheduling, start_order
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control starts a job in the background so
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 zygote.install()
 settings.register_profile("loaded", deadline=None)  # a busy machine must not make a property false
 settings.load_profile("loaded")

@@ -116,7 +116,10 @@ def forwarded(program: Program, to: str) -> Iterator[str]:
             yield link
         finally:
             child.send_signal(signal.SIGINT)
-            assert child.wait(timeout=30) == 130
+            try:
+                assert child.wait(timeout=60) == 130
+            finally:
+                child.kill()
 
 
 def page(link: str, path: str = "/") -> str:
