@@ -139,6 +139,7 @@ def _api_server(plane: ControlPlane, port: int, authenticator: Path) -> list[str
         f"--service-account-key-file={of('service-accounts.pub')}",
         f"--service-account-signing-key-file={of('service-accounts.key')}",
         "--service-account-issuer=https://kubernetes.default.svc",
+        "--allow-privileged=true",  # as on EKS, whose device plugins and monitors need it
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",
         "--enable-admission-plugins=ExtendedResourceToleration",
