@@ -36,7 +36,7 @@ class Spending(msgspec.Struct, frozen=True):
     """Things that cost money and have no known price: with any, all sums are lower bounds."""
     is_simulated: bool
     by_use: tuple[str, ...] = ()
-    """What was or is paid by use, with its price: it is in no sum, and makes all of them lower bounds too."""
+    """Things paid by use, with their prices: they are in no sum, and make all of them lower bounds too."""
 
     @property
     def is_lower_bound(self) -> bool:
