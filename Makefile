@@ -8,7 +8,7 @@ COMPILED := $(VENV)/.compiled
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test durations snapshots check lint types layers lock keys schema clean bench realcluster schedules
+.PHONY: help demo test durations snapshots check lint types layers lock keys schema pictures clean bench realcluster schedules
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -33,9 +33,9 @@ $(COMPILED): $(STAMP) $(shell find actions assets blueprints tests tui -name '*.
 	$(BIN)/python -m pytest --collect-only --quiet $(OTHERS) >/dev/null 2>&1; wait
 	@touch $@
 
-# Six at a time, as most of a test is waiting: with four, two cores were idle for a third of the time.
+# Ten at a time, as most of a test is waiting: with eight, two cores were idle for an eighth of the time.
 test: $(COMPILED)  ## all tests
-	$(BIN)/python -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 10 --dist loadfile --no-loadscope-reorder
 
 durations: $(COMPILED)  ## write tests/support/durations.json anew, by which the longest tests start first
 	RECORD_DURATIONS=1 $(MAKE) test
@@ -66,6 +66,10 @@ schema: $(STAMP)  ## the JSON Schema of blueprints anew from the model
 
 keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
+
+pictures: $(STAMP)  ## the pictures of the README anew, on the embedded cluster
+	$(BIN)/eksml-tui --demo --speed 6 --script assets/scripts/pictures/readme.yaml --artifacts $(VENV)/pictures
+	$(BIN)/python -m tests.support.pictures $(VENV)/pictures docs/pictures
 
 bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FILE --nodes N" for a real cluster
 	@$(BIN)/python -m tests.bench $(ARGS)

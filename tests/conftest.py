@@ -15,6 +15,7 @@ from hypothesis import settings
 from actions.base.readonly import withdraw_readonly
 from actions.base.untrusted import KNOWN
 from tests.support import zygote
+from tests.support.authorities import forget_authorities
 from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
 from tests.support.scheduling import RECORD, DurationRecorder, UnitScheduling, start_order
@@ -26,7 +27,7 @@ settings.register_profile("loaded", deadline=None)  # a busy machine must not ma
 settings.load_profile("loaded")
 
 # No test asks a system's authorities, and to read them costs the import of aiohttp, here and in each runner, 0.1 s.
-os.environ.update(SSL_CERT_FILE=os.devnull, SSL_CERT_DIR=os.devnull)
+forget_authorities()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.filter import LineFilter
@@ -16,17 +16,18 @@ from actions.base.errors import ConfigError
 from actions.base.files import asset
 from tui.base_app import BaseApp
 from tui.commands.dispatcher import CommandDispatcher
+from tui.feeds.alarms import call_sequence
 from tui.feeds.services import ConsoleServices
 from tui.feeds.ticker import Ticker
 from tui.screens.console import CommandProvider, ConsoleScreen
 from tui.screens.live_screen import LiveScreen
 from tui.screens.workspace import PaneWorkspace
 from tui.script_driver import ScriptDriver
-from tui.settings.appearance import THEME_NAME, AsciiFilter, ControlFilter, console_theme
+from tui.settings.appearance import AsciiFilter, ControlFilter, TransparentFilter, console_theme, theme_name
 from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
 from tui.shutdown import ExitDeadline
-from tui.textual_private import release_closed_widgets
+from tui.textual_private import hash_rules_by_identity, release_closed_widgets, send_to_terminal
 
 if TYPE_CHECKING:
     from tui.commands.app_actions import Handler
@@ -60,18 +61,23 @@ class ConsoleApp(BaseApp[Any]):
         exit_deadline: ExitDeadline | None = None,
     ) -> None:
         release_closed_widgets()
+        hash_rules_by_identity()
         super().__init__(exit_deadline)
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
+        self.has_clipboard = settings.has_clipboard
         self._play = play
         self._playing: Worker[None] | None = None
         self.play_began = asyncio.Event()
         """Set when the script begins; its deadline counts from then on."""
         self.services = ConsoleServices(settings, clock or SystemClock(), Ticker(self._paint))
+        self.services.alarms.sound, self.services.alarms.complain = self._ring, self.notify_plainly
         self.workspace = PaneWorkspace(self.services)
         self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
-        self.register_theme(console_theme())
-        self.set_reactive(ConsoleApp.theme, THEME_NAME)  # assigned, it would have all styles parsed a second time
+        first = console_theme(settings.theme, settings.skin)
+        self.register_theme(first)
+        # assigned, it would have all styles parsed a second time
+        self.set_reactive(ConsoleApp.theme, first.name)
         self.stylesheet.set_variables(self.get_css_variables())  # Textual took them from its own theme
 
     def get_default_screen(self) -> Screen[None]:
@@ -80,7 +86,14 @@ class ConsoleApp(BaseApp[Any]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters, and those that keep controls, and signs it lacks, from the terminal."""
-        return [*super().get_line_filters(), *self._drawn_through]
+        last = (self._transparent,) if self.theme == theme_name("transparent") else ()
+        return [*super().get_line_filters(), *self._drawn_through, *last]
+
+    def choose_theme(self, name: str) -> None:
+        """Draw in the theme of this name, one of `tui.settings.THEMES`."""
+        self.register_theme(console_theme(name))
+        self.theme = theme_name(name)
+        self.call_after_refresh(self._redraw)  # two themes may differ by a line filter alone, which changes no style
 
     def on_mount(self) -> None:
         """Install keymap and signal handlers; start the feeds after the first frame."""
@@ -96,12 +109,17 @@ class ConsoleApp(BaseApp[Any]):
     async def on_unmount(self) -> None:
         """Close the services, and the executor of run actions."""
         await self.services.aclose()
+        self.workspace.layouts.close()
         self._run_actions.close()
 
     def stop_playing(self) -> None:
         """Cancel the script that is being played, if there is one; its `always` steps still run."""
         if self._playing is not None:
             self._playing.cancel()
+
+    @cached_property
+    def _transparent(self) -> TransparentFilter:
+        return TransparentFilter()
 
     @cached_property
     def _run_actions(self) -> RunActions:
@@ -114,6 +132,25 @@ class ConsoleApp(BaseApp[Any]):
 
         return handlers_for(self, self.services, self.workspace, self._run_actions)
 
+    def _redraw(self) -> None:
+        for screen in self.screen_stack:
+            screen.refresh()
+            for widget in screen.query("*"):
+                widget.refresh()
+
+    def _ring(self, text: str) -> None:
+        send_to_terminal(self, call_sequence(self.services.settings.alarms, text))
+
+    def _keep_layout(self) -> None:
+        self.run_worker(self._told(self.workspace.keep), group="layouts")
+
+    async def _told(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Act, and show what goes wrong."""
+        try:
+            await act()
+        except ConfigError as error:
+            self.notify_error(error)
+
     def _paint(self) -> None:
         self.call_later(self._refresh_screens)  # in the app's own queue, so that a defect ends it with a report
 
@@ -123,7 +160,7 @@ class ConsoleApp(BaseApp[Any]):
                 screen.refresh_data()
 
     async def _start(self) -> None:
-        if self._play is None:
+        if self._play is None and self.services.replay is None:
             try:
                 await self.services.require_target()
             except ConfigError as error:
@@ -131,13 +168,23 @@ class ConsoleApp(BaseApp[Any]):
 
                 self.run_worker(begin_when_allowed(self, self.services, error, self._start), exit_on_error=True)
                 return
-        self.services.ticker.is_seen = self._play is None or not self.is_headless
+        self.is_unseen = self._play is not None and self.is_headless
+        self.services.ticker.is_seen = not self.is_unseen
         self.services.start()
+        if self.services.settings.record is not None:
+            from tui.commands.recorder import begin_to_record
+
+            begin_to_record(self, self.services, self.workspace, self.dispatcher)
+        if self._play is None:
+            self.workspace.arranged = self._keep_layout
+            settings = self.services.settings
+            brings_own = bool(settings.open_run or settings.watch or settings.record)  # a script begins with one pane
+            await self._told(partial(self.workspace.restore, is_shown=not brings_own))
         if self.services.settings.open_run:
             self.workspace.open("run", "")
         if self.services.settings.watch:
             self.call_later(self.dispatcher.submit, f"watch {self.services.settings.watch}")
-        if not self.services.settings.readonly:
+        if not self.services.settings.readonly and self.services.replay is None:
             self.services.supervisor.keep("runners", lambda: self._run_actions.keep_runners(self.notify_plainly))
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)

@@ -6,9 +6,12 @@ whatever blocks it."""
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import unicodedata
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import TypeVar
@@ -37,6 +40,35 @@ _PASSES = 3
 """Times that the path of a key is followed: a message that the key causes may cause another one higher up."""
 _ERROR_SECONDS = 8.0
 """A notification of an error stays so long."""
+
+
+_NAMES = {
+    ":": "colon",
+    "/": "slash",
+    "?": "question_mark",
+    " ": "space",
+    "-": "minus",
+    "_": "underscore",
+    ".": "full_stop",
+    ",": "comma",
+    ";": "semicolon",
+    "=": "equals_sign",
+    "&": "ampersand",
+    "esc": "escape",
+}
+"""Textual's names of keys that people write otherwise."""
+
+
+def key_event(key: str) -> events.Key:
+    """Return the event of a key, given by Textual's name or as a single character."""
+    name = _NAMES.get(key, key)
+    character: str | None = key if len(key) == 1 else None
+    if character is None and "+" not in name:
+        try:
+            character = unicodedata.lookup(name.replace("_", " ").upper())
+        except KeyError:
+            character = None
+    return events.Key(name, character)
 
 
 class TypeAhead:
@@ -141,11 +173,20 @@ class TypeAheadApp(RedactingApp[ResultT]):
         self.notify_plainly(text)
         self.type_ahead.release_all()
 
+    def close_notifications(self) -> bool:
+        """Take away all notifications; return `False` if none is on screen."""
+        is_one_shown = bool(self.screen.query("Toast"))
+        self.clear_notifications()
+        return is_one_shown
+
     def notify_error(self, error: ConsoleError) -> None:
         """Show an error; a refusal as a warning."""
         severity: SeverityLevel = "warning" if isinstance(error, RefusedError) else "error"
         text = one_line(redact(error.sentence()))
         self.notify(text, severity=severity, markup=False, timeout=_ERROR_SECONDS)
+
+    def choose_theme(self, name: str) -> None:
+        """Draw in the theme of this name; overridden by apps that have several."""
 
     def release_when_shown(self, release: Callable[[], None], place: DOMNode) -> None:
         """End a hold after the next refresh of the front: of a screen pushed over the first one, else of `place`."""
@@ -159,6 +200,11 @@ class TypeAheadApp(RedactingApp[ResultT]):
             if node.call_later(self._follow, path[index + 1 :], release):
                 return
         release()
+
+
+def is_in_browser(environment: Mapping[str, str]) -> bool:
+    """Return whether this process is a console of `eksml-tui serve`: Textual's server names the driver."""
+    return environment.get("TEXTUAL_DRIVER") == "textual.drivers.web_driver:WebDriver"
 
 
 _FAILED = 1
@@ -181,7 +227,9 @@ class BaseApp(TypeAheadApp[ResultT]):
         self._exit_deadline = exit_deadline
 
     def get_driver_class(self) -> type[Driver]:
-        """Return the driver of `tui.terminal`."""
+        """Return the driver of `tui.terminal`; in a browser, Textual's."""
+        if is_in_browser(os.environ):
+            return super().get_driver_class()
         from tui.terminal.driver import TerminalDriver
 
         return TerminalDriver
@@ -229,7 +277,8 @@ class BaseApp(TypeAheadApp[ResultT]):
         self._begin_to_end(128 + number)
         if isinstance(self._driver, TerminalDriver):
             self._driver.finish_within(_STALLED_SECONDS)
-        loop.call_soon_threadsafe(partial(self.exit, return_code=128 + number))
+        with suppress(RuntimeError):  # the loop has ended, and so will the process, with the code that it has by now
+            loop.call_soon_threadsafe(partial(self.exit, return_code=128 + number))
 
     def _begin_to_end(self, code: int, message: str = "") -> None:
         if self._exit_deadline is not None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual import events
-
 from actions.command.verbs import Call
+from tui.base_app import key_event
 from tui.commands.dispatcher import CommandDispatcher
 from tui.commands.screenshot import save_screen
 from tui.feeds.services import ConsoleServices, explain_stage
@@ -21,6 +19,7 @@ from tui.textual_private import screen_text
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.state.cluster_state import ClusterSnapshot
+    from actions.script.model import ScriptStep
     from tui.base_app import TypeAheadApp
 
 
@@ -28,19 +27,6 @@ FRAME_SECONDS = 0.1
 """The longest wait for a frame."""
 SHOW_SECONDS = 1.0
 """The longest wait for a pane that was just opened."""
-_NAMES = {
-    ":": "colon",
-    "/": "slash",
-    "?": "question_mark",
-    " ": "space",
-    "-": "minus",
-    "_": "underscore",
-    ".": "full_stop",
-    ",": "comma",
-    "=": "equals_sign",
-    "&": "ampersand",
-    "esc": "escape",
-}
 
 
 class ScriptDriver:
@@ -65,6 +51,11 @@ class ScriptDriver:
     def frame_painted(self) -> None:
         """Note that a frame has been painted; called by the app."""
         self._painted.set()
+
+    def step_passed(self, step: ScriptStep) -> None:
+        """Note a step that has passed, for the recording of a session that is recorded."""
+        if self._dispatcher.recorder is not None:
+            self._dispatcher.recorder.step_passed(step)
 
     async def execute(self, call: Call) -> None:
         """Run a command without a confirmation, and return when its effect is on screen.
@@ -94,7 +85,7 @@ class ScriptDriver:
     async def press(self, keys: Sequence[str]) -> None:
         """Press keys, each settled before the next: a key pressed while the focus moves would be lost."""
         for key in keys:
-            self._app.post_message(_event_of(key))
+            self._app.post_message(key_event(key))
             await self.settle()
 
     async def settle(self) -> None:
@@ -177,15 +168,3 @@ class ScriptDriver:
             if not widget.call_later(arrived):
                 arrived()
         await drained.wait()
-
-
-def _event_of(key: str) -> events.Key:
-    """Return the event of a key, given by Textual's name or as a single character."""
-    name = _NAMES.get(key, key)
-    character: str | None = key if len(key) == 1 else None
-    if character is None and "+" not in name:
-        try:
-            character = unicodedata.lookup(name.replace("_", " ").upper())
-        except KeyError:
-            character = None
-    return events.Key(name, character)

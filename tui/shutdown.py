@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -53,9 +54,12 @@ class ExitDeadline:
 def leave(code: int) -> int:
     """Wait a second for threads that still work; if some remain, end the process at once.
 
+    A terminal that was closed may send its signal only now; it does not change the code any more.
+
     Returns:
         The code, for `sys.exit`, when no thread is left.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     until = time.monotonic() + _THREADS_SECONDS
     for thread in _working():
         thread.join(max(0.0, until - time.monotonic()))

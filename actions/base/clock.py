@@ -37,6 +37,11 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+def boot_seconds() -> float:
+    """Return the seconds since the machine's start, those included in which it slept or this process was stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def processor_seconds() -> float:
     """Return the processor time that the calling thread has used so far: the cost of the work between two calls."""
     return time.thread_time()
@@ -72,3 +77,14 @@ def time_of_day(at: float) -> str:
         at: Seconds since the epoch.
     """
     return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S}"
+
+
+def as_of_words(at: float, *, now: float) -> str:
+    """The time of what was kept: `as of 14:02 UTC`, of another day `as of 2026-11-20 14:02 UTC`.
+
+    Args:
+        at: Seconds since the epoch.
+        now: Seconds since the epoch.
+    """
+    moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    return f"as of {moment:%H:%M} UTC" if moment.date() == today.date() else f"as of {moment:%Y-%m-%d %H:%M} UTC"

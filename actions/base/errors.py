@@ -62,7 +62,9 @@ class BlueprintError(InputError):
 
 
 class ScriptError(InputError):
-    """A script is wrong: fix the file."""
+    """A script is wrong: fix the file. With several mistakes it is the first, and `others` has the rest."""
+
+    others: Sequence[ScriptError] = ()
 
 
 class ParameterError(ConsoleError):

@@ -6,12 +6,13 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from actions.base.errors import RefusedError, ToolError, UnreachableError
 _PASSED_ON = (
     "HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "KUBECONFIG", "EKSML_ALLOW_PLUGINS",
+    "EKSML_IMAGE_REGISTRY",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
 _CHUNK_BYTES = 1 << 16
@@ -40,6 +42,16 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     pid: int
     start_ticks: int
     boot_id: str
+
+
+def user_agent(program: str) -> str:
+    """Return a user agent that tells this process from those of other machines in an audit log: `eksml-tui/17@bastion`.
+
+    Args:
+        program: In front of the slash, which API servers take as the manager of fields.
+    """
+    host = "".join(letter for letter in socket.gethostname() if letter.isascii() and letter.isprintable())
+    return f"{program}/{os.getpid()}@{host}"
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
@@ -166,6 +178,33 @@ def run_briefly(argv: Sequence[str], *, seconds: float) -> str | None:
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
+async def run_in_terminal(argv: Sequence[str]) -> int:
+    """Run a program that has the terminal until it ends, such as an editor; return its exit code.
+
+    Keys that interrupt it (Ctrl+C, Ctrl+\\) reach this process too, which takes no notice meanwhile. If the call is
+    cancelled, the program is ended.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    before = {number: signal.signal(number, _pass_over) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        process = await asyncio.create_subprocess_exec(*argv)
+        try:
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await _ended(process, process.kill)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass_over(*_: object) -> None:
+    """Handle a signal that is meant for another program: ignored, it would be for that one, too."""
+
+
 @cache
 def boot_id() -> str:
     """The kernel's id of this boot; empty where there is none."""
@@ -217,23 +256,31 @@ def spawn_detached(
     """
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        child = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=descriptor,
-            cwd=directory,
-            env=allowed_environment(extra_environment, without_aws=without_aws),
-            start_new_session=True,
-            close_fds=True,
-            umask=0o077,
-        )
-    except OSError as error:
-        raise ToolError(argv, exit_code=127, tail=str(error)) from error
+        environment = allowed_environment(extra_environment, without_aws=without_aws)
+        child = _spawned(argv, stdout=descriptor, stderr=descriptor, directory=directory, environment=environment)
     finally:
         os.close(descriptor)
     child.returncode = 0  # its end is not awaited here: keep Popen from warning at collection
     return identity_of(child.pid) or ProcessIdentity(child.pid, 0, boot_id())
+
+
+def _spawned(
+    argv: Sequence[str], *, stdout: int, stderr: int, directory: Path | None, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """A program in a session of its own, without stdin. `environment` is all that it gets."""
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+            umask=0o077,
+        )
+    except OSError as error:
+        raise ToolError(argv, exit_code=127, tail=str(error)) from error
 
 
 async def run_tool(
@@ -259,6 +306,35 @@ async def run_tool(
         if child.returncode is None:
             signal_group(child.pid, signal.SIGKILL)
             await child.wait()
+    if child.returncode:
+        raise ToolError(argv, exit_code=child.returncode, tail=err.decode(errors="replace")[-4000:])
+    return out
+
+
+def run_tool_now(
+    argv: Sequence[str],
+    *,
+    deadline_seconds: float,
+    directory: Path | None = None,
+    extra_environment: Mapping[str, str] | None = None,
+) -> bytes:
+    """Run a short program to its end, as `run_tool` does, without a loop. Blocks the calling thread.
+
+    Raises:
+        ToolError: It could not be started, or ended with another code than 0.
+        UnreachableError: It did not end in time; its whole process group was ended.
+    """
+    environment = allowed_environment(extra_environment)
+    with _spawned(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, directory=directory, environment=environment
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=deadline_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise UnreachableError(f"{argv[0]} did not answer within {deadline_seconds:.0f} s.") from error
+        finally:
+            if child.poll() is None:
+                signal_group(child.pid, signal.SIGKILL)
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail=err.decode(errors="replace")[-4000:])
     return out
@@ -298,7 +374,7 @@ async def stream_tool(
     finally:
         if child.returncode is None:
             signal_group(child.pid, signal.SIGTERM)
-            await _ended(child)
+            await _ended(child, partial(signal_group, child.pid, signal.SIGKILL))
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail="\n".join(tail))
 
@@ -338,13 +414,13 @@ async def _lines_of(child: asyncio.subprocess.Process) -> AsyncIterator[str]:
         yield pending.decode(errors="replace")
 
 
-async def _ended(child: asyncio.subprocess.Process) -> None:
-    """Wait for a process that was sent SIGTERM; kill one that does not end, with its group."""
+async def _ended(child: asyncio.subprocess.Process, kill: Callable[[], None]) -> None:
+    """Wait for a process that was sent SIGTERM; kill one that does not end."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             await child.wait()
     except TimeoutError:
-        signal_group(child.pid, signal.SIGKILL)
+        kill()
         await child.wait()
 
 

@@ -51,6 +51,11 @@ class KnownSecrets:
         """Drop all secrets."""
         self._written, self._pattern = {}, None
 
+    @property
+    def is_empty(self) -> bool:
+        """True if there is none to look for."""
+        return self._pattern is None
+
     def hide(self, text: str) -> str:
         """The text with every secret as the operator wrote it."""
         if self._pattern is None:
@@ -121,7 +126,7 @@ _SECRET = re.compile(
   | (?<=X-Amz-Signature=)[0-9a-f]{16,}
   | (?<=X-Amz-Security-Token=)[A-Za-z0-9%/+=_-]{16,}
   | (?i:(?<=authorization:\ bearer\ ))[^\s"']+
-  | (?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key\ =\ )|(?<=aws_session_token=))[^\s"']+
+  | (?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key\ =\ )|(?<=aws_session_token=))(?!\$)[^\s"']+
     """,
     re.VERBOSE,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -14,6 +14,28 @@ def listed(names: Sequence[str], most: int) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines with aligned columns.
+
+    Args:
+        rows: Of cells, the titles first; all of one length.
+        right: The places of columns that are set to the right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def aligned_text(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
+    """Return rows as one text with aligned columns; see `aligned`."""
+    return "".join(f"{line}\n" for line in aligned(rows, right=right))
 
 
 def counted(count: int, noun: str) -> str:

@@ -58,7 +58,7 @@ def _source(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> str:
     """Return the place where the rate was read: a preset with a duration of its own has another rate."""
     chosen = blueprint.presets.get(binding.preset)
     if chosen is not None and stage.id in chosen.expect:
-        return f"as the preset {binding.preset} expects"
+        return f"the rate of preset {binding.preset}"
     return stage.work.source if stage.work else ""
 
 

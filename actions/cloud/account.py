@@ -12,7 +12,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
-from actions.cloud.aws_session import AwsSession, profile_chain
+from actions.cloud.aws_session import AwsSession, pages, profile_chain
 
 
 class CallerIdentity(msgspec.Struct, frozen=True):
@@ -159,13 +159,7 @@ async def fetch_tagged(session: AwsSession, tags: Mapping[str, Sequence[str]]) -
     """
     filters = [{"Key": key, "Values": list(values)} for key, values in tags.items()]
     found: set[str] = set()
-    token = ""
-    while True:
-        answer = await session.call(
-            "resourcegroupstaggingapi", "get_resources", TagFilters=filters, PaginationToken=token
-        )
+    async for answer in pages(session, "resourcegroupstaggingapi", "get_resources", TagFilters=filters):
         entries = answer.get("ResourceTagMappingList") or ()
         found |= {one_line(str(entry.get("ResourceARN", ""))) for entry in entries}
-        token = str(answer.get("PaginationToken") or "")
-        if not token:
-            return tuple(sorted(found))
+    return tuple(sorted(found))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from actions.base.clock import Clock
@@ -26,6 +26,8 @@ from actions.base.errors import (
     UnreachableError,
 )
 from actions.base.executors import NamedExecutor
+from actions.base.guard import require_guard
+from actions.base.process import user_agent
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line, redact
 
@@ -262,6 +264,7 @@ class AwsSession:
         """
         if not operation.startswith(_LOOKING):
             refuse_if_readonly(f"{service}:{_iam_name(operation)}")
+            await require_guard(f"{service}:{_iam_name(operation)}")
 
         def ask() -> dict[str, Any]:
             answer: dict[str, Any] = getattr(self._client(service, region), operation)(**parameters)
@@ -352,7 +355,7 @@ def _config() -> Any:
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        user_agent_extra="eksml-tui",
+        user_agent_extra=user_agent("eksml-tui"),
     )
 
 
@@ -413,6 +416,43 @@ class _PromptRefusal:
                     "--token-code CODE; export its keys, or put them into a profile that the role's source_profile "
                     "names, without mfa_serial. Or log in with: aws sso login.",
                 )
+
+
+_CONTINUED: Final = {
+    "NextToken": "NextToken",
+    "nextToken": "nextToken",
+    "PaginationToken": "PaginationToken",
+    "NextKeyMarker": "KeyMarker",
+    "NextVersionIdMarker": "VersionIdMarker",
+}
+"""Field of an answer that names the next page → the parameter that asks for it."""
+
+
+async def pages(
+    session: AwsSession, service: str, operation: str, *, region: str = "", **parameters: object
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the answers to a call that AWS divides into pages.
+
+    Args:
+        session: Makes the calls.
+        service: See `AwsSession.call`, as for all others.
+        operation: The same for each page.
+        region: Instead of the session's.
+        parameters: Of the operation.
+
+    Raises:
+        ConsoleError: As `AwsSession.call`.
+    """
+    page: dict[str, Any] = {"region": region} if region else {}
+    while True:
+        answer = await session.call(service, operation, **{**parameters, **page})
+        yield answer
+        following = {wanted: str(answer[name]) for name, wanted in _CONTINUED.items() if answer.get(name)}
+        if answer.get("IsTruncated") and answer.get("Marker"):
+            following["Marker"] = str(answer["Marker"])
+        if not following:
+            return
+        page |= following
 
 
 def _iam_name(operation: str) -> str:

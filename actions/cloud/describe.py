@@ -17,7 +17,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
-from actions.cloud.aws_session import AwsSession, MissingPermissionError
+from actions.cloud.aws_session import AwsSession, MissingPermissionError, pages
 from actions.cloud.resources import (
     AwsResource,
     bucket_price,
@@ -32,7 +32,7 @@ from actions.cloud.resources import (
 from actions.fleet.prices import ON_DEMAND, PriceBook
 
 _COUNTED_PAGES = 20
-"""Pages of 1,000 objects that are asked for to price a bucket."""
+"""Pages of 1,000 objects that are listed to price a bucket."""
 _BY_TAGS = frozenset(
     {"elastic-ip", "internet-gateway", "launch-template", "network-acl", "route-table", "snapshot", "subnet"}
 )
@@ -170,15 +170,10 @@ class ResourceDescriber:
         Raises:
             AccessError, UnreachableError: As `AwsSession.call`, but for a missing right.
         """
-        size, token = 0, dict[str, str]()
+        size, name = 0, parts_of(known.arn).name
         try:
-            while True:
-                name = parts_of(known.arn).name
-                answer = await self._session.call("ecr", "describe_images", repositoryName=name, **token)
+            async for answer in pages(self._session, "ecr", "describe_images", repositoryName=name):
                 size += sum(int(item.get("imageSizeInBytes") or 0) for item in answer.get("imageDetails") or ())
-                if not answer.get("nextToken"):
-                    break
-                token = {"nextToken": str(answer["nextToken"])}
         except (MissingPermissionError, MissingError, RefusedError):
             return known
         usd = images_price(self._prices, self._region, size) if size else None

@@ -71,3 +71,26 @@ async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
             raise RefusedError(f"{response.url} is larger than {limit_bytes >> 20} MiB.", hint="Is it the right file?")
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def post(url: str, body: bytes, *, total_seconds: float) -> None:
+    """Send JSON to a webhook, as Slack's take it (`{"text": "…"}`). Its address is a secret: no message names it.
+
+    Raises:
+        ConfigError: This is not the address of a webhook, or not one by https.
+        RefusedError: The server does not take it.
+        UnreachableError: No answer in time.
+    """
+    host = urlsplit(url).hostname
+    if not host or (urlsplit(url).scheme != "https" and host not in ("127.0.0.1", "localhost")):
+        raise ConfigError("The webhook is not an address by https.", hint="Write https://…")
+    timeout = aiohttp.ClientTimeout(total=total_seconds)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+            sent = session.post(url, data=body, headers={"Content-Type": "application/json"}, allow_redirects=False)
+            async with sent as response:
+                status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise UnreachableError(f"The webhook at {host} did not answer: {type(error).__name__}.") from error
+    if not 200 <= status < 300:
+        raise RefusedError(f"The webhook at {host} answered HTTP {status}.")

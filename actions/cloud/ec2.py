@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.errors import ConflictError, MissingError
 from actions.base.untrusted import one_line
-from actions.cloud.aws_session import AwsSession
+from actions.cloud.aws_session import AwsSession, pages
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -110,19 +110,15 @@ async def fetch_offering_zones(session: AwsSession, instance_type: str) -> froze
         UnreachableError: No answer.
     """
     found: set[str] = set()
-    token: dict[str, str] = {}
-    while True:
-        answer = await session.call(
-            "ec2",
-            "describe_instance_type_offerings",
-            LocationType="availability-zone-id",
-            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
-            **token,
-        )
+    async for answer in pages(
+        session,
+        "ec2",
+        "describe_instance_type_offerings",
+        LocationType="availability-zone-id",
+        Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+    ):
         found |= {str(entry.get("Location", "")) for entry in answer.get("InstanceTypeOfferings") or ()}
-        if not answer.get("NextToken"):
-            return frozenset(found)
-        token = {"NextToken": str(answer["NextToken"])}
+    return frozenset(found)
 
 
 ALL_PROTOCOLS = "-1"
@@ -154,15 +150,10 @@ async def fetch_self_rules(session: AwsSession, group: str) -> list[SelfRule]:
         UnreachableError: No answer.
     """
     found: list[SelfRule] = []
-    token: dict[str, str] = {}
-    while True:
-        answer = await session.call(
-            "ec2", "describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [group]}], **token
-        )
+    of_group = [{"Name": "group-id", "Values": [group]}]
+    async for answer in pages(session, "ec2", "describe_security_group_rules", Filters=of_group):
         found += [_rule(entry) for entry in answer.get("SecurityGroupRules") or () if _is_self_rule(entry, group)]
-        if not answer.get("NextToken"):
-            return found
-        token = {"NextToken": str(answer["NextToken"])}
+    return found
 
 
 async def add_self_rule(session: AwsSession, group: str, direction: Direction, tags: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ logs*; names of roles: terraform-aws-eks 20.37 and the project's roots.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from actions.base.errors import FormatError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cloud.account import fetch_identity, fetch_tagged
-from actions.cloud.aws_session import AwsSession, MissingPermissionError
+from actions.cloud.aws_session import AwsSession, MissingPermissionError, pages
 from actions.cloud.describe import ResourceDescriber
 from actions.cloud.resources import AwsResource, parts_of
 
@@ -181,8 +181,8 @@ class _Search:
     async def _log_groups(self) -> list[AwsResource]:
         found = []
         for prefix in (f"/aws/eks/{self._scope.cluster}/", f"/aws/containerinsights/{self._scope.cluster}/"):
-            answer = await self._session.call("logs", "describe_log_groups", logGroupNamePrefix=prefix)
-            for group in answer.get("logGroups") or ():
+            groups = pages(self._session, "logs", "describe_log_groups", logGroupNamePrefix=prefix)
+            for group in await _listed(groups, "logGroups"):
                 name = one_line(str(group.get("logGroupName", "")))
                 arn = self._arn("logs", f"log-group:{name}")
                 made = float(group.get("creationTime") or 0) / 1000
@@ -205,27 +205,20 @@ class _Search:
 
     async def _roles(self) -> list[AwsResource]:
         async def tags(name: str) -> Any:
-            return (await self._session.call("iam", "list_role_tags", RoleName=name)).get("Tags")
+            return await _listed(pages(self._session, "iam", "list_role_tags", RoleName=name), "Tags")
 
         found: list[IamEntry] = []
-        marker: dict[str, str] = {}
-        while True:
-            answer = await self._session.call("iam", "list_roles", **marker)
+        async for answer in pages(self._session, "iam", "list_roles"):
             found += [(entry, str(entry.get("RoleName", ""))) for entry in answer.get("Roles") or ()]
-            if not (marker := _next_page(answer)):
-                return await self._ours("role", found, tags)
+        return await self._ours("role", found, tags)
 
     async def _policies(self) -> list[AwsResource]:
         async def tags(name: str) -> Any:
-            return (await self._session.call("iam", "list_policy_tags", PolicyArn=arns[name])).get("Tags")
+            return await _listed(pages(self._session, "iam", "list_policy_tags", PolicyArn=arns[name]), "Tags")
 
         found: list[IamEntry] = []
-        marker: dict[str, str] = {}
-        while True:
-            answer = await self._session.call("iam", "list_policies", Scope="Local", **marker)
+        async for answer in pages(self._session, "iam", "list_policies", Scope="Local"):
             found += [(entry, str(entry.get("PolicyName", ""))) for entry in answer.get("Policies") or ()]
-            if not (marker := _next_page(answer)):
-                break
         arns = {name: str(entry.get("Arn", "")) for entry, name in found}
         return await self._ours("policy", found, tags)
 
@@ -235,13 +228,10 @@ class _Search:
             return (answer.get("InstanceProfile") or {}).get("Tags")
 
         found: list[IamEntry] = []
-        marker: dict[str, str] = {}
-        while True:
-            answer = await self._session.call("iam", "list_instance_profiles", **marker)
+        async for answer in pages(self._session, "iam", "list_instance_profiles"):
             listed = answer.get("InstanceProfiles") or ()
             found += [(entry, str(entry.get("InstanceProfileName", ""))) for entry in listed]
-            if not (marker := _next_page(answer)):
-                return await self._ours("instance profile", found, tags)
+        return await self._ours("instance profile", found, tags)
 
     async def _oidc_providers(self) -> list[AwsResource]:
         answer = await self._session.call("iam", "list_open_id_connect_providers")
@@ -288,40 +278,42 @@ class _Search:
         return found
 
     async def _vpc(self) -> list[AwsResource]:
-        answer = await self._session.call("ec2", "describe_vpcs", Filters=self._in_vpc())
-        return [self._inside("vpc", str(item["VpcId"]), "the run's VPC") for item in answer.get("Vpcs") or ()]
+        found = await _listed(pages(self._session, "ec2", "describe_vpcs", Filters=self._in_vpc()), "Vpcs")
+        return [self._inside("vpc", str(item["VpcId"]), "the run's VPC") for item in found]
 
     async def _nat_gateways(self) -> list[AwsResource]:
-        answer = await self._session.call("ec2", "describe_nat_gateways", Filter=self._in_vpc())
-        items = [item for item in answer.get("NatGateways") or () if item.get("State") != "deleted"]
+        found = await _listed(
+            pages(self._session, "ec2", "describe_nat_gateways", Filter=self._in_vpc()), "NatGateways"
+        )
+        items = [item for item in found if item.get("State") != "deleted"]
         return [self._inside("natgateway", str(item["NatGatewayId"])) for item in items]
 
     async def _endpoints(self) -> list[AwsResource]:
-        answer = await self._session.call("ec2", "describe_vpc_endpoints", Filters=self._in_vpc())
-        items = [item for item in answer.get("VpcEndpoints") or () if item.get("State") != "deleted"]
+        asked = pages(self._session, "ec2", "describe_vpc_endpoints", Filters=self._in_vpc())
+        items = [item for item in await _listed(asked, "VpcEndpoints") if item.get("State") != "deleted"]
         return [self._describer.endpoint(item, f"in {self._scope.vpc}") for item in items]
 
     async def _interfaces(self) -> list[AwsResource]:
-        answer = await self._session.call("ec2", "describe_network_interfaces", Filters=self._in_vpc())
+        asked = pages(self._session, "ec2", "describe_network_interfaces", Filters=self._in_vpc())
         return [
             replace(self._inside("network-interface", str(item["NetworkInterfaceId"])), note=_used_by(item))
-            for item in answer.get("NetworkInterfaces") or ()
+            for item in await _listed(asked, "NetworkInterfaces")
             if not (item.get("Attachment") or {}).get("InstanceId")
             and item.get("InterfaceType") not in _OWNED_INTERFACES
         ]
 
     async def _groups(self) -> list[AwsResource]:
-        answer = await self._session.call("ec2", "describe_security_groups", Filters=self._in_vpc())
+        asked = pages(self._session, "ec2", "describe_security_groups", Filters=self._in_vpc())
         return [
             replace(self._inside("security-group", str(item["GroupId"])), note=one_line(str(item["GroupName"])))
-            for item in answer.get("SecurityGroups") or ()
+            for item in await _listed(asked, "SecurityGroups")
             if item.get("GroupName") != "default"  # it goes with the VPC
         ]
 
     async def _instances(self) -> list[AwsResource]:
         states = {"Name": "instance-state-name", "Values": _OPEN_STATES}
-        answer = await self._session.call("ec2", "describe_instances", Filters=[*self._in_vpc(), states])
-        items = [item for group in answer.get("Reservations") or () for item in group.get("Instances") or ()]
+        asked = pages(self._session, "ec2", "describe_instances", Filters=[*self._in_vpc(), states])
+        items = [item for group in await _listed(asked, "Reservations") for item in group.get("Instances") or ()]
         return [self._describer.instance(item, f"in {self._scope.vpc}") for item in items]
 
     def _in_vpc(self) -> list[dict[str, object]]:
@@ -342,8 +334,9 @@ class _Search:
         return made < self._scope.since - _SKEW_SECONDS
 
 
-def _next_page(answer: Mapping[str, Any]) -> dict[str, str]:
-    return {"Marker": str(answer["Marker"])} if answer.get("IsTruncated") and answer.get("Marker") else {}
+async def _listed(answers: AsyncIterator[dict[str, Any]], key: str) -> list[Any]:
+    """Return the items of all pages."""
+    return [item async for answer in answers for item in answer.get(key) or ()]
 
 
 def _tags_of(tags: Any) -> dict[str, str]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import FormatError, UsageError
 from actions.base.untrusted import one_line
-from actions.cloud.aws_session import AwsSession
+from actions.cloud.aws_session import AwsSession, pages
 
 ENDPOINT_REGION = "us-east-1"
 """One of the few regions that answer; each has the prices of all."""
@@ -142,24 +142,19 @@ async def fetch_spot_prices(session: AwsSession, region: str, now: datetime) -> 
         UnreachableError: No answer.
     """
     by_type: dict[str, dict[str, Decimal]] = {}
-    token: dict[str, str] = {}
-    while True:
-        answer = await session.call(
-            "ec2",
-            "describe_spot_price_history",
-            region=region,
-            StartTime=now.astimezone(UTC),
-            ProductDescriptions=["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
-            **token,
-        )
+    async for answer in pages(
+        session,
+        "ec2",
+        "describe_spot_price_history",
+        region=region,
+        StartTime=now.astimezone(UTC),
+        ProductDescriptions=["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
+    ):
         for entry in answer.get("SpotPriceHistory") or ():
             usd = _positive(str(entry.get("SpotPrice", "")))
             if usd is not None:
                 zones = by_type.setdefault(one_line(str(entry.get("InstanceType", ""))), {})
                 zones[one_line(str(entry.get("AvailabilityZone", "")))] = usd
-        if not answer.get("NextToken"):
-            break
-        token = {"NextToken": str(answer["NextToken"])}
     return [_dearest(instance_type, zones) for instance_type, zones in sorted(by_type.items())]
 
 
@@ -181,24 +176,19 @@ async def _quotes(session: AwsSession, offer: _Offer, region: str, key: str) -> 
         raise UsageError(f"Prices of {region} are in CNY, and all others here are in USD.", hint="Write them yourself.")
     wanted = {"regionCode": region, **offer.attributes}
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
-    token: dict[str, str] = {}
-    while True:
-        answer = await session.call(
-            "pricing",
-            "get_products",
-            region=ENDPOINT_REGION,
-            ServiceCode=offer.service,
-            Filters=filters,
-            FormatVersion="aws_v1",
-            MaxResults=_PAGE,
-            **token,
-        )
+    async for answer in pages(
+        session,
+        "pricing",
+        "get_products",
+        region=ENDPOINT_REGION,
+        ServiceCode=offer.service,
+        Filters=filters,
+        FormatVersion="aws_v1",
+        MaxResults=_PAGE,
+    ):
         for text in answer.get("PriceList") or ():
             for quote in _read(str(text), key):
                 yield replace(quote, key=quote.key + offer.mark)
-        if not answer.get("NextToken"):
-            return
-        token = {"NextToken": str(answer["NextToken"])}
 
 
 def _read(text: str, key: str) -> list[Quote]:

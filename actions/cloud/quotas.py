@@ -10,7 +10,7 @@ codes as ListServiceQuotas has them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actions.base.errors import FormatError, MissingError
-from actions.cloud.aws_session import AwsSession
+from actions.cloud.aws_session import AwsSession, pages
 from actions.fleet.instance_types import InstanceTable
 
 
@@ -88,15 +88,11 @@ async def fetch_quota(session: AwsSession, service: str, code: str) -> float:
 
 async def _quota_named(session: AwsSession, service: str, name: str) -> dict[str, Any]:
     """Return the quota that applies to the account; if AWS lists none, as it was never changed, the default."""
-    applied = await _listed(
-        "Quotas", lambda page: session.call("service-quotas", "list_service_quotas", ServiceCode=service, **page)
-    )
+    applied = await _listed(pages(session, "service-quotas", "list_service_quotas", ServiceCode=service), "Quotas")
     found = _first_named(applied, name)
     if found is None:
-        defaults = await _listed(
-            "Quotas",
-            lambda page: session.call("service-quotas", "list_aws_default_service_quotas", ServiceCode=service, **page),
-        )
+        usual = pages(session, "service-quotas", "list_aws_default_service_quotas", ServiceCode=service)
+        defaults = await _listed(usual, "Quotas")
         found = _first_named(defaults, name)
     if found is not None:
         return found
@@ -117,38 +113,27 @@ async def fetch_use(session: AwsSession, code: str) -> float | None:
     if code == ADDRESSES:
         return float(len((await session.call("ec2", "describe_addresses")).get("Addresses") or ()))
     if code == VPCS:
-        return float(len(await _listed("Vpcs", lambda page: session.call("ec2", "describe_vpcs", **page))))
+        return float(len(await _listed(pages(session, "ec2", "describe_vpcs"), "Vpcs")))
     if code == LUSTRE_STORAGE:
-        systems = await _listed("FileSystems", lambda page: session.call("fsx", "describe_file_systems", **page))
+        systems = await _listed(pages(session, "fsx", "describe_file_systems"), "FileSystems")
         return float(sum(map(_lustre_gib_of, systems)))
     quota = VCPU_QUOTAS.get(code)
     if quota is None:
         return None
     running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    groups = await _listed(
-        "Reservations", lambda page: session.call("ec2", "describe_instances", Filters=running, **page)
-    )
+    groups = await _listed(pages(session, "ec2", "describe_instances", Filters=running), "Reservations")
     used = float(sum(_vcpus_of(entry, quota) for group in groups for entry in group.get("Instances") or ()))
     if quota.market is Market.ON_DEMAND:
         active = [{"Name": "state", "Values": ["active"]}]
-        reservations = await _listed(
-            "CapacityReservations",
-            lambda page: session.call("ec2", "describe_capacity_reservations", Filters=active, **page),
-        )
+        answers = pages(session, "ec2", "describe_capacity_reservations", Filters=active)
+        reservations = await _listed(answers, "CapacityReservations")
         used += _free_places(reservations, quota)
     return used
 
 
-async def _listed(key: str, call: Callable[[dict[str, str]], Awaitable[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return a list of all pages; `call` is given the parameters that name one."""
-    found: list[dict[str, Any]] = []
-    page: dict[str, str] = {}
-    while True:
-        answer = await call(page)
-        found += answer.get(key) or ()
-        if not answer.get("NextToken"):
-            return found
-        page = {"NextToken": str(answer["NextToken"])}
+async def _listed(answers: AsyncIterator[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Return a list that AWS divides into pages."""
+    return [item async for answer in answers for item in answer.get(key) or ()]
 
 
 def _lustre_gib_of(system: Mapping[str, Any]) -> int:

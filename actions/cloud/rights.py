@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from actions.base.errors import AccessError, ConfigError, MissingError
 from actions.base.files import asset
 from actions.base.untrusted import one_line
-from actions.cloud.aws_session import AwsSession
+from actions.cloud.aws_session import AwsSession, pages
 
 _CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z]{4,}(?:_[A-Z]+)*(?![A-Za-z])")
 """The words of a shipped policy that stand for names: `REGION`, `ACCOUNT`, `CLUSTER`…"""
@@ -165,21 +165,17 @@ async def _simulated(session: AwsSession, principal: str, part: Statement) -> li
         for key, values in part.context
     ]
     denied: list[str] = []
-    page: dict[str, str] = {}
-    while True:
-        answer = await session.call(
-            "iam",
-            "simulate_principal_policy",
-            PolicySourceArn=principal,
-            ActionNames=list(part.actions),
-            ResourceArns=list(part.resources),
-            ContextEntries=context,
-            **page,
-        )
+    async for answer in pages(
+        session,
+        "iam",
+        "simulate_principal_policy",
+        PolicySourceArn=principal,
+        ActionNames=list(part.actions),
+        ResourceArns=list(part.resources),
+        ContextEntries=context,
+    ):
         denied += _denied(answer.get("EvaluationResults") or ())
-        if not answer.get("IsTruncated"):
-            return denied
-        page = {"Marker": str(answer["Marker"])}
+    return denied
 
 
 def _denied(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -29,6 +29,8 @@ class KubeKind(msgspec.Struct, frozen=True):
         is_shown: Whether `describe` and `yaml` print it.
         pod_owners: Kinds of the owners of its pods; empty where it owns them itself, or has none.
         wait_for: The `--for` of the `kubectl wait` that ends when such an object is ready or finished.
+        suspended_by: The path of the field that ends its pods and keeps the object: a flag, or the replicas. Empty if
+            there is none.
     """
 
     group: str
@@ -42,6 +44,7 @@ class KubeKind(msgspec.Struct, frozen=True):
     is_shown: bool = True
     pod_owners: tuple[str, ...] = ()
     wait_for: str = "condition=Ready"
+    suspended_by: str = ""
 
     @property
     def api_version(self) -> str:
@@ -66,10 +69,11 @@ class KubeKind(msgspec.Struct, frozen=True):
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _SUCCEEDED = "condition=Succeeded"
+_SUSPEND, _POLICY = "spec.suspend", "spec.runPolicy.suspend"
 
 JOBS = (
-    KubeKind("batch", "Job", "jobs", is_watched=True, wait_for="condition=Complete"),
-    KubeKind("kubeflow.org", "PyTorchJob", "pytorchjobs", is_watched=True, wait_for=_SUCCEEDED),
+    KubeKind("batch", "Job", "jobs", is_watched=True, wait_for="condition=Complete", suspended_by=_SUSPEND),
+    KubeKind("kubeflow.org", "PyTorchJob", "pytorchjobs", is_watched=True, wait_for=_SUCCEEDED, suspended_by=_POLICY),
     KubeKind(
         "kubeflow.org",
         "MPIJob",
@@ -78,6 +82,7 @@ JOBS = (
         is_watched=True,
         pod_owners=("MPIJob", "Job"),
         wait_for=_SUCCEEDED,
+        suspended_by=_POLICY,
     ),
     KubeKind(
         "ray.io",
@@ -87,6 +92,7 @@ JOBS = (
         is_watched=True,
         pod_owners=("RayCluster", "Job"),
         wait_for="jsonpath='{.status.jobDeploymentStatus}'=Complete",
+        suspended_by=_SUSPEND,
     ),
     KubeKind(
         "ray.io",
@@ -95,8 +101,9 @@ JOBS = (
         ("v1", "v1alpha1"),
         is_watched=True,
         wait_for="jsonpath='{.status.state}'=ready",
+        suspended_by=_SUSPEND,
     ),
-    KubeKind("kubeflow.org", "TFJob", "tfjobs", wait_for=_SUCCEEDED),
+    KubeKind("kubeflow.org", "TFJob", "tfjobs", wait_for=_SUCCEEDED, suspended_by=_POLICY),
     KubeKind(
         "trainer.kubeflow.org",
         "TrainJob",
@@ -104,9 +111,16 @@ JOBS = (
         ("v1alpha1",),
         pod_owners=("Job",),  # of the JobSet that it makes
         wait_for="condition=Complete",
+        suspended_by=_SUSPEND,
     ),
     KubeKind(
-        "jobset.x-k8s.io", "JobSet", "jobsets", ("v1alpha2",), pod_owners=("Job",), wait_for="condition=Completed"
+        "jobset.x-k8s.io",
+        "JobSet",
+        "jobsets",
+        ("v1alpha2",),
+        pod_owners=("Job",),
+        wait_for="condition=Completed",
+        suspended_by=_SUSPEND,
     ),
     KubeKind(
         "batch.volcano.sh",
@@ -144,9 +158,10 @@ _OTHERS = (
         short_names=("deploy",),
         pod_owners=("ReplicaSet",),
         wait_for="condition=Available",
+        suspended_by="spec.replicas",
     ),
     KubeKind("apps", "ReplicaSet", "replicasets", short_names=("rs",)),
-    KubeKind("apps", "StatefulSet", "statefulsets", short_names=("sts",)),
+    KubeKind("apps", "StatefulSet", "statefulsets", short_names=("sts",), suspended_by="spec.replicas"),
     KubeKind("apps", "DaemonSet", "daemonsets", short_names=("ds",)),
     KubeKind("storage.k8s.io", "StorageClass", "storageclasses", short_names=("sc",), is_namespaced=False),
     KubeKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", short_names=("pc",), is_namespaced=False),

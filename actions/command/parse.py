@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from actions.base.errors import ParameterError
-from actions.command.verbs import COMMANDS, Arguments, Call, Command, command_of, nearest_hint
+from actions.command.arguments import Arguments
+from actions.command.verbs import (
+    COMMANDS,
+    Call,
+    Command,
+    command_of,
+    nearest_hint,
+)
 
 ALIASES: Mapping[str, str] = {
     "q": "quit",
@@ -20,6 +27,7 @@ ALIASES: Mapping[str, str] = {
     "no": "open nodes",
     "po": "open pods",
     "ev": "open events",
+    "home": "open home",
     "nodes": "open nodes",
     "pods": "open pods",
     "blueprints": "open blueprints",
@@ -29,20 +37,31 @@ ALIASES: Mapping[str, str] = {
     "charts": "open charts",
     "accelerators": "open accelerators",
     "cost": "open cost",
+    "obj": "open objects",
+    "ns": "namespace",
 }
 """Short words of the `:` line, and the commands they stand for. `logs` is a command of its own."""
+
+_FLAGS = {"-l": "labels", "-F": "fields", "-n": "namespace"}
+"""Flags of kubectl, and the arguments that the word behind them stands for."""
+
+_MISSPELT = 0.8
+"""Likeness, from 0 to 1, from which an unknown word is taken for a misspelt command."""
 
 
 def parse_line(text: str) -> Call:
     """Read a `:` line such as `launch bionemo-esm1nv workers=2`.
 
     The first word without `=` is the command's positional argument; `name=value` sets an argument of that name, or a
-    parameter where the command takes parameters (`set`).
+    parameter where the command takes parameters (`set`). `-l`, `-F` and `-n` set labels, fields and namespace. All that
+    stands behind `filter` is its text.
 
     Raises:
         MissingError: Unknown command.
         ParameterError: An argument is unknown, missing or has the wrong type.
     """
+    if text.split(None, 1)[:1] == ["filter"] and "text=" not in text:
+        text = f"filter {_as_one_word(text)}"
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -85,6 +104,27 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
         raise ParameterError(f"{command.id}: {plain(error, command.arguments)}.", hint=_usage(command)) from error
 
 
+def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
+    """Read a `:` line as `parse_line` does; a first word that is no command may be a kind: `pvc`, `jobs training`.
+
+    Args:
+        text: The line.
+        is_kind: Returns whether the cluster is known to serve a kind of that name.
+
+    Raises:
+        MissingError: It is neither, and looks like a command that is spelt otherwise.
+        ParameterError: An argument is unknown, missing or has the wrong type.
+    """
+    import difflib  # not at the start
+
+    word, _, rest = text.strip().partition(" ")
+    if not word or word in ALIASES or any(command.id == word for command in COMMANDS):
+        return parse_line(text)
+    if is_kind(word) or not difflib.get_close_matches(word, _words(), n=1, cutoff=_MISSPELT):
+        return parse_line(f"objects kind={word} {rest}")
+    return parse_line(text)  # it is unknown: the error names what is near
+
+
 def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the lines that complete `text`.
 
@@ -94,19 +134,38 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
     """
     head, separator, last = text.rpartition(" ")
     if not separator:
-        names = sorted({command.id for command in COMMANDS} | {a for a in ALIASES if len(a) > 2})
-        return tuple(name for name in names if name.startswith(last))
+        names = _words()
+        kinds = [kind for kind in choices.get("kind", ()) if kind not in names]
+        return tuple(name for name in (*names, *kinds) if name.startswith(last))
     words = ALIASES.get(head.split()[0], head.split()[0]).split() if head.split() else []
     command = next((c for c in COMMANDS if words and c.id == words[0]), None)
     if command is None:
-        return ()
+        spaces = choices.get("namespace", ()) if len(words) == 1 else ()  # behind a kind
+        return tuple(f"{head} {space}" for space in spaces if space.startswith(last))
     name, equals, prefix = last.partition("=")
     if equals:
         return tuple(f"{head} {name}={v}" for v in choices.get(name, ()) if v.startswith(prefix))
     fields = command.fields()
-    candidates = [*choices.get(fields[0].name, ())] if fields and len(head.split()) == 1 else []
+    place = len(words) - 1 + sum("=" not in word for word in head.split()[1:])
+    candidates = [*_known_values(fields[place], choices)] if place < len(fields) else []
     candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
+
+
+def _known_values(field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    return choices.get(field.name) or _choices_of(field.type)
+
+
+def _words() -> list[str]:
+    """Return the first words of `:` lines, without the shortest aliases."""
+    return sorted({command.id for command in COMMANDS} | {alias for alias in ALIASES if len(alias) > 2})
+
+
+def _as_one_word(text: str) -> str:
+    """Return what stands behind the first word as one word for `shlex`: a filter has quotes and blanks of its own."""
+    rest = text.strip().partition(" ")[2].strip()
+    is_quoted = len(rest) > 1 and rest[0] == rest[-1] and rest[0] in "\"'" and rest.count(rest[0]) == 2
+    return rest if is_quoted or not rest else shlex.quote(rest)
 
 
 def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +173,15 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     positional = iter(name for name in fields if name != "set")
+    flag = ""
     for word in words:
+        if flag:
+            given[_FLAGS[flag]] = word
+            flag = ""
+            continue
+        if _FLAGS.get(word, "") in fields:
+            flag = word
+            continue
         name, equals, value = word.partition("=")
         if equals and name in fields:
             given[name] = value
@@ -124,6 +191,8 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
             given[target] = word
         else:
             raise ParameterError(f"{command.id} cannot use {word!r}.", hint=_usage(command))
+    if flag:
+        raise ParameterError(f"{command.id} has nothing behind {flag}.", hint=_usage(command))
     if parameters:
         given["set"] = parameters
     return given

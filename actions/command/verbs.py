@@ -4,18 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta, field
 
 from actions.base.errors import MissingError
+from actions.command.arguments import (
+    ApproveArguments,
+    Arguments,
+    ChartArguments,
+    ColumnsArguments,
+    CompareArguments,
+    ContextArguments,
+    CopyArguments,
+    DeleteArguments,
+    DrainArguments,
+    ExportArguments,
+    ExportChartArguments,
+    FilterArguments,
+    FocusArguments,
+    ForwardArguments,
+    GotoArguments,
+    ImportArguments,
+    KindArguments,
+    LaunchArguments,
+    LayoutArguments,
+    LimitArguments,
+    LogsArguments,
+    MarkArguments,
+    NamespaceArguments,
+    NoArguments,
+    ObjectArguments,
+    OnlyArguments,
+    OpenArguments,
+    ReplayArguments,
+    ResizeArguments,
+    ResumeArguments,
+    RetryArguments,
+    RunArguments,
+    SaveArguments,
+    ScaleArguments,
+    ScreenshotArguments,
+    SortArguments,
+    SplitArguments,
+    SwapArguments,
+    TakeoverArguments,
+    TargetArguments,
+    TeardownArguments,
+    ThemeArguments,
+    WaiveArguments,
+    WatchArguments,
+)
 
 A = TypeVar("A", bound="Arguments")
-
-
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The base of every command's arguments. An empty text stands for the selected object."""
 
 
 class Danger(StrEnum):
@@ -83,173 +124,8 @@ class Call(msgspec.Struct, frozen=True):
         return given
 
 
-PaneName = Literal["nodes", "pods", "blueprints", "run", "logs", "accelerators", "charts", "events", "cost", "runs"]
-"""The panes, in the order of their keys and of their tabs."""
-LayoutName = Literal["single", "watch", "job", "quad"]
-ParameterValue = bool | int | float | str
-
-
-class NoArguments(Arguments, frozen=True):
-    """No arguments."""
-
-
-class OpenArguments(Arguments, frozen=True):
-    """Show a pane."""
-
-    pane: Annotated[PaneName, Meta(description="The pane to show.")]
-    of: Annotated[str, Meta(description="The node, stage or pod to show in it. Empty: the selected one.")] = ""
-
-
-class FilterArguments(Arguments, frozen=True):
-    """Narrow the focused pane."""
-
-    text: Annotated[str, Meta(description="Text to search for; empty clears the filter.")] = ""
-
-
-class SortArguments(Arguments, frozen=True):
-    """Order the focused table."""
-
-    column: Annotated[str, Meta(description="Title of the column.")]
-    descending: bool = False
-
-
-class LayoutArguments(Arguments, frozen=True):
-    """Arrange the panes."""
-
-    name: Annotated[LayoutName, Meta(description="single, watch (a run), job (of the cluster) or quad.")]
-
-
-class FocusArguments(Arguments, frozen=True):
-    """Move to a pane that is on screen."""
-
-    pane: Annotated[str, Meta(description="A pane's name or number, or next, previous, left, right, up, down.")]
-
-
-class ObjectArguments(Arguments, frozen=True):
-    """Show an object of the cluster."""
-
-    object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
-    container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
-
-
-class ForwardArguments(Arguments, frozen=True):
-    """Open a local port to a pod."""
-
-    to: Annotated[
-        str,
-        Meta(description="tensorboard, dashboard, prometheus, or `namespace/pod:port`. Empty: list what is available."),
-    ] = ""
-    local: Annotated[int, Meta(description="Port on 127.0.0.1; 0, the default, takes a free one.", ge=0, le=65535)] = 0
-    stop: Annotated[bool, Meta(description="Close it.")] = False
-
-
-class ExportArguments(Arguments, frozen=True):
-    """Copy the results of a run to S3."""
-
-    to: Annotated[str, Meta(description="s3://BUCKET/PREFIX; empty: below the run's results_bucket.")] = ""
-    run: str = ""
-    service_account: Annotated[
-        str, Meta(description="Service account whose AWS role the Job uses; empty: the run's own, if it has one.")
-    ] = ""
-
-
-class ChartArguments(Arguments, frozen=True):
-    """Choose the metric of the chart."""
-
-    metric: Annotated[str, Meta(description="loss, lr, grad_norm, throughput, busbw_gbs… Empty: the next one.")] = ""
-
-
-class WatchArguments(Arguments, frozen=True):
-    """Show a job of the cluster like a stage of a run."""
-
-    job: Annotated[
-        str,
-        Meta(
-            description="`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: of the selected pod. `run`: the run."
-        ),
-    ] = ""
-
-
-class LaunchArguments(Arguments, frozen=True):
-    """Start a blueprint."""
-
-    blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
-    preset: Annotated[str, Meta(description="A named set of parameters from the blueprint.")] = ""
-    existing_cluster: Annotated[bool, Meta(description="Use the current cluster: provision nothing.")] = False
-    auto_approve: Annotated[bool, Meta(description="Apply every plan without asking.")] = False
-    set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
-
-
-class RunArguments(Arguments, frozen=True):
-    """Send a request to a run."""
-
-    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
-
-
-class ResumeArguments(Arguments, frozen=True):
-    """Start the runner of a run again."""
-
-    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
-    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is stopped first.", ge=0)] = 0
-
-
-class ApproveArguments(Arguments, frozen=True):
-    """Approve the plan of a waiting stage."""
-
-    stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
-    run: str = ""
-
-
-class RetryArguments(Arguments, frozen=True):
-    """Try a failed stage again."""
-
-    stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
-    run: str = ""
-
-
-class TeardownArguments(Arguments, frozen=True):
-    """Remove what a run made."""
-
-    confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
-    run: str = ""
-    delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
-    even_if_shared: Annotated[bool, Meta(description="Remove it although other runs or pods use it.")] = False
-
-
-class ImportArguments(Arguments, frozen=True):
-    """Give the id of an existing resource that Terraform may have made."""
-
-    address: Annotated[str, Meta(description="Address of the resource, as Terraform writes it.")]
-    id: Annotated[str, Meta(description="Its id, as the provider's `terraform import` takes it.")]
-    stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
-    run: str = ""
-
-
-class WaiveArguments(Arguments, frozen=True):
-    """Declare that a resource does not exist that Terraform may have made."""
-
-    address: Annotated[str, Meta(description="Address of the resource, or errored.tfstate.")]
-    confirm: Annotated[str, Meta(description="The address again, letter by letter.")] = ""
-    stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
-    run: str = ""
-
-
-class ScreenshotArguments(Arguments, frozen=True):
-    """Save the screen."""
-
-    file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
-
-
-class ContextArguments(Arguments, frozen=True):
-    """Connect to another cluster."""
-
-    name: Annotated[
-        str, Meta(description="A context of the kubeconfig; `run`: the cluster of the run. Empty: list them.")
-    ] = ""
-
-
 COMMANDS: tuple[Command, ...] = (
-    Command("open", "Open a pane", "Show nodes, pods, blueprints, runs, logs, charts…", OpenArguments),
+    Command("open", "Open a pane", "Show home, nodes, pods, blueprints, runs, logs, charts…", OpenArguments),
     Command(
         "launch",
         "Launch a blueprint",
@@ -266,6 +142,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "park", "Park the run", "Free the accelerators; keep cluster and data.", RunArguments, Danger.CONFIRM, True
     ),
+    Command("limit", "Limit the run", "Park it or tear it down at a time or a cost.", LimitArguments, is_mutation=True),
     Command(
         "teardown",
         "Tear the run down",
@@ -275,6 +152,14 @@ COMMANDS: tuple[Command, ...] = (
         True,
     ),
     Command("resume", "Resume the run", "Start its runner again, after it died.", ResumeArguments, is_mutation=True),
+    Command(
+        "takeover",
+        "Take a run over",
+        "Carry out a run of another machine on this one, from its home.",
+        TakeoverArguments,
+        Danger.TYPE_NAME,
+        True,
+    ),
     Command(
         "terraform",
         "Show Terraform",
@@ -306,10 +191,18 @@ COMMANDS: tuple[Command, ...] = (
         Danger.CONFIRM,
         True,
     ),
+    Command("objects", "Show a kind", "Objects of any kind that the cluster serves, as kubectl get.", KindArguments),
+    Command("namespace", "Choose a namespace", "Narrow pods, events and objects to it.", NamespaceArguments),
+    Command("kinds", "List the kinds", "Every kind that the cluster serves, with its short names.", NoArguments),
     Command("describe", "Describe", "The object's status and events.", ObjectArguments),
     Command("yaml", "Show YAML", "The object as the API returns it.", ObjectArguments),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", ObjectArguments),
-    Command("logs", "Show logs", "Follow the object's log.", ObjectArguments),
+    Command("logs", "Show logs", "Follow the object's log.", LogsArguments),
+    Command("goto", "Go to a time", "Scroll the log to its first line from a time on.", GotoArguments),
+    Command("mark", "Mark", "Mark a row or a line of the log, or go to the next or previous mark.", MarkArguments),
+    Command("only", "Show one pod's lines", "Narrow a log to some pods, and back.", OnlyArguments),
+    Command("copy", "Copy", "Copy the selected name, or lines of the log, to the terminal's clipboard.", CopyArguments),
+    Command("save", "Save the log", "Write the lines of the log that are shown to a file.", SaveArguments),
     Command("watch", "Watch a job", "Show logs, accelerators and curves of any job of the cluster.", WatchArguments),
     Command(
         "forward",
@@ -319,14 +212,61 @@ COMMANDS: tuple[Command, ...] = (
         is_mutation=True,
     ),
     Command("shell", "Open a shell", "A shell in the container.", ObjectArguments, is_mutation=True),
+    Command("tree", "Show the tree", "Its owners, what they made, pods, nodes and claims.", TargetArguments),
+    Command(
+        "edit", "Edit", "The object as YAML in $EDITOR; it is sent when you save.", TargetArguments, is_mutation=True
+    ),
+    Command("delete", "Delete", "Delete the object, or the marked ones.", DeleteArguments, Danger.CONFIRM, True),
+    Command("scale", "Scale", "Set the replicas of a workload.", ScaleArguments, Danger.CONFIRM, True),
+    Command(
+        "restart",
+        "Restart",
+        "Replace all pods of a workload, as kubectl rollout restart.",
+        TargetArguments,
+        Danger.CONFIRM,
+        True,
+    ),
+    Command("cordon", "Cordon a node", "Let no new pods onto the node.", TargetArguments, Danger.CONFIRM, True),
+    Command("uncordon", "Uncordon a node", "Let new pods onto the node again.", TargetArguments, Danger.CONFIRM, True),
+    Command(
+        "drain",
+        "Drain a node",
+        "Cordon it and evict its pods; disruption budgets are respected.",
+        DrainArguments,
+        Danger.CONFIRM,
+        True,
+    ),
     Command("chart", "Choose the curve", "Show the losses, or another metric of the log.", ChartArguments),
+    Command(
+        "compare", "Compare runs", "Overlay the curves of runs; list the parameters that differ.", CompareArguments
+    ),
+    Command("export-chart", "Save the chart", "Its curves as SVG, PNG or CSV.", ExportChartArguments),
     Command("filter", "Filter", "Narrow the focused pane.", FilterArguments),
     Command("sort", "Sort", "Order the focused table by a column.", SortArguments),
-    Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", LayoutArguments),
+    Command("columns", "Choose columns", "Show only some columns of the focused table.", ColumnsArguments),
+    Command(
+        "layout",
+        "Arrange panes",
+        "One pane, four to watch a run or a job, an overview, or as saved: layout save NAME.",
+        LayoutArguments,
+    ),
+    Command("split", "Split the pane", "Show another pane to the right of the focused one, or below.", SplitArguments),
+    Command("resize", "Resize the pane", "Move its border left, right, up or down.", ResizeArguments),
+    Command("swap", "Swap panes", "Exchange the focused pane with another one.", SwapArguments),
+    Command("close", "Close the pane", "Give its room to its neighbours; never of the last one.", NoArguments),
+    Command("equalize", "Equalize panes", "Make them equally wide and high.", NoArguments),
     Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", NoArguments),
     Command("focus", "Go to a pane", "Move the focus.", FocusArguments),
     Command("context", "Change cluster", "Connect to another context of the kubeconfig.", ContextArguments),
+    Command(
+        "replay",
+        "Move in a replay",
+        "Pause, play, step to the next change, seek a moment, change the speed.",
+        ReplayArguments,
+    ),
+    Command("theme", "Change the colours", "Dark, light, high contrast, or transparent.", ThemeArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
+    Command("ack", "Acknowledge alarms", "Alarms that there are now do not call again.", NoArguments),
     Command("back", "Back", "Close the screen in front, or go back.", NoArguments),
     Command("help", "Help", "Keys and commands.", NoArguments),
     Command("quit", "Quit", "Leave the console; runs continue.", NoArguments),

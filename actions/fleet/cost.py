@@ -77,12 +77,12 @@ class FleetCost(msgspec.Struct, frozen=True):
 
     @property
     def idle_text(self) -> str:
-        """`$4.25/h idle (3 of 8 accelerators)`; empty in a fleet without accelerators."""
+        """`$4.25/h idle (3 of 8 accelerators unrequested)`; empty in a fleet without accelerators."""
         if not self.accelerators:
             return ""
         known = None if self.idle_unpriced and not self.idle_usd_per_hour else self.idle_usd_per_hour
         sum_text = format_hourly(known, unpriced=self.idle_unpriced)
-        return f"{sum_text} idle ({self.idle_accelerators} of {self.accelerators} accelerators)"
+        return f"{sum_text} idle ({self.idle_accelerators} of {self.accelerators} accelerators unrequested)"
 
     def _known(self, amount: Decimal, unpriced: int) -> Decimal | None:
         return None if unpriced and unpriced == self.nodes else amount

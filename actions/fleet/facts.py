@@ -14,7 +14,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     cpu_milli: int = 0
     memory_bytes: int = 0
     gpu: int = 0
-    """`nvidia.com/gpu`, whole devices."""
+    """`nvidia.com/gpu`, and MIG devices that are requested by their profile: `nvidia.com/mig-1g.10gb`."""
     neuron: int = 0
     """`aws.amazon.com/neuron`, whole devices (a device has two or more cores)."""
     efa: int = 0
@@ -32,6 +32,9 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 NOTHING = Resources()
+
+
+_BAD_WORDS = ("CrashLoopBackOff", "OOMKilled", "Terminating")
 
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +76,13 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     def is_done(self) -> bool:
         """True if it has ended, and so holds no resources any more."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_fine(self) -> bool:
+        """True if it has succeeded, or runs with every container ready and is not being deleted."""
+        if self.phase == "Running":
+            return self.ready >= len(self.containers) and self.reason not in _BAD_WORDS
+        return self.phase == "Succeeded"
 
 
 class NodeFacts(msgspec.Struct, frozen=True, gc=False):

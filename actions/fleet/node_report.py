@@ -27,10 +27,12 @@ from decimal import Decimal
 import msgspec
 
 from actions.base.clock import format_rfc3339
+from actions.base.wording import aligned
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
-from actions.fleet.facts import NOTHING, UNUSED, NodeFacts, NodeUsage, Resources, state_of
+from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources, state_of
 from actions.fleet.prices import Price
 from actions.fleet.quantity import UNKNOWN, format_bytes, format_cpu, percent_of
+from actions.fleet.totals import totals_of
 
 BAR_CELLS = 40
 
@@ -78,7 +80,7 @@ def nodes_table(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage], mode
     present = _present(ordered)
     lines = _summary(ordered, used, total_of(costs), present)
     rows = [_row(node, use, cost, present) for node, use, cost in zip(ordered, used, costs, strict=True)]
-    lines += ["", *_aligned([_heading(present), *rows])]
+    lines += ["", *aligned([_heading(present), *rows])]
     lines += ["", *_sources(costs)]
     return "\n".join(lines) + "\n"
 
@@ -102,20 +104,17 @@ def _summary(
     cost: FleetCost,
     present: Sequence[tuple[str, _Amount, Callable[[int], str]]],
 ) -> list[str]:
-    offered, requested = NOTHING, NOTHING
-    for node, use in zip(nodes, used, strict=True):
-        offered, requested = offered.plus(node.allocatable), requested.plus(use.requested)
+    total = totals_of(nodes, {node.name: use for node, use in zip(nodes, used, strict=True)})
     cells = []
     for name, amount, written in present:
-        part, whole = amount(requested), amount(offered)
+        part, whole = amount(total.requested), amount(total.allocatable)
         percent = percent_of(part, whole)
         share = "  -  " if percent is None else f"{percent:.1f}%"
         cells.append([name, f"{written(part)}/{written(whole)}", share, bar_of(part, whole)])
-    not_ready = sum(not node.is_ready for node in nodes)
-    pods = sum(use.pods for use in used)
-    head = f"{len(nodes)} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {pods} pods"
+    not_ready = total.nodes - total.ready
+    head = f"{total.nodes} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {total.pods} pods"
     money = f"{cost.hourly_text} | {cost.monthly_text}"
-    return [f"{head} | {money}", *([cost.idle_text] if cost.idle_text else []), *_aligned(cells)]
+    return [f"{head} | {money}", *([cost.idle_text] if cost.idle_text else []), *aligned(cells)]
 
 
 def _heading(present: Sequence[tuple[str, _Amount, Callable[[int], str]]]) -> list[str]:
@@ -137,11 +136,6 @@ def _row(
     price = f"{cost.price.usd_per_hour:.4f}" if cost.price else UNKNOWN
     facts = [node.name, node.instance_type, node.zone, node.capacity_type, node.pool]
     return [*(fact or "-" for fact in facts), pods, *resources, price, state_of(node)]
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _sources(costs: Iterable[NodeCost]) -> list[str]:
@@ -184,18 +178,15 @@ def nodes_json(
 
 
 def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:
-    offered, requested, pods = NOTHING, NOTHING, 0
-    for node in nodes:
-        use = usage.get(node.name, UNUSED)
-        offered, requested, pods = offered.plus(node.allocatable), requested.plus(use.requested), pods + use.pods
+    total = totals_of(nodes, usage)
     is_known = not nodes or cost.unpriced < cost.nodes
     is_idle_known = not cost.idle_unpriced or cost.idle_usd_per_hour > 0
     return {
-        "nodes": len(nodes),
-        "ready": sum(node.is_ready for node in nodes),
-        "pods": pods,
-        "requested": _resources(requested),
-        "allocatable": _resources(offered),
+        "nodes": total.nodes,
+        "ready": total.ready,
+        "pods": total.pods,
+        "requested": _resources(total.requested),
+        "allocatable": _resources(total.allocatable),
         "usd_per_hour": _number(cost.usd_per_hour) if is_known else None,
         "usd_per_month": _number(cost.usd_per_month) if is_known else None,
         "unpriced": cost.unpriced,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError
@@ -18,20 +20,26 @@ from actions.base.process import (
     wait_for_end,
 )
 from actions.base.readonly import refuse_if_readonly
+from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.engine.systemd import start_service
+from actions.run.journal.elsewhere import read_fence, refuse_elsewhere
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
     has_room,
     journal_path,
     load_environment,
+    restored_path,
     runner_log_path,
     runs_home,
 )
 from actions.run.journal.lease import grant_lease, may_start_now
+from actions.run.journal.mirrored import refuse_mirrored
 from actions.run.journal.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.journal.store import append_record, with_reserve
-from actions.run.state.records import RequestKind, RunRequest
+from actions.run.limits.rules import reached_limit, reached_text
+from actions.run.state.planner import Finish, next_step
+from actions.run.state.records import Limits, LimitsSet, Operator, RequestKind, RunRequest
 from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState
 
 __all__ = [
@@ -40,15 +48,29 @@ __all__ = [
     "find_run",
     "list_runs",
     "load_run",
+    "refuse_restored",
+    "replace_runner",
     "resume_interrupted",
     "send_request",
+    "set_limits",
     "stalled_runner",
     "start_runner",
-    "take_over",
+    "with_losses",
 ]
 
 RUNNER_MODULE = "actions.run"
 _END_SECONDS = 10.0
+
+
+def with_losses(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return runs with the newest training loss of each. Reads the end of their curves; what has not grown, once."""
+    from actions.run.spool.reader import last_loss  # imports the readers of logs
+
+    return [run if run.error else replace(run, last_loss=last_loss(run.folder)) for run in runs]
+
+
+class RunMissingError(MissingError):
+    """This machine has no such run; another one may have."""
 
 
 def find_run(run_id: str, *, home: Path | None = None) -> Path:
@@ -59,7 +81,8 @@ def find_run(run_id: str, *, home: Path | None = None) -> Path:
         home: The folder of all runs, if not the usual one.
 
     Raises:
-        MissingError: There is none, or more than one.
+        RunMissingError: There is none.
+        MissingError: There is more than one.
         RefusedError: The latest run cannot be read; no other is returned in its place.
     """
     runs = list_runs(home)
@@ -74,7 +97,7 @@ def find_run(run_id: str, *, home: Path | None = None) -> Path:
     if found:
         raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
     where = home or runs_home()
-    raise MissingError(f"There is no run {run_id!r} in {where}.", hint="List them with `eksml-tui runs list`.")
+    raise RunMissingError(f"There is no run {run_id!r} in {where}.", hint="List them with `eksml-tui runs list`.")
 
 
 def start_runner(
@@ -98,10 +121,15 @@ def start_runner(
 
     Raises:
         ToolError: It could not be started.
+        RefusedError: Another machine carries the run out.
         JournalUnwritableError: The disk is full, or the journal is locked.
     """
     refuse_if_readonly(f"the start of a runner for {folder.name}")
-    secrets = referenced_environment(load_run(folder).parameters.values())
+    refuse_restored(folder)
+    refuse_mirrored(folder, "The start of a runner")
+    view = load_run(folder)
+    refuse_elsewhere(folder, view)
+    secrets = referenced_environment(view.parameters.values())
     stored = load_environment(folder)
     endpoint = stored.get(ENDPOINT_VARIABLE, "")
     given = dict(environment or {})
@@ -124,7 +152,7 @@ def start_runner(
     )
 
 
-def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None = None) -> ProcessIdentity | None:
+def replace_runner(folder: Path, pid: int, *, environment: Mapping[str, str] | None = None) -> ProcessIdentity | None:
     """Kill a stalled runner, and start another one.
 
     It is killed before the lease is granted to another: a stopped process that resumes would act beside its successor.
@@ -138,9 +166,11 @@ def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None =
         The new process.
 
     Raises:
-        RefusedError: The runner is another process, is not stalled, belongs to another user, or does not end.
+        RefusedError: The runner is another process, is not stalled, belongs to another user, or does not end; or
+            another machine carries the run out.
     """
     refuse_if_readonly(f"the end of the runner of {folder.name}")
+    refuse_elsewhere(folder, load_run(folder))
     holder = stalled_runner(folder)
     if holder is None or holder.pid != pid:
         reason = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
@@ -152,6 +182,19 @@ def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None =
             hint="Check the disk that it waits for, then resume the run.",
         )
     return start_runner(folder, environment=environment)
+
+
+def refuse_restored(folder: Path) -> None:
+    """Refuse to act on a run that was restored from an archive: another machine may carry it out.
+
+    Raises:
+        RefusedError: With the way out.
+    """
+    if restored_path(folder).exists():
+        raise RefusedError(
+            f"Run {folder.name} was restored from an archive, to look at only: another machine may carry it out.",
+            hint=f"If none does: eksml-tui runs resume {folder.name} --restored",
+        )
 
 
 def stalled_runner(folder: Path) -> ProcessIdentity | None:
@@ -191,7 +234,7 @@ def resume_interrupted(
     sentences = []
     clock = SystemClock()
     for run in list_runs(home):
-        if not run.is_interrupted or not may_start_now(run.folder, clock):
+        if not run.is_interrupted or not may_start_now(run.folder, clock) or read_fence(run.folder).epoch:
             continue
         if needs_room and not _takes_writes(run.folder):
             continue
@@ -210,6 +253,20 @@ def _takes_writes(folder: Path) -> bool:
     return os.access(journal_path(folder), os.W_OK) and not is_read_only(folder) and has_room(folder)
 
 
+def _own_run(folder: Path, deed: str) -> RunView:
+    """Return a run that this process may act on.
+
+    Raises:
+        RefusedError: This process is read-only, the run was restored from an archive, or another machine has it.
+        JournalError: The journal cannot be read.
+    """
+    refuse_if_readonly(deed)
+    refuse_restored(folder)
+    view = load_run(folder)
+    refuse_elsewhere(folder, view)
+    return view
+
+
 def send_request(
     folder: Path,
     kind: RequestKind,
@@ -220,6 +277,7 @@ def send_request(
     clock: Clock | None = None,
     start: bool = True,
     environment: Mapping[str, str] | None = None,
+    by: Operator | None = None,
 ) -> str:
     """Write a request into the run's journal, and start a runner for it if none is alive.
 
@@ -232,27 +290,39 @@ def send_request(
         clock: Stamps the record.
         start: Start a runner if none is alive.
         environment: For a runner that has to be started; see `start_runner`.
+        by: Who makes it; by default the user of this process.
 
     Returns:
-        A sentence on why the request has to wait; empty if it does not.
+        A sentence on why the request has to wait, or on a limit that undoes it; empty without either.
 
     Raises:
-        RefusedError: The state of the run, or another run that uses it, does not allow it; nothing was written.
+        RefusedError: The state of the run, another run that uses it, or an archive that it was restored from does not
+            allow it, or another machine carries it out; nothing was written.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """
     deed = f"{kind.value} of {folder.name}"
-    refuse_if_readonly(deed)
-    view = load_run(folder)
+    view = _own_run(folder, deed)
     refuse_unfit(view, kind, plan_hash=plan_hash)
     if kind is RequestKind.TEARDOWN and not (even_if_shared or view.even_if_shared):
         from actions.run.teardown.sharing import refuse_shared
 
         refuse_shared(folder, view, deletes_data=delete_data or view.deletes_data)
-    request = RunRequest(kind, plan_hash=plan_hash, delete_data=delete_data, even_if_shared=even_if_shared)
+    request = RunRequest(
+        kind,
+        plan_hash=plan_hash,
+        delete_data=delete_data,
+        even_if_shared=even_if_shared,
+        by=by or present_operator(),
+    )
     append_record(folder, request, deed=deed, clock=clock)
     if start:
         start_runner(folder, environment=environment)
+    return _stall_warning(folder) or _limit_warning(view, kind)
+
+
+def _stall_warning(folder: Path) -> str:
+    """Return a sentence if the runner does not respond, and a request waits for it."""
     stalled = stalled_runner(folder)
     if stalled is None:
         return ""
@@ -260,6 +330,58 @@ def send_request(
         f"Its runner, process {stalled.pid}, does not respond, and the request waits for it. "
         f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}"
     )
+
+
+def _limit_warning(view: RunView, kind: RequestKind) -> str:
+    """Return a sentence if a run goes on although one of its limits was reached: it will be again."""
+    is_again = kind is RequestKind.RETRY and view.goal is not Goal.TEARDOWN and view.limits.is_set
+    if not is_again or not view.limits_reached:
+        return ""
+    return (
+        f"{view.limits_reached[-1].text} The run reaches that limit again unless it gets another one: "
+        f"eksml-tui runs limit {view.id} --help"
+    )
+
+
+def set_limits(
+    folder: Path,
+    limits: Limits,
+    *,
+    by: Operator | None = None,
+    clock: Clock | None = None,
+    start: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Write new limits of a run into its journal, and start a runner that watches them if none is alive.
+
+    Args:
+        folder: The run's folder.
+        limits: In place of all earlier ones.
+        by: Who sets them; by default the user of this process.
+        clock: Stamps the record.
+        start: Start a runner if none is alive and there is something to watch.
+        environment: For a runner that has to be started; see `start_runner`.
+
+    Returns:
+        A sentence if one of the limits is reached already; empty otherwise.
+
+    Raises:
+        RefusedError: The run is torn down, or being torn down; or it was restored from an archive, or another machine
+            carries it out. Nothing was written.
+        JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
+        JournalError: The journal cannot be read.
+    """
+    deed = f"the limits of {folder.name}"
+    view = _own_run(folder, deed)
+    if view.goal is Goal.TEARDOWN:
+        raise RefusedError(f"Run {view.id} takes no limits: it is {view.state.value}.")
+    append_record(folder, LimitsSet(limits, by or present_operator()), deed=deed, clock=clock)
+    now = (clock or SystemClock()).now().timestamp()
+    view = load_run(folder)
+    if start and view.last_seq > 2 and not isinstance(next_step(view), Finish):
+        start_runner(folder, environment=environment)
+    reached = reached_limit(view, now)
+    return "" if reached is None else f"That is reached already: {reached_text(reached, view, now)}"
 
 
 def refuse_unfit(view: RunView, kind: RequestKind, *, plan_hash: str = "") -> None:

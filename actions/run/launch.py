@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,8 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, MissingError
+from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
+from actions.base.own_images import registry_variable
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
@@ -32,9 +35,14 @@ from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.fleet.prices import PriceBook
+from actions.run.context.home_address import parse_home
+from actions.run.context.operator import present_operator
 from actions.run.context.secrets import is_remote, resolve_secret
+from actions.run.home.listing import announce_run, forget_announced
+from actions.run.home.store import open_home
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
+    S3_ENDPOINT_VARIABLE,
     blueprint_path,
     environment_path,
     heartbeat_path,
@@ -49,9 +57,11 @@ from actions.run.journal.reader import list_runs
 from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
-from actions.run.state.records import ClusterName, Created, HeldPrice, RunAccount, StageOutline
+from actions.run.state.records import ClusterName, Created, HeldPrice, Limits, RunAccount, StageOutline
+from actions.terraform.backend import own_backend, require_locks
 from actions.terraform.driver import find_terraform
 from actions.terraform.modules import ModuleRelease, module_calls
+from actions.terraform.version import version_now
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 _SHOWN = 3
@@ -108,7 +118,7 @@ def create_folder(
                 _copy_folder(root, copy / place)
         if supplies is not None:
             _copy_supplies(supplies, scratch)
-        write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
+        write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
         for block in (heartbeat_path(scratch), starts_path(scratch)):
             make_block(block)
@@ -129,11 +139,16 @@ def _numbers_in(runs: Path) -> dict[str, int]:
     return {run.id: run.number for run in list_runs(runs) if run.number}
 
 
-def _stored(environment: Mapping[str, str]) -> dict[str, str]:
-    stated = {**allowances(os.environ), **environment}
+def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a run's processes that are stored in its folder: all but credentials.
+
+    Args:
+        environment: Variables in addition to the console's own.
+    """
+    stated = {**allowances(os.environ), **registry_variable(os.environ), **environment}
     kept = {name: value for name, value in stated.items() if not value or name not in _NEVER_STORED}
-    endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
-    return {ENDPOINT_VARIABLE: endpoint} | kept if endpoint else kept
+    endpoints = {name: os.environ[name] for name in (ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE) if os.environ.get(name)}
+    return endpoints | kept
 
 
 def _copy_folder(source: Path, target: Path) -> None:
@@ -170,6 +185,19 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
     copy_archives(supplies.modules, folder)
 
 
+def found_supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
+    """Return what there is on this machine of what a run uses from elsewhere.
+
+    Args:
+        blueprint: With its preset applied.
+        binding: The values of its parameters.
+
+    Raises:
+        BlueprintError, ConflictError: A file is not the one that was recorded.
+    """
+    return Supplies(tuple(copies_of(blueprint, binding)), needed_modules(blueprint, binding))
+
+
 def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
     """Return what the run will use from elsewhere. An existing cluster may have an operator already.
 
@@ -186,20 +214,25 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
     return Supplies(operators, needed_modules(blueprint, binding))
 
 
-def require_preconditions(blueprint: Blueprint, binding: Binding, *, before_fetching: bool = False) -> None:
+def require_preconditions(
+    blueprint: Blueprint, binding: Binding, *, before_fetching: bool = False, state_home: str = ""
+) -> None:
     """Require the programs and secrets that the run will use.
 
     Args:
         blueprint: With its preset applied.
         binding: The values of its parameters.
         before_fetching: Archives of pinned modules are yet to come, so git is not needed for these.
+        state_home: The home of the run, `s3://BUCKET/PREFIX`, where Terraform keeps its states.
 
     Raises:
         ConfigError: One is missing.
+        RefusedError: Terraform is too old to lock a state in the home.
     """
     preset = blueprint.presets.get(binding.preset)
     if not (preset and preset.simulate_terraform):
         _require_programs(blueprint, binding, before_fetching=before_fetching)
+        _require_locks(blueprint, binding, state_home)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
         if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
@@ -227,6 +260,18 @@ def _require_programs(blueprint: Blueprint, binding: Binding, *, before_fetching
             )
 
 
+def _require_locks(blueprint: Blueprint, binding: Binding, state_home: str) -> None:
+    """Require a Terraform that locks states in the home, if a root keeps its state there."""
+    program, skipped = find_terraform(), skipped_stages(blueprint, binding)
+    roots = [
+        root_folder(blueprint.folder, stage.root)
+        for stage in blueprint.stages
+        if isinstance(stage, TerraformStage) and stage.id not in skipped
+    ]
+    if state_home and program is not None and not all(own_backend(root) for root in roots):
+        require_locks(version_now(program), state_home)
+
+
 def _require_secret(name: str, reference: str) -> None:
     try:
         resolve_secret(reference)
@@ -244,62 +289,105 @@ def create_run(
     clock: Clock,
     auto_approve: bool = False,
     account: RunAccount | None = None,
+    limits: Limits | None = None,
     home: Path | None = None,
+    home_url: str = "",
 ) -> Path:
     """Create a run of a blueprint, and return its folder. Nothing is started.
 
     Args:
         blueprint: As it was loaded; its folder is copied into the run.
         binding: The values of its parameters.
-        target: The operator's present cluster. A run that makes its own cluster gets that from EKS instead, and never
-            touches this one.
+        target: The operator's present cluster. A run that makes its own gets it from EKS, and never touches this one.
         environment: See `create_folder`.
         clock: Stamps the journal.
         auto_approve: Carry out plans without a request to approve them.
         account: Of the credentials; `None` for that of its first contact with AWS.
+        limits: At which it parks or tears itself down; none if not given.
         home: The folder of all runs, if not the usual one.
+        home_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
+            tried: a run whose home cannot be written is not created. That blocks for some seconds at most.
 
     Raises:
+        UsageError, AccessError, UnreachableError, RefusedError: `home_url` is no home, or cannot be written.
         BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
         MissingError: An operator's release is: `mirror.fetch_missing` brings it.
         JournalError: The folder lies on a network file system.
     """
-    chosen = _chosen(blueprint, binding, clock)
+    chosen = _chosen(blueprint, binding, clock, home_url)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
-    plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date())
     cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
-    created = Created(
-        run_id=new_run_id(blueprint.id, clock),
+    owner = present_operator(arn=account.arn if account else "")
+    first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
+    home_url = str(parse_home(home_url)) if home_url else ""
+    created = replace(
+        first, auto_approve=auto_approve, account=account, owner=owner, home=home_url, limits=limits or Limits()
+    )
+    supplies = _supplies(chosen, binding)
+    with _announced(created, clock):
+        return create_folder(
+            created,
+            source=blueprint.folder,
+            roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
+            supplies=supplies,
+            environment={**environment, **found_by},
+            clock=clock,
+            home=home,
+        )
+
+
+@contextmanager
+def _announced(created: Created, clock: Clock) -> Iterator[None]:
+    """Write the run's first object to its home, if it has one; take it back if the run is not created."""
+    if not created.home:
+        yield
+        return
+    store = open_home(created.home, region=created.cluster.region)
+    try:
+        asyncio.run(announce_run(store, created, clock=clock))
+        try:
+            yield
+        except BaseException:
+            with suppress(ConsoleError):
+                asyncio.run(forget_announced(store, created.run_id))
+            raise
+    finally:
+        store.close()
+
+
+def first_record(blueprint: Blueprint, binding: Binding, *, run_id: str, cluster: ClusterName, clock: Clock) -> Created:
+    """Return the first record of a run's journal: its stages in order, and its prices of today.
+
+    Args:
+        blueprint: As it was loaded.
+        binding: The values of its parameters.
+        run_id: The run's.
+        cluster: The run's.
+        clock: For the day of the prices.
+    """
+    chosen = blueprint.under(binding.preset)
+    plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date())
+    return Created(
+        run_id=run_id,
         blueprint_id=blueprint.id,
         title=blueprint.title,
         preset=binding.preset,
         parameters=binding.values,
         cluster=cluster,
         stages=tuple(_outlines(chosen, plan, skipped=skipped_stages(chosen, binding))),
-        auto_approve=auto_approve,
         existing_cluster=binding.existing_cluster,
-        account=account,
         prices=tuple(_held_prices(plan)),
         is_cost_simulated=plan.is_cost_simulated,
     )
-    return create_folder(
-        created,
-        source=blueprint.folder,
-        roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
-        supplies=_supplies(chosen, binding),
-        environment={**environment, **found_by},
-        clock=clock,
-        home=home,
-    )
 
 
-def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock) -> Blueprint:
+def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock, home: str) -> Blueprint:
     """Return the blueprint with its preset applied, if a run of it can be launched."""
     require_access(blueprint)
     chosen = blueprint.under(binding.preset)
-    require_preconditions(chosen, binding)
+    require_preconditions(chosen, binding, state_home=home)
     require_together(blueprint, binding, clock.now().date())
     return chosen
 
@@ -308,7 +396,7 @@ def _cluster_of(
     blueprint: Blueprint, binding: Binding, target: ClusterTarget, *, is_made: bool
 ) -> tuple[ClusterName, dict[str, str]]:
     """Return the cluster of a run, with the variables that pin it if it is the present one."""
-    context, kubeconfig, found_by = ("", "", {}) if is_made else _present_cluster(target)
+    context, kubeconfig, found_by = ("", "", {}) if is_made else present_cluster(target)
     cluster = ClusterName(
         name=binding.text("cluster_name", blueprint.cluster.name),
         region=binding.text("region", blueprint.cluster.region),
@@ -319,8 +407,12 @@ def _cluster_of(
     return cluster, found_by
 
 
-def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
-    """Return context, kubeconfig and variables that pin the present cluster: the current context may change later."""
+def present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
+    """Return context, kubeconfig and variables that pin the present cluster: the current context may change later.
+
+    Raises:
+        ConfigError: There is no such context, or its exec plugin is not allowed.
+    """
     chosen = load_context(target)
     require_allowed(chosen, replaces=request_of)
     context = chosen.context

@@ -12,9 +12,9 @@ import msgspec
 from actions.base.errors import JournalError, RefusedError
 from actions.base.files import PRIVATE_FILE
 from actions.run.journal.folder import journal_path, logs_path
-from actions.run.journal.lease import read_lease
+from actions.run.journal.lease import read_runner_lease
+from actions.run.journal.schema import SCHEMA_VERSION, make_tables, require_version
 from actions.run.journal.snapshot import SnapshotReader
-from actions.run.journal.store import make_tables
 from actions.run.spool.files import set_aside
 from actions.run.spool.format import lines_file, points_file, sources_file
 from actions.run.spool.writer import SpoolWriter
@@ -103,7 +103,7 @@ def _refuse_with_runner(folder: Path) -> None:
         if connection is None:
             return
         with closing(connection):
-            lease = read_lease(connection)
+            lease = read_runner_lease(connection)
     except (sqlite3.DatabaseError, JournalError):
         lease = None
     if lease is not None and lease.is_alive:  # also a stalled one, which may resume at any time
@@ -135,6 +135,7 @@ def _journal(folder: Path) -> JournalRepair:
     if connection is None:
         return JournalRepair("it cannot be read", 0, "")
     try:
+        _refuse_later(connection, path)
         damage, rows = _check(connection), _rows(connection)
     finally:
         connection.close()
@@ -146,6 +147,16 @@ def _journal(folder: Path) -> JournalRepair:
     copy = _free_name(path)
     _write(copy, rows)
     return JournalRepair(damage, len(rows), str(copy))
+
+
+def _refuse_later(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a journal of a later version: to this program its records would look damaged."""
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.DatabaseError:
+        return
+    if version > SCHEMA_VERSION:
+        require_version(connection, path)
 
 
 def _check(connection: sqlite3.Connection) -> str:

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339
+from actions.base.wording import aligned_text, listed
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
-from actions.run.spending import Spending, last_moment, spending_fields, spending_of, unfinished_teardown
-from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, notice_line
+from actions.run.limits.options import limits_text, moment_text, reach_text
+from actions.run.limits.rules import LimitStatus, statuses_of
+from actions.run.spending import Spending, kept_text, last_moment, spending_fields, spending_of, unfinished_teardown
+from actions.run.state.records import LimitAction, Limits, Operator
+from actions.run.state.view import (
+    Goal,
+    Notice,
+    NoticeKind,
+    RunState,
+    RunView,
+    StageState,
+    StageView,
+    is_watched_only,
+    notice_line,
+)
 
-_COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
+_LIMITS = "LIMITS"
+"""The column of limits, which is left out if no run has any."""
+_COLUMNS = ("RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "HOLDS", _LIMITS, "BLUEPRINT", "CLUSTER", "CREATED")
+_HELD_SHOWN = 2
 
 
-def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
+def runs_table(runs: Sequence[RunSummary], *, now: float | None = None, is_short: bool = False) -> str:
     """Return a table with a heading and one line for each run.
 
     Args:
         runs: Newest first.
+        now: Seconds since the epoch, for the time that runs under way have taken; without it, that is left out.
         is_short: Shorten ids to unambiguous prefixes, for a terminal.
     """
     if not runs:
         return "There are no runs on this machine.\n"
+    has_limits = any(run.limits for run in runs)
     ids = [run.id for run in runs]
     names = short_ids(ids) if is_short else dict(zip(ids, ids, strict=True))
     rows = [
@@ -33,6 +54,11 @@ def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
             names[run.id],
             "unreadable" if run.error else _state(run),
             run.stage,
+            duration_text(None if now is None and run.ended_at is None else run.took_seconds(now or 0.0)),
+            loss_text(run.last_loss),
+            spent_text(run),
+            listed(run.holds, _HELD_SHOWN),
+            *([run.limits] if has_limits else []),
             run.blueprint_id,
             run.cluster,
             _day(run),
@@ -41,7 +67,8 @@ def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
     ]
     notes = [f"{names[run.id]}: {run.error}" for run in runs if run.error]
     notes += _noted([(names[run.id], run.notices) for run in runs])
-    return _columns([_COLUMNS, *rows]) + "".join(f"{note}\n" for note in notes)
+    columns = _COLUMNS if has_limits else tuple(name for name in _COLUMNS if name != _LIMITS)
+    return aligned_text([columns, *rows]) + "".join(f"{note}\n" for note in notes)
 
 
 def _noted(runs: Iterable[tuple[str, Sequence[Notice]]]) -> list[str]:
@@ -67,6 +94,12 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "title": run.title,
                 "cluster": run.cluster,
                 "created_at": _moment(run.created_at or None),
+                "began_at": _moment(run.began_at),
+                "ended_at": _moment(run.ended_at),
+                "last_loss": run.last_loss if run.last_loss is not None and math.isfinite(run.last_loss) else None,
+                "spent": spending_fields(run.spending),
+                "holds": list(run.holds),
+                "limits": run.limits,
                 "leftovers": run.leftovers,
                 "unknown": run.unknown,
                 "error": run.error,
@@ -75,6 +108,18 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
             for run in runs
         ]
     )
+
+
+def loss_text(loss: float | None) -> str:
+    """Return a loss in four digits, `nan` or `inf`; empty for `None`."""
+    return "" if loss is None else f"{loss:.4g}"
+
+
+def spent_text(run: RunSummary) -> str:
+    """Return the cost so far: `$12.34`, `≥$12.34` where something has no known price; empty without prices."""
+    if run.spending is None:
+        return ""
+    return f"{'≥' if run.spending.is_lower_bound else ''}{format_usd(run.spending.usd)}"
 
 
 def run_table(view: RunView, *, now: float | None = None) -> str:
@@ -89,17 +134,24 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Blueprint", f"{view.blueprint_id}{f' ({view.preset})' if view.preset else ''}: {view.title}"),
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
         *([("Account", view.account.id)] if view.account else []),
+        *([("Owner", _owner(view))] if view.owner else []),
+        ("Home", view.home or "none: the run is on this machine alone"),
         ("State", view.state.value + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
     spending = spending_of(view, last_moment(view) if now is None else now)
     if spending is not None:
         head.append(("Spent", spending.text))
-    parts = [_columns(head), *_noticed(view), _stages("STAGE", view.stages, now, spending)]
+    if view.limits != Limits():
+        head.append(("Limits", limits_text(view.limits)))
+    at = last_moment(view) if now is None else now
+    parts = [aligned_text(head), *_limited(view, at), *_noticed(view), _stages("STAGE", view.stages, now, spending)]
     parts += [_spent_otherwise(spending)] if spending is not None else []
     if view.teardown:
         parts.append(_stages("TEARDOWN", view.teardown, now))
-    if view.state in (RunState.UNKNOWN, RunState.WAITING) and not view.is_paused:
+    if view.state in (RunState.UNKNOWN, RunState.WAITING) and not is_watched_only(view.notices) and not view.is_paused:
         parts.append(_unattended(view))
+    parts += [_rebuilt(view)] if view.is_rebuilt else []
+    parts += [_asked(view)] if any(request.by for request in view.requests) else []
     plans = [stage for stage in view.stages if stage.plan and stage.state.value == "awaiting_approval"]
     parts += [_plan(stage) for stage in plans]
     parts += [_findings(stage) for stage in view.stages if stage.findings]
@@ -124,9 +176,18 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "parameters": dict(view.parameters),
             "cluster": {"name": view.cluster.name, "region": view.cluster.region},
             "account": view.account.id if view.account else None,
+            "owner": _operator(view.owner),
+            "home": view.home,
+            "epoch": view.epoch,
+            "rebuilt": {"missing": list(view.not_rebuilt)} if view.is_rebuilt else None,
+            "requests": [
+                {"at": _moment(request.at), "kind": request.kind.value, "by": _operator(request.by)}
+                for request in view.requests
+            ],
             "created_at": _moment(view.created_at),
             "notices": _notice_fields(view.notices),
             "spent": spending_fields(spending_of(view, last_moment(view) if now is None else now)),
+            "limits": _limit_fields(view, last_moment(view) if now is None else now),
             "stages": [_stage_fields(stage) for stage in view.stages],
             "teardown": [_stage_fields(stage) for stage in view.teardown],
             "owned": [
@@ -152,9 +213,72 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
     )
 
 
+def _owner(view: RunView) -> str:
+    """Return who carries the run out, and whether another machine did before."""
+    return f"{view.owner}" + (f", who took it over (epoch {view.epoch})" if view.epoch > 1 else "")
+
+
+def _operator(operator: Operator | None) -> str | None:
+    return None if operator is None else str(operator)
+
+
+def _asked(view: RunView) -> str:
+    """Return a line for each request whose author is known, and each approval."""
+    rows = [
+        (_moment(request.at) or "", request.kind.value, f"by {request.by}") for request in view.requests if request.by
+    ]
+    approved = "".join(f"{stage.id}: approved by {stage.approved_by}\n" for stage in view.stages if stage.approved_by)
+    return f"Asked:\n{aligned_text([(f'  {at}', kind, who) for at, kind, who in rows])}{approved}"
+
+
+def _rebuilt(view: RunView) -> str:
+    missing = "".join(f"  {line}\n" for line in view.not_rebuilt)
+    known = f"What could not be found out:\n{missing}" if missing else ""
+    return f"Its journal was lost, and rebuilt from what the run had left.\n{known}"
+
+
+def _limited(view: RunView, now: float) -> list[str]:
+    """Return lines on its limits: each with its value and the time at which the runner acts, and where they hold."""
+    if view.limits == Limits() or view.state is RunState.TORN_DOWN:
+        return []
+    reached = [f"  Reached: {one.text}" for one in view.limits_reached]
+    if is_watched_only(view.notices):  # what is known of its cost here may be old, or nothing
+        return ["".join(f"{line}\n" for line in (*reached, "  Its limits hold on the machine that carries it out."))]
+    is_over = view.goal is Goal.TEARDOWN or (view.goal is Goal.PARK and view.limits.action is LimitAction.PARK)
+    lines = [f"  {_limit_line(replace(one, at=None) if is_over else one)}" for one in statuses_of(view, now)]
+    return ["".join(f"{line}\n" for line in (*lines, *reached, f"  {reach_text(view.limits)}"))]
+
+
+def _limit_line(status: LimitStatus) -> str:
+    acts = f" The runner acts at {moment_text(status.at)}." if status.at is not None and not status.is_reached else ""
+    doubt = f" {status.doubt}" if status.doubt and status.doubt != status.text else ""
+    return f"{status.text}{acts}{doubt}"
+
+
+def _limit_fields(view: RunView, now: float) -> dict[str, object]:
+    limits = view.limits
+    return {
+        "until": _moment(limits.until),
+        "budget_usd": limits.budget_usd or None,
+        "max_usd_per_hour": limits.max_usd_per_hour or None,
+        "credentials_end": limits.credentials_end,
+        "capacity_end": limits.capacity_end,
+        "action": limits.action.value,
+        "watchdog_minutes": limits.watchdog_minutes,
+        "ends": {"credentials": _moment(view.ends.credentials_end), "capacity": _moment(view.ends.capacity_end)},
+        "status": [
+            {"limit": one.name.value, "text": one.text, "acts_at": _moment(one.at), "reached": one.is_reached,
+             "doubt": one.doubt}
+            for one in statuses_of(view, now)
+        ],
+        "reached": [{"limit": one.limit, "text": one.text} for one in view.limits_reached],
+    }  # fmt: skip
+
+
 def _noticed(view: RunView) -> list[str]:
-    """Return lines on its runner, disk and journal, except the notice of a missing runner, which comes further down."""
-    lines = [notice_line(notice) for notice in view.notices if notice.kind is not NoticeKind.NO_RUNNER]
+    """Return lines on its runner, disk and journal. The notice of a missing runner comes further down, limits above."""
+    hidden = (NoticeKind.NO_RUNNER, NoticeKind.LIMIT)
+    lines = [notice_line(notice) for notice in view.notices if notice.kind not in hidden]
     if view.state is RunState.STALLED:
         lines.append(f"To end it and start another, see: eksml-tui runs resume {view.id}")
     return ["".join(f"{line}\n" for line in lines)] if lines else []
@@ -198,6 +322,7 @@ def _stage_fields(stage: StageView) -> dict[str, object]:
         "message": stage.message,
         "outputs": dict(stage.outputs or {}),
         "plan": stage.plan and msgspec.to_builtins(stage.plan),
+        "approved_by": _operator(stage.approved_by),
         "findings": [msgspec.to_builtins(finding) for finding in stage.findings],
         "pending": _open_items(stage),
     }
@@ -215,7 +340,7 @@ def _stages(heading: str, stages: Iterable[StageView], now: float | None, spendi
         )
         for stage in stages
     ]
-    return _columns([(heading, "STATE", "TOOK", "EXPECTED", *(["SPENT"] if spending else []), "MESSAGE"), *rows])
+    return aligned_text([(heading, "STATE", "TOOK", "EXPECTED", *(["SPENT"] if spending else []), "MESSAGE"), *rows])
 
 
 def _spent(stage: StageView, spending: Spending) -> str:
@@ -260,7 +385,7 @@ def _plan(stage: StageView) -> str:
 def _findings(stage: StageView) -> str:
     rows = [(f"  {item.result.value}", item.subject, item.detail, item.fix) for item in stage.findings]
     what = "Resources" if stage.kind == "terraform" else "Checks"
-    return f"{what} of {stage.id}:\n{_columns(rows)}"
+    return f"{what} of {stage.id}:\n{aligned_text(rows)}"
 
 
 def _open_items(stage: StageView) -> list[str]:
@@ -282,7 +407,9 @@ def _audit(view: RunView) -> str:
         (f"Could not be searched, so more may be left, {len(audit.unknown)}", audit.unknown),
         ("Kept on purpose", audit.retained),
     )
-    text = "Nothing is left.\n" if audit.is_clean else ""
+    kept = kept_text(view)
+    nothing = f"Nothing is left but what is kept on purpose: {kept}.\n" if kept else "Nothing is left.\n"
+    text = nothing if audit.is_clean else ""
     return text + "".join(f"{head}:\n" + "".join(f"  {line}\n" for line in lines) for head, lines in parts if lines)
 
 
@@ -304,14 +431,6 @@ def _took(stage: StageView) -> float | None:
     if stage.started_at is None or stage.ended_at is None:
         return None
     return max(0.0, stage.ended_at - stage.started_at)  # the clock may have been set back meanwhile
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in rows
-    )
-    return "".join(padded)
 
 
 def _day(run: RunSummary) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import BlueprintError, ConfigError, ConflictError, MissingError, RefusedError
 from actions.base.executors import in_thread
+from actions.base.own_images import AWS_CLI, own_image
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.logs.batch import LogBatch
@@ -25,6 +26,7 @@ from actions.run.context.account import compare_account, works_in_account
 from actions.run.context.retry import ONCE
 from actions.run.context.stage_context import StageContext
 from actions.run.engine.backend import LiveBackend
+from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.reader import load_run
 from actions.run.objects.inventory import is_of_run
 from actions.run.objects.ownership import entry_of, group_of
@@ -87,6 +89,7 @@ class OpenResults:
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._backend = LiveBackend(folder, clock)
         view = load_run(folder)
+        refuse_elsewhere(folder, view)
         self.context: StageContext = self._backend.read_only_context(view)
         results = self.context.blueprint.results
         if results is None:
@@ -184,7 +187,6 @@ def size_text(size_bytes: int) -> str:
 EXPORT_STAGE = "errand.export"
 """The stage label of objects that belong to no stage; a stage's id cannot have a dot."""
 CONTAINER = "export"
-IMAGE = "public.ecr.aws/aws-cli/aws-cli:2.22.35"
 
 _KEPT_SECONDS = 600
 _RETRIES = 2
@@ -201,7 +203,7 @@ def copying(source: str, target: str, *, region: str, service_account: str = "")
     """
     return HelperJob(
         container=CONTAINER,
-        image=IMAGE,
+        image=own_image(AWS_CLI),
         command=("aws", "s3", "sync", source, target, "--no-progress", "--region", region),
         requests={"cpu": "1", "memory": "1Gi"},
         memory_limit="2Gi",

@@ -15,7 +15,7 @@ import msgspec
 from actions.base.wording import listed
 from actions.fleet.quantity import decimal_text, format_hourly, format_usd
 from actions.run.state.records import Action, HeldPrice
-from actions.run.state.view import Goal, Period, RunState, RunView, StageState, StageView
+from actions.run.state.view import Goal, NoticeKind, Period, RunState, RunView, StageState, StageView
 
 _NOTHING = Decimal(0)
 _SHOWN = 20
@@ -64,10 +64,13 @@ class Spending(msgspec.Struct, frozen=True):
 def spending_of(view: RunView, now: float) -> Spending | None:
     """Return the cost of a run up to `now`, in seconds since the epoch; `None` if it has no prices.
 
-    Traffic and everything else that is paid by use is in no sum, but named.
+    Traffic and everything else that is paid by use is in no sum, but named. Of a run that was taken over, or restored
+    from an archive, it is the cost up to then, without a present rate.
     """
     if not view.prices:
         return None
+    end_known = _known_until(view)
+    now = now if end_known is None else min(now, end_known)
     paid = [(price, period) for price in view.prices for period in _periods(view, price)]
     known = [(Decimal(price.usd_per_hour), period) for price, period in paid if price.usd_per_hour]
     worked = {stage.id: stage.worked for stage in view.stages}
@@ -86,13 +89,31 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         usd=total,
         by_stage=by_stage,
         idle_usd=idle,
-        usd_per_hour=sum((usd for usd, period in known if period.end is None), _NOTHING),
+        usd_per_hour=_NOTHING
+        if end_known is not None
+        else sum((usd for usd, period in known if period.end is None), _NOTHING),
         unpriced=tuple(
             dict.fromkeys(price.title for price, _ in paid if not price.usd_per_hour and not price.is_by_use)
         ),
         is_simulated=view.is_cost_simulated,
         by_use=tuple(dict.fromkeys(price.title for price, _ in paid if price.is_by_use)),
     )
+
+
+def _known_until(view: RunView) -> float | None:
+    """Return when the records of a copy end, of which others may know more: seconds since the epoch; else `None`."""
+    for notice in view.notices:
+        if notice.kind is NoticeKind.ELSEWHERE and notice.since is not None:
+            return notice.since
+        if notice.kind is NoticeKind.RESTORED:
+            return last_moment(view)
+    return None
+
+
+def held_titles(view: RunView) -> tuple[str, ...]:
+    """Return the titles of what the run pays for by the hour now."""
+    held = (price.title for price in view.prices if any(period.end is None for period in _periods(view, price)))
+    return tuple(dict.fromkeys(held))
 
 
 def last_moment(view: RunView) -> float:
@@ -134,6 +155,17 @@ def unfinished_teardown(view: RunView) -> tuple[str, ...]:
         *([f"Still there: {listed(left, _SHOWN)}."] if left else []),
         f"Correct the cause, then: eksml-tui runs retry {view.id}",
     )
+
+
+_HOLD_NOTHING = ("capacity", "check")
+"""Kinds of stages that make nothing."""
+
+
+def kept_text(view: RunView) -> str:
+    """Return the stages that a teardown has left on purpose, with the price of what each holds; empty without any."""
+    skipped = [step for step in view.teardown if step.state is StageState.SKIPPED]
+    kept = {step.id for step in skipped if step.kind not in _HOLD_NOTHING}
+    return listed([_left(view, stage) for stage in view.stages if stage.id in kept], _SHOWN)
 
 
 def _left(view: RunView, stage: StageView) -> str:

@@ -11,25 +11,47 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConfigError, FormatError, MissingError, RefusedError
+from actions.base.errors import BlueprintError, ConfigError, ConsoleError, FormatError, MissingError, RefusedError
 from actions.base.untrusted import one_line
-from actions.run.journal.folder import terraform_path
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.source_files import root_folder
+from actions.blueprint.stages import TerraformStage
+from actions.run.context.state_home import state_home_of
+from actions.run.journal.elsewhere import refuse_elsewhere
+from actions.run.journal.folder import blueprint_path, environment_path, load_environment, runs_home, terraform_path
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import append_record
-from actions.run.state.records import Resolution, Resolved
+from actions.run.stages.terraform_takeover import has_lost_state, may_hold
+from actions.run.state.records import Resolution, Resolved, Unlocked
 from actions.run.state.view import PendingChange, RunView, StageView
+from actions.terraform.asking import ask_state
+from actions.terraform.backend import own_backend
 from actions.terraform.detached import DetachedOperation
+from actions.terraform.driver import find_terraform
+from actions.terraform.events import UNOBSERVED
+from actions.terraform.simulation.terraform import count_simulated
 from actions.terraform.working_directory import (
     LOCK_FILE,
+    SIMULATED_STATE,
+    STATE_FILE,
     UNSAVED_STATE,
     VANISHED_STATE,
     WAIVED_STATE,
     WorkingDirectory,
+    has_history,
+    has_unsaved,
+    is_prepared,
     locked_providers,
 )
 
 _OPERATIONS = ("plan", "apply", "destroy")
 _UNKNOWN = "unknown"
+_NOT_IMPORTED = {
+    UNSAVED_STATE: "pushed",
+    VANISHED_STATE: "copied back",
+    STATE_FILE: "brought back",
+    UNOBSERVED: "imported one by one",
+}
 
 
 class TerraformStageReport(msgspec.Struct, frozen=True):
@@ -43,13 +65,21 @@ class TerraformStageReport(msgspec.Struct, frozen=True):
     is_interrupted: bool
     """The running process was sent an interrupt."""
     resources: int | None
-    """Number of resources in the state; `None` if that is remote or cannot be read."""
+    """Number of resources in the state, from Terraform; `None` if it could not be asked."""
     unsaved: tuple[str, ...] | None
     """Addresses in `errored.tfstate`; `None` if there is none."""
     pending: tuple[PendingChange, ...]
     """Resources that may exist outside the state, with their fate; the open ones block the stage."""
     providers: dict[str, str]
     """Versions of the locked providers, by name."""
+    kept_in: str = ""
+    """The place of the state: `s3://…`, or the kind of backend that the root configures; empty for the folder."""
+    unasked: str = ""
+    """The reason that Terraform's state could not be read, as a sentence."""
+    is_lost: bool = False
+    """It has made something, and there is no state any more."""
+    unlocked: tuple[Unlocked, ...] = ()
+    """Locks of dead holders that were removed."""
 
     @property
     def vanished(self) -> tuple[str, ...]:
@@ -61,18 +91,35 @@ class TerraformStageReport(msgspec.Struct, frozen=True):
         """Addresses that have to be imported or waived before the stage continues."""
         unsaved = () if self.unsaved is None else (UNSAVED_STATE,)
         vanished = (VANISHED_STATE,) if self.vanished else ()
-        return (*unsaved, *vanished, *(item.address for item in self.pending if item.is_open))
+        unobserved = (UNOBSERVED,) if self.unobserved else ()
+        lost = (STATE_FILE,) if self.is_lost else ()
+        named = (item.address for item in self.pending if item.is_open)
+        return (*unsaved, *vanished, *unobserved, *lost, *named)
+
+    @property
+    def unobserved(self) -> tuple[str, ...]:
+        """Addresses that an apply of another machine may have made, and that are not settled."""
+        return tuple(item.address for item in self.pending if item.is_open and item.is_unobserved)
 
 
 def terraform_report(folder: Path, view: RunView) -> list[TerraformStageReport]:
-    """Report on every Terraform stage that was begun.
+    """Report on every Terraform stage that was begun. Asks Terraform for each state, which may take some seconds.
 
     Args:
         folder: The run's.
         view: The run.
     """
-    begun = [stage for stage in view.stages if stage.kind == "terraform"]
-    return [_report_of(terraform_path(folder, stage.id), stage) for stage in begun if stage.attempt]
+    begun = [stage for stage in view.stages if stage.kind == "terraform" and stage.attempt]
+    return [_report_of(folder, view, stage) for stage in begun]
+
+
+def working_directories(home: Path | None = None) -> list[Path]:
+    """Return the working directories of all runs' Terraform stages.
+
+    Args:
+        home: The folder of all runs, if not the usual one.
+    """
+    return sorted((home or runs_home()).glob("*/terraform/*/"))
 
 
 def terraform_table(report: Sequence[TerraformStageReport], run_id: str) -> str:
@@ -95,7 +142,8 @@ def terraform_json(report: Sequence[TerraformStageReport]) -> str:
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
 
 
-def _report_of(folder: Path, stage: StageView) -> TerraformStageReport:
+def _report_of(run_folder: Path, view: RunView, stage: StageView) -> TerraformStageReport:
+    folder = terraform_path(run_folder, stage.id)
     directory = WorkingDirectory(folder, folder)
     running = {
         name: identity
@@ -103,24 +151,64 @@ def _report_of(folder: Path, stage: StageView) -> TerraformStageReport:
         if (identity := DetachedOperation(folder, name, clock=SystemClock()).identity()) is not None
     }
     name, identity = next(iter(running.items()), ("", None))
+    answer = _asked(run_folder, view, stage)
     return TerraformStageReport(
         stage=stage.id,
         folder=str(folder),
         running=name,
         pid=identity.pid if identity else None,
         is_interrupted=any(item.process == identity for item in stage.terraform.interrupts),
-        resources=_count(directory),
+        resources=answer.resources,
         unsaved=_unsaved(directory),
         pending=stage.terraform.pending,
         providers=locked_providers(folder / LOCK_FILE),
+        kept_in=answer.kept_in,
+        unasked=answer.problem,
+        is_lost=answer.is_lost,
+        unlocked=stage.terraform.unlocked,
     )
 
 
-def _count(directory: WorkingDirectory) -> int | None:
+class _Answer(msgspec.Struct, frozen=True):
+    resources: int | None = None
+    kept_in: str = ""
+    problem: str = ""
+    is_lost: bool = False
+
+
+def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
+    """Ask Terraform for the state of a stage."""
+    work = terraform_path(folder, stage.id)
+    if (work / SIMULATED_STATE).exists():
+        return _Answer(count_simulated(work), "a simulation")
+    program, kept_in = find_terraform(), ""
     try:
-        return None if directory.has_remote_state else len(directory.local_state().addresses)
-    except (FormatError, OSError):
-        return None
+        root = work if is_prepared(work) else _root_of(folder, view, stage)
+        environment = load_environment(folder) if environment_path(folder).exists() else {}
+        kept_in = own_backend(root)
+        if not may_hold(view, stage, is_prepared=is_prepared(work), backend=kept_in):
+            return _Answer(0)
+        home = state_home_of(view, stage.id, work=work, root=root, environment=environment)
+        kept_in = str(home) if home is not None else kept_in
+        if program is None:
+            return _Answer(None, kept_in, "The terraform program is not on PATH.")
+        state = ask_state(program, work, environment, root=root, home=home)
+    except (ConsoleError, OSError) as error:
+        sentence = error.sentence() if isinstance(error, ConsoleError) else f"{error}."
+        return _Answer(None, kept_in, sentence)
+    is_kept_here = kept_in in ("", "local")
+    is_lost = has_lost_state(view, stage, state, is_kept_here=is_kept_here, has_history=has_history(work))
+    is_lost = is_lost and not has_unsaved(work)
+    return _Answer(len(state.everything), kept_in, "", is_lost)
+
+
+def _root_of(folder: Path, view: RunView, stage: StageView) -> Path:
+    """Return the root of a stage whose working directory is not on this machine."""
+    blueprint = load_blueprint(blueprint_path(folder)).under(view.preset)
+    declared = blueprint.stage(stage.id)
+    if not isinstance(declared, TerraformStage):
+        raise BlueprintError(f"{stage.id} is of another kind in the run's copy of its blueprint.")
+    return root_folder(blueprint.folder, declared.root)
 
 
 def _unsaved(directory: WorkingDirectory) -> tuple[str, ...] | None:
@@ -133,7 +221,14 @@ def _unsaved(directory: WorkingDirectory) -> tuple[str, ...] | None:
 
 def _text_of(stage: TerraformStageReport, run_id: str) -> str:
     held = f"{_UNKNOWN if stage.resources is None else stage.resources} resources in its state"
-    lines = [f"{stage.stage}: {held}"]
+    lines = [f"{stage.stage}: {held}{f', {stage.kept_in}' if stage.kept_in else ''}"]
+    if stage.unasked:
+        lines.append(f"  {stage.unasked}")
+    if stage.is_lost:
+        lines.append("  It has made something, and there is no state any more. If that was deleted by hand:")
+        lines.append(f"    eksml-tui runs waive {run_id} {STATE_FILE} --stage {stage.stage} --confirm {STATE_FILE}")
+    for lock in stage.unlocked:
+        lines.append(f"  the lock {lock.lock_id} of {lock.who}, of {lock.created}, was removed: {lock.reason}")
     if stage.running:
         interrupted = ", interrupted" if stage.is_interrupted else ""
         lines.append(f"  terraform {stage.running} is running as process {stage.pid}{interrupted}")
@@ -148,12 +243,25 @@ def _text_of(stage: TerraformStageReport, run_id: str) -> str:
         )
         lines.append(f"  is in {stage.folder}/{VANISHED_STATE}. If all were deleted by hand:")
         lines.append(f"    eksml-tui runs waive {run_id} {VANISHED_STATE} --confirm {VANISHED_STATE}")
+    lines += _open_lines(stage, run_id)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _open_lines(stage: TerraformStageReport, run_id: str) -> list[str]:
+    """Return what may exist outside of the state, with the commands for it."""
+    lines = []
+    if stage.unobserved:
+        lines.append(f"  {len(stage.unobserved)} resources were planned in an apply of another machine, whose end is")
+        lines.append("  not known. Import those that exist; if no other exists:")
+        lines.append(f"    eksml-tui runs waive {run_id} {UNOBSERVED} --confirm {UNOBSERVED}")
     for item in stage.pending:
+        if item.is_unobserved and item.how is Resolution.TRACKED:
+            continue
         lines.append(f"  {item.address}: {item.how.value if item.how else _fate(item)}")
         if item.is_open:
             lines.append(f"    eksml-tui runs import {run_id} '{item.address}' {item.resource_id or 'ID'}")
             lines.append(f"    eksml-tui runs waive {run_id} '{item.address}' --confirm '{item.address}'")
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def _fate(item: PendingChange) -> str:
@@ -183,9 +291,8 @@ def request_import(
     if not resource_id or resource_id.startswith("-") or one_line(resource_id) != resource_id:
         raise RefusedError(f"{one_line(resource_id)!r} is not a resource id.")
     found = _blocked(folder, address, stage)
-    if address in (UNSAVED_STATE, VANISHED_STATE):
-        verb = "pushed" if address == UNSAVED_STATE else "copied back"
-        raise RefusedError(f"{address} is {verb} or waived, not imported.")
+    if address in _NOT_IMPORTED:
+        raise RefusedError(f"{address} is {_NOT_IMPORTED[address]} or waived, not imported.")
     _append(folder, found.stage, Resolved(address, Resolution.IMPORT, resource_id), clock)
     return found
 
@@ -197,7 +304,9 @@ def waive(
 
     Args:
         folder: The run's folder.
-        address: The resource, `errored.tfstate`, or `vanished.tfstate` for everything that a destroy did not find.
+        address: The resource, `errored.tfstate`, `vanished.tfstate` for everything that a destroy did not find,
+            `unobserved` for everything that an apply of another machine may have made, or `terraform.tfstate` for a
+            state that is lost.
         confirm: The same, letter by letter.
         stage: Its stage; needed only if it is pending in several.
         clock: Stamps the record.
@@ -220,7 +329,8 @@ def waive(
     if address == UNSAVED_STATE and found.running:
         raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
     directory = WorkingDirectory(Path(found.folder), Path(found.folder))
-    for name in found.vanished if address == VANISHED_STATE else (address,):
+    groups = {VANISHED_STATE: found.vanished, UNOBSERVED: found.unobserved}
+    for name in groups.get(address, (address,)):
         _append(folder, found.stage, Resolved(name, Resolution.WAIVED), clock)
     if address == UNSAVED_STATE:
         directory.put_unsaved_state_aside(WAIVED_STATE)
@@ -230,7 +340,9 @@ def waive(
 
 
 def _blocked(folder: Path, address: str, stage: str) -> TerraformStageReport:
-    report = terraform_report(folder, load_run(folder))
+    view = load_run(folder)
+    refuse_elsewhere(folder, view)
+    report = terraform_report(folder, view)
     found = [item for item in report if address in item.blocks and stage in ("", item.stage)]
     if len(found) == 1:
         return found[0]

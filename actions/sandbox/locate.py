@@ -85,7 +85,7 @@ def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
         speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
 
     Raises:
-        ConfigError: Its folder cannot be made, or the sandbox that runs is of a version that lets everybody in.
+        ConfigError: Its folder cannot be made, or the sandbox that runs is of a version that asks for no credentials.
         UnreachableError: It did not come up in a minute, or ended at once.
     """
     found = find_sandbox(name)

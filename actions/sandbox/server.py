@@ -23,6 +23,7 @@ from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
 from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT
 from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
+from actions.sandbox.audit import AuditLog
 from actions.sandbox.certificate import make_certificate
 from actions.sandbox.faults.middleware import FaultMiddleware
 from actions.sandbox.faults.panel import FaultPanel
@@ -146,12 +147,13 @@ async def serving(
             webhooks=parts.webhooks,
         )
         add_fault_routes(app, fault_middleware)
-        app.middlewares[:0] = [_only_local, activity.middleware()]
+        audit = AuditLog(folder, time)
+        app.middlewares[:0] = [_only_local, activity.middleware(), audit.of_cluster()]
         await stack.enter_async_context(_answering(app, listener, certificate.tls))
         aws_endpoint_url = ""
         if parts.aws is not None:
             account = parts.aws(session, keys.access_key, certificate.authority)
-            aws_endpoint_url = await stack.enter_async_context(_account(account, activity))
+            aws_endpoint_url = await stack.enter_async_context(_account(account, activity, audit))
         if parts.controllers is not None:
             await stack.enter_async_context(parts.controllers(session))
         server = RunningServer(url, aws_endpoint_url, kubeconfig, activity)
@@ -193,9 +195,9 @@ def _bound(port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def _account(account: web.Application, activity: IdleTracker) -> AsyncIterator[str]:
+async def _account(account: web.Application, activity: IdleTracker, audit: AuditLog) -> AsyncIterator[str]:
     """Answer for AWS, where requests are signed and so go without TLS; the address."""
-    app = web.Application(middlewares=[_only_local, activity.middleware()])
+    app = web.Application(middlewares=[_only_local, activity.middleware(), audit.of_account()])
     app.add_subapp(AWS_PREFIX, account)
     with _bound(0) as listener:
         async with _answering(app, listener):

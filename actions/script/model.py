@@ -16,7 +16,7 @@ from actions.command.verbs import Call
 DEFAULT_WITHIN_SECONDS = 15.0
 _WITHIN_SECONDS = {
     "teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 60.0, "approve": 1800.0,
-    "export": 1800.0, "results": 120.0,
+    "export": 1800.0, "results": 120.0, "retry": 120.0, "resume": 120.0,
 }  # fmt: skip
 """Commands that end when the run has reached their state: a real teardown takes half an hour."""
 DEFAULT_DEADLINE_SECONDS = 900.0

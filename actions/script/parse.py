@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,17 @@ from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.codes import Code
+from actions.command.arguments import (
+    ScreenshotArguments,
+    TeardownArguments,
+)
 from actions.command.parse import decode, plain
-from actions.command.verbs import COMMANDS, Call, ScreenshotArguments, TeardownArguments, command_of, nearest_hint
+from actions.command.verbs import (
+    COMMANDS,
+    Call,
+    command_of,
+    nearest_hint,
+)
 from actions.run.state.view import RunState, StageState
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
@@ -56,7 +66,7 @@ def load_script(
         check_place: Refuses files that may not be written; `None` allows all.
 
     Raises:
-        ScriptError: The script is wrong; with file, line, column and a hint.
+        ScriptError: The script is wrong; with file, line, column and a hint. Its `others` are all further mistakes.
     """
     data = read_input(file, kind=ScriptError)
     variables = os.environ if environment is None else environment
@@ -69,8 +79,41 @@ def parse_script(
     """Parse and check a script as `load_script` does, from bytes."""
     try:
         return _parsed(data, file, environment, check_place)
-    except ScriptError as error:  # its text, and that of its cause, may quote a value of the environment
-        raise ScriptError(redact(error.message), hint=redact(error.hint)) from None
+    except ScriptError as error:
+        raise _redacted(error) from None
+
+
+def _redacted(error: ScriptError) -> ScriptError:
+    """Return the mistake, with its others: its text, and that of its cause, may quote a value of the environment."""
+    found = ScriptError(redact(error.message), hint=redact(error.hint))
+    found.others = [_redacted(other) for other in error.others]
+    return found
+
+
+class _Mistakes:
+    """The mistakes of a script, in the order in which they are found."""
+
+    def __init__(self) -> None:
+        self.found: list[ScriptError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep a mistake that is found in the context, and go on behind it."""
+        try:
+            yield
+        except ScriptError as error:
+            self.found.append(error)
+
+    def require_none(self) -> None:
+        """Raise the first one, with all others.
+
+        Raises:
+            ScriptError: There is one.
+        """
+        if self.found:
+            first, *others = self.found
+            first.others = others
+            raise first
 
 
 def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place: CheckPlace | None) -> Script:
@@ -79,24 +122,31 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place:
     top = document.value
     if not isinstance(top, dict):
         raise document.error(ScriptError, "a script must be a mapping.", hint="Start with 'eksml-script: 1'.")
+    mistakes = _Mistakes()
     for key in top:
-        if key not in TOP_KEYS:
-            raise document.error(ScriptError, f"unknown key {key!r}.", key, hint=nearest_hint(key, TOP_KEYS))
-    if top.get("eksml-script") != VERSION:
-        raise document.error(
-            ScriptError, f"'eksml-script: {VERSION}' expected.", "eksml-script", hint="It names the language's version."
-        )
-    parser = _Parser(document, environment, _variables(document), check_place)
-    steps = parser.steps("steps")
-    if not steps:
-        raise document.error(ScriptError, "there are no steps.", "steps", hint="Add a list under 'steps:'.")
-    return Script(
-        file=file,
-        deadline_seconds=parser.duration(top.get("deadline", DEFAULT_DEADLINE_SECONDS), "deadline"),
-        size=_size(document),
-        steps=steps,
-        always=parser.steps("always"),
-    )
+        with mistakes.collected():
+            if key not in TOP_KEYS:
+                raise document.error(ScriptError, f"unknown key {key!r}.", key, hint=nearest_hint(key, TOP_KEYS))
+    with mistakes.collected():
+        if top.get("eksml-script") != VERSION:
+            raise document.error(
+                ScriptError,
+                f"'eksml-script: {VERSION}' expected.",
+                "eksml-script",
+                hint="It names the language's version.",
+            )
+    variables: dict[str, Any] = {}
+    with mistakes.collected():
+        variables = _variables(document)
+    parser = _Parser(document, environment, variables, check_place, mistakes)
+    deadline, size = 0.0, DEFAULT_SIZE
+    with mistakes.collected():
+        deadline = parser.duration(top.get("deadline", DEFAULT_DEADLINE_SECONDS), "deadline")
+    with mistakes.collected():
+        size = _size(document)
+    steps, always = parser.steps("steps"), parser.steps("always")
+    mistakes.require_none()
+    return Script(file=file, deadline_seconds=deadline, size=size, steps=steps, always=always)
 
 
 def _variables(document: Document) -> dict[str, Any]:
@@ -126,17 +176,27 @@ class _Parser:
         environment: Mapping[str, str],
         variables: Mapping[str, Any],
         check_place: CheckPlace | None,
+        mistakes: _Mistakes,
     ) -> None:
         self._document = document
+        self._mistakes = mistakes
         self._environment = environment
         self._variables = variables
         self._check_place = check_place
 
     def steps(self, key: str) -> tuple[ScriptStep, ...]:
-        listed = self._document.value.get(key) or []
-        if not isinstance(listed, list):
-            raise self._document.error(ScriptError, f"{key} must be a list of steps.", key)
-        return tuple(self._step(item, (key, index)) for index, item in enumerate(listed))
+        """Return the steps below a key, those without a mistake; the mistakes are collected."""
+        found: list[ScriptStep] = []
+        with self._mistakes.collected():
+            listed = self._document.value.get(key) or []
+            if not isinstance(listed, list):
+                raise self._document.error(ScriptError, f"{key} must be a list of steps.", key)
+            if not listed and key == "steps":
+                raise self._document.error(ScriptError, "there are no steps.", key, hint="Add a list under 'steps:'.")
+            for index, item in enumerate(listed):
+                with self._mistakes.collected():
+                    found.append(self._step(item, (key, index)))
+        return tuple(found)
 
     def duration(self, value: Any, *path: str | int) -> float:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -11,8 +11,12 @@ from typing import Literal
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line, redact
-from actions.command.verbs import ApproveArguments, Call, ScreenshotArguments
-from actions.run.state.view import RunState, RunView, StageState
+from actions.command.arguments import (
+    ApproveArguments,
+    ScreenshotArguments,
+)
+from actions.command.verbs import Call
+from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.script.artifacts import Artifacts
 from actions.script.conditions import Evaluation, evaluate
 from actions.script.driver import ConsoleDriver
@@ -43,6 +47,9 @@ _ENDS = {
     "cancel": (RunState.CANCELLED,),
 }
 """States of the run that end the step of a command."""
+_GO_ON = ("retry", "resume")
+_STOPPED = (StageState.FAILED, StageState.CANCELLED, StageState.UNDONE)
+"""States of a stage that a retry begins again."""
 
 
 class StepFailed(Exception):
@@ -59,6 +66,7 @@ class Player:
         clock: For time limits.
         print_line: Called with one line for each step and each change of a stage.
         artifacts: The files of screenshots, and of the screen when a step fails.
+        passed: Called with each step that has passed.
     """
 
     def __init__(
@@ -70,7 +78,9 @@ class Player:
         clock: Clock,
         print_line: PrintLine,
         artifacts: Artifacts,
+        passed: Callable[[ScriptStep], None] = lambda _: None,
     ) -> None:
+        self._passed = passed
         self._script = script
         self._driver = driver
         self._run = run
@@ -135,6 +145,7 @@ class Player:
             await self._save_failure(step)
             return False
         self._note(step, section, StepResult.PASSED, self._clock.monotonic() - began, seen)
+        self._passed(step)
         return True
 
     async def _perform(self, step: ScriptStep, until: float) -> str:
@@ -168,10 +179,13 @@ class Player:
         if isinstance(call.arguments, ApproveArguments):
             stage = call.arguments.stage
             await self._wait_for(lambda: self._awaiting(stage), until)
+        stopped = self._stopped() if call.command.id in _GO_ON else {}
         await self._driver.execute(call)
         await self._driver.settle()
         if call.command.id == "launch":
             return await self._wait_for(self._launched, until)
+        if stopped:
+            return await self._wait_for(lambda: self._goes_on(stopped), until)
         if call.command.id in _ENDS:
             return await self._wait_for(lambda: self._ended(_ENDS[call.command.id]), until)
         return ""
@@ -188,6 +202,22 @@ class Player:
     def _launched(self) -> Evaluation:
         run = self._run.newest
         return Evaluation(run is not None, f"run {run.id}" if run else "the run has not been created")
+
+    def _stopped(self) -> dict[str, StageView]:
+        """Return the stages that have stopped, by id."""
+        run = self._run.view()
+        return {stage.id: stage for stage in run.stages if stage.state in _STOPPED} if run else {}
+
+    def _goes_on(self, stopped: Mapping[str, StageView]) -> Evaluation:
+        """Return whether one of the stages that had stopped has been begun again: a wait may count on it."""
+        run = self._run.newest
+        again = [
+            stage.id
+            for stage in (run.stages if run else ())
+            if (was := stopped.get(stage.id)) and (was.state, was.attempt) != (stage.state, stage.attempt)
+        ]
+        text = f"{', '.join(again)} begun again" if again else f"no stage has been begun again{self._where(run)}"
+        return Evaluation(bool(again), text)
 
     def _ended(self, states: tuple[RunState, ...]) -> Evaluation:
         run = self._run.newest

@@ -21,6 +21,8 @@ class Sample(NamedTuple):
     x: float
     y: float
     """May be NaN or infinite."""
+    at: float | None = None
+    """Seconds since the epoch; `None` if its line had no time."""
 
 
 class Series:
@@ -46,7 +48,7 @@ class Series:
         self.revision = 0
         """Rises with every change."""
 
-    def append(self, x: float, y: float) -> None:
+    def append(self, x: float, y: float, at: float | None = None) -> None:
         """Add a sample. The same x again replaces its value.
 
         Raises:
@@ -61,7 +63,7 @@ class Series:
             self.restarts = [*self.restarts[-self._capacity + 1 :], x]
         elif samples and x == samples[-1].x:
             samples.pop()
-        samples.append(Sample(x, y))
+        samples.append(Sample(x, y, at))
         if len(samples) > self._capacity:
             self._samples = downsample(samples, self._capacity // 2 if self._capacity >= 2 * SMALLEST else SMALLEST)
 
@@ -118,27 +120,37 @@ def downsample(samples: Sequence[Sample], limit: int) -> list[Sample]:
         stretches = max(1, stretches * 3 // 4)
 
 
-def smoothed(samples: Sequence[Sample], weight: float = 0.6) -> list[Sample]:
-    """An exponential moving average, corrected for its start.
+HALF_LIFE = 0.01
+"""Share of the x axis after which a value counts half in the moving average."""
+
+
+def smoothed(xs: Sequence[float], ys: Sequence[float | None], *, reach: float) -> list[float | None]:
+    """Return the time-weighted exponential moving average of a curve, corrected for its start.
+
+    The past fades by the distance in x, not by the number of points: a metric that is printed at every step and one
+    that is printed at every fiftieth lag by the same number of steps, so that they can be compared.
 
     Args:
-        samples: In rising x.
-        weight: Of the past, 0 ≤ `weight` < 1.
+        xs: In rising order.
+        ys: Values; what is `None` or not finite stays as it is and does not enter the average.
+        reach: Width of the x axis that all curves of a chart share; where it is not positive nothing is smoothed.
 
-    Returns:
-        One sample for each. Values that are not finite stay as they are and do not enter the mean.
-
-    Source: TensorBoard's smoothing, debiased as in Adam.
+    Source: TensorBoard's debiasing (`line-chart.ts` of vz_line_chart2), with the weights by distance that W&B calls
+    time-weighted EMA (its page "Smooth line plots"). Half-life and unit are our own.
     """
+    half_life = HALF_LIFE * reach
+    if not half_life > 0:  # also one that is too small for a float
+        return list(ys)
     mean = norm = 0.0
-    result = []
-    for sample in samples:
-        if math.isfinite(sample.y):
-            mean = weight * mean + (1 - weight) * sample.y
-            norm = weight * norm + (1 - weight)
-            result.append(Sample(sample.x, mean / norm))
-        else:
-            result.append(sample)
+    before = xs[0] if xs else 0.0
+    result: list[float | None] = []
+    for x, y in zip(xs, ys, strict=True):
+        if y is None or not math.isfinite(y) or not math.isfinite(x):
+            result.append(y)
+            continue
+        weight = 0.5 ** (max(0.0, x - before) / half_life)
+        mean, norm, before = weight * mean + y, weight * norm + 1.0, x
+        result.append(mean / norm)
     return result
 
 
@@ -193,6 +205,11 @@ class Curves:
         self._offset: dict[str, float] = {}
         self._reached = 0.0
         self._latest: dict[str, dict[int, float]] = {}
+        self.epochs: list[Sample] = []
+        """The places where an epoch has begun, with its number as `y`: not the first one; bounded by `capacity`."""
+        self._newest_epoch: int | None = None
+        self._epoch_metric = ""
+        """The metric whose epochs count: a validation is printed late, with the epoch before."""
         self.revision = 0
         """Rises with every change."""
 
@@ -210,8 +227,21 @@ class Curves:
             series.clear()
         x = self._x_of(point, series)
         self._reached = max(self._reached, x)
-        series.append(x, point.value)
+        self._note_epoch(point, x)
+        series.append(x, point.value, point.at)
         self.revision += 1
+
+    def _note_epoch(self, point: Point, x: float) -> None:
+        """Remember where an epoch begins; those behind an x that has gone back are yet to come."""
+        self._epoch_metric = self._epoch_metric or (point.metric if point.epoch is not None else "")
+        if point.metric != self._epoch_metric or point.epoch is None or not math.isfinite(point.epoch):
+            return
+        epoch = math.floor(point.epoch)
+        if self._newest_epoch is not None and epoch != self._newest_epoch:
+            self.epochs = [begin for begin in self.epochs[-self._capacity + 1 :] if begin.x < x]
+            if epoch > self._newest_epoch:
+                self.epochs.append(Sample(x, epoch, point.at))
+        self._newest_epoch = epoch
 
     def latest(self, metric: str) -> dict[int, float]:
         """The newest value of each rank that prints the metric."""

@@ -18,6 +18,7 @@ from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.progress_bars import Keras, LightningBars, LightningResults
 from actions.telemetry.dialects.ray import RayReports, RayTables
+from actions.telemetry.dialects.rich_bars import RichBars
 from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
 from actions.telemetry.dialects.tables import NcclRows, Tables
 from actions.telemetry.log_records import (
@@ -56,6 +57,7 @@ DIALECTS: tuple[type[Dialect], ...] = (
     SingleLines,
     DeepSpeed,
     LightningBars,
+    RichBars,
     LightningResults,
     Composer,
     Olmo,

@@ -18,9 +18,21 @@ from actions.terraform.working_directory import PLAN_FILE, UPDATE_PLAN_FILE, VAR
 LOCK_PATIENCE = "20s"
 
 
-def init_arguments(program: Path, *, has_lock_file: bool) -> list[str]:
-    """`terraform init`; an existing lock file is obeyed, not rewritten."""
-    return _built(program, "init", lockfile="readonly" if has_lock_file else None)
+def version_arguments(program: Path) -> list[str]:
+    """`terraform version` as JSON."""
+    return [*_bare(program, "version"), "-json"]
+
+
+def init_arguments(program: Path, *, has_lock_file: bool, is_configured: bool = False) -> list[str]:
+    """`terraform init`; an existing lock file is obeyed, not rewritten.
+
+    Args:
+        program: The `terraform` program.
+        has_lock_file: The root, or its working directory, has one.
+        is_configured: A backend of ours was configured before; its settings are taken as they are now.
+    """
+    lockfile = "readonly" if has_lock_file else None
+    return _built(program, "init", lockfile=lockfile, reconfigure=_FLAG if is_configured else None)
 
 
 def plan_arguments(program: Path) -> list[str]:
@@ -41,11 +53,10 @@ def destroy_arguments(program: Path) -> list[str]:
 
 
 def plan_update_arguments(program: Path, addresses: Sequence[str]) -> list[str]:
-    """`terraform plan` of some resources alone, saved to a file of its own."""
+    """`terraform plan` of some resources alone, saved to a file of its own; with `-json` its errors were on stdout."""
     return _built(
         program,
         "plan",
-        json=_FLAG,
         lock_timeout=LOCK_PATIENCE,
         var_file=VARIABLES_FILE,
         out=UPDATE_PLAN_FILE,
@@ -55,7 +66,7 @@ def plan_update_arguments(program: Path, addresses: Sequence[str]) -> list[str]:
 
 def apply_update_arguments(program: Path) -> list[str]:
     """`terraform apply` of the plan of some resources."""
-    return _built(program, "apply", UPDATE_PLAN_FILE, json=_FLAG, lock_timeout=LOCK_PATIENCE)
+    return _built(program, "apply", UPDATE_PLAN_FILE, lock_timeout=LOCK_PATIENCE)
 
 
 def show_plan_arguments(program: Path, file: str = PLAN_FILE) -> list[str]:
@@ -66,11 +77,6 @@ def show_plan_arguments(program: Path, file: str = PLAN_FILE) -> list[str]:
 def output_arguments(program: Path) -> list[str]:
     """`terraform output` as JSON."""
     return [*_bare(program, "output"), "-json"]
-
-
-def state_list_arguments(program: Path) -> list[str]:
-    """`terraform state list`."""
-    return _bare(program, "state list")
 
 
 def state_pull_arguments(program: Path) -> list[str]:

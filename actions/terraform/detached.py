@@ -3,17 +3,27 @@
 The process leads its own session and writes to a private file, so that neither a hang-up nor a closed pipe reaches it:
 a killed Terraform does not save its last changes. A shell records its own identity and then *becomes* Terraform, so
 there is no moment in which it runs unrecorded.
+
+Its own log tells the ids of the locks that it asks for. S3 may take a lock and lose its answer: Terraform then asks
+again, finds that the state is locked, and describes its own lock as that of another process. Only the id tells: it is
+made anew for each lock, and the `s3` backend logs it, with level INFO, before the request. A log of this level holds no
+values of resources, and nothing of providers.
+
+Source: Terraform 1.10 to 1.14, `internal/backend/remote-state/s3/client.go`, `logging.go` beside it; `internal/logging`
+for the variables; `internal/states/statemgr/locker.go` for the id.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import FormatError
+from actions.base.files import read_bounded, write_private
 from actions.base.process import ProcessIdentity, is_alive, spawn_detached
 from actions.terraform.events import OperationProgress, read_events
 
@@ -38,6 +48,7 @@ class DetachedOperation:
     def __init__(self, folder: Path, name: str, *, clock: Clock) -> None:
         self.name = name
         self.output = folder / f"{name}.jsonl"
+        self.lock_log = folder / f"{name}.log"
         self._identity_file = folder / f"{name}.pid"
         self._folder = folder
         self._clock = clock
@@ -158,3 +169,34 @@ def _is_child_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[:1] != ["Z"]
+
+
+_VARIABLES = ("TF_LOG", "TF_LOG_CORE", "TF_LOG_PATH")
+_ATTEMPT = re.compile(rb"Attempting to lock remote state[^\n]*? tf_backend\.lock\.id=([0-9a-f-]{36})(?= |\n|$)")
+_LIMIT_BYTES = 4 << 20
+_MOST_IDS = 20
+
+
+def logged_to(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Make an empty log, and return the variables that let a Terraform process write it.
+
+    Args:
+        path: Of the log. An earlier one is removed: a process that still writes it goes on with that.
+        environment: Variables of the process in addition to this one's; with logging of the operator's own in them, or
+            in this process', there is no log.
+    """
+    path.unlink(missing_ok=True)
+    if any(environment.get(name) or os.environ.get(name) for name in _VARIABLES):
+        return {}
+    write_private(path, b"")
+    return {"TF_LOG_CORE": "INFO", "TF_LOG_PATH": str(path.absolute())}
+
+
+def lock_ids(path: Path) -> tuple[str, ...]:
+    """Return the ids of the locks that a process has asked for, got or not; none without a log."""
+    try:
+        data = read_bounded(path, _LIMIT_BYTES)
+    except OSError:
+        return ()
+    found = dict.fromkeys(match.decode() for match in _ATTEMPT.findall(data))
+    return tuple(found)[:_MOST_IDS]

@@ -15,11 +15,15 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, FormatError, RefusedError, ToolError, UnreachableError
+from actions.base.executors import in_thread
+from actions.base.guard import require_guard
 from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped, run_tool
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.terraform import arguments
-from actions.terraform.detached import DetachedOperation
+from actions.terraform.asking import CLI_ENVIRONMENT, ask_state, tool_failure
+from actions.terraform.backend import StateHome, own_backend, require_locks
+from actions.terraform.detached import DetachedOperation, lock_ids, logged_to
 from actions.terraform.events import (
     VANISHED,
     ChangeProgress,
@@ -28,7 +32,7 @@ from actions.terraform.events import (
     TerraformEvent,
     read_events,
 )
-from actions.terraform.failure import NoStateError, UnknownEndError, failure_of
+from actions.terraform.failure import UnknownEndError, failure_of
 from actions.terraform.modules import install_modules
 from actions.terraform.protocol import (
     Ended,
@@ -41,20 +45,29 @@ from actions.terraform.protocol import (
     read_plan,
 )
 from actions.terraform.providers import installing
-from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
-from actions.terraform.state import EMPTY_STATE, DeadHolder, StateFile, StateLock, is_of_the_dead, read_state
+from actions.terraform.simulation.terraform import SimulatedTerraform
+from actions.terraform.state import (
+    EMPTY_STATE,
+    DeadHolder,
+    StateFile,
+    StateLock,
+    ended_holder,
+)
+from actions.terraform.version import fetch_version
 from actions.terraform.working_directory import (
     LOCK_FILE,
     PUSHED_STATE,
+    QUERY_LOG,
+    SIMULATED_STATE,
     UNSAVED_STATE,
     UPDATE_PLAN_FILE,
+    DeletionRecord,
     WorkingDirectory,
     locked_providers,
 )
 
 INIT_DEADLINE_SECONDS = 900.0
 QUERY_DEADLINE_SECONDS = 120.0
-CLI_ENVIRONMENT: Mapping[str, str] = {"TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
 
 _REMEMBERED_EVENTS = 200
 _SHOWN_CHANGES = 3
@@ -76,6 +89,7 @@ class TerraformDriver:
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
         providers: Folder of archives of providers, likewise.
+        home: Where the state is kept, if the root has no backend of its own; the work folder by default.
     """
 
     is_simulated = False
@@ -90,9 +104,11 @@ class TerraformDriver:
         clock: Clock | None = None,
         modules: Path | None = None,
         providers: Path | None = None,
+        home: StateHome | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self._clock = clock
+        self._home = home
         self._directory = WorkingDirectory(root, work)
         self._program = program
         self._modules = modules
@@ -113,17 +129,20 @@ class TerraformDriver:
             FormatError, ConflictError: The archive of a module is not what was recorded.
             ConfigError: The folder of the providers' cache cannot be made.
             UnreachableError: Providers or modules cannot be downloaded.
-            RefusedError: A provider is not the one that the lock file records.
+            RefusedError: A provider is not the one that the lock file records; or this Terraform is too old to lock a
+                state in a home.
             ToolError: Anything else.
         """
         if self.running():
             return ""
         self._directory.require_saved_state()
-        self._directory.prepare()
+        home = await self._usable_home()
+        self._directory.prepare(home.configuration() if home else b"")
         if self._modules is not None:
             install_modules(self._directory.root, self._directory.folder, self._modules)
         is_locked = self._directory.has_lock_file
-        argv = arguments.init_arguments(self._program, has_lock_file=is_locked)
+        is_configured = home is not None and self._directory.is_configured
+        argv = arguments.init_arguments(self._program, has_lock_file=is_locked, is_configured=is_configured)
         folder = self._directory.folder
         async with installing(folder, self._environment, self._clock, mirror=self._providers) as variables:
             await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS, variables=variables)
@@ -172,8 +191,15 @@ class TerraformDriver:
         self._directory.forget_plan()
         return await self.outputs()
 
-    async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
+    async def destroy(
+        self, variables: Variables, *, on_event: OnEvent | None = None, may_be_gone: bool = False
+    ) -> None:
         """Destroy everything in the state, or adopt a running destroy.
+
+        Args:
+            variables: The root's.
+            on_event: Gets every event.
+            may_be_gone: A destroy that another machine saw alone may have deleted any of it: nothing has vanished.
 
         Raises:
             RefusedError: A state that could not be saved; or it was interrupted.
@@ -184,8 +210,9 @@ class TerraformDriver:
         if self.running() != "destroy":
             self._require_idle()
             self._directory.require_saved_state()
-            before = (await self._state()).managed
-            self._directory.record_deletions(replace(self._directory.deletions(), before=before))
+            before, record = (await self.state()).managed, self._directory.deletions()
+            begun = tuple(dict.fromkeys((*record.begun, *before))) if may_be_gone else record.begun
+            self._directory.record_deletions(DeletionRecord(before, begun))
             self._directory.write_variables(variables)
         await self._run("destroy", arguments.destroy_arguments(self._program), on_event)
 
@@ -202,19 +229,23 @@ class TerraformDriver:
             raise FormatError("Terraform's outputs cannot be read.") from error
         return {name: _text(item.get("value")) for name, item in values.items() if not item.get("sensitive")}
 
-    async def state_list(self) -> tuple[str, ...]:
-        """Return the addresses of everything in the state, from Terraform: only it can find the root's backend.
+    async def state(self) -> StateFile:
+        """Return the addresses in the state, from Terraform: only it can find the root's backend.
 
         Raises:
-            UninitialisedError: The root's backend has to be configured by `init` first.
+            UninitialisedError: The root's own backend has to be configured by `init` first.
+            ConsoleError: The state cannot be read.
         """
-        if self._directory.is_discarded:  # without providers Terraform lists nothing, not even that there is nothing
-            return tuple(self._directory.local_state().addresses)
-        try:
-            listed = await self._query(arguments.state_list_arguments(self._program))
-        except NoStateError:
-            return ()
-        return tuple(line for line in listed.decode(errors="replace").splitlines() if line)
+        directory = self._directory
+        return await in_thread(
+            "terraform",
+            ask_state,
+            self._program,
+            directory.folder,
+            self._environment,
+            root=directory.root,
+            home=self._home,
+        )
 
     def running(self) -> str:
         """Return the running operation, also of an earlier runner; empty if none is."""
@@ -261,7 +292,7 @@ class TerraformDriver:
         identity, progress = self._operations[name].recorded(), self._operations[name].progress()
         if identity is None or (progress.ended_by_itself and name == "apply"):
             return None
-        tracked = await self.tracked()
+        tracked = frozenset((await self.state()).addresses)
         lost = _vanished(self._directory, progress, tracked) if name == "destroy" else []
         if progress.ended_by_itself and not lost:
             return None
@@ -271,14 +302,6 @@ class TerraformDriver:
     def keep_backup(self) -> Path | None:
         """Copy the state from before the newest destroy; `None` if there is none in this folder."""
         return self._directory.keep_backup()
-
-    async def tracked(self) -> frozenset[str]:
-        """Return the addresses in the state, without deposed objects.
-
-        Raises:
-            ConsoleError: The state cannot be read.
-        """
-        return frozenset((await self._state()).addresses)
 
     def unsaved(self) -> tuple[str, ...] | None:
         """Return the addresses in `errored.tfstate`; `None` if there is none.
@@ -297,7 +320,7 @@ class TerraformDriver:
             unsaved = self._directory.unsaved_state() or EMPTY_STATE
         except FormatError as error:
             raise self._directory.unsaved_error(error.message) from error
-        known = await self._state()
+        known = await self.state()
         if known == unsaved:
             self._directory.put_unsaved_state_aside(PUSHED_STATE)
             return f"{UNSAVED_STATE} equals the state: renamed to {PUSHED_STATE}."
@@ -325,7 +348,7 @@ class TerraformDriver:
                 f"{resource_id!r} is not a resource id.", hint="Give it in the form of the provider's documentation."
             )
         self._require_idle()
-        if address in await self.tracked():
+        if address in (await self.state()).addresses:
             return
         self._directory.write_variables(variables)
         argv = arguments.import_arguments(self._program, address, resource_id)
@@ -369,32 +392,44 @@ class TerraformDriver:
         finally:
             (self._directory.folder / UPDATE_PLAN_FILE).unlink(missing_ok=True)
 
-    async def unlock_if_dead(self, lock: StateLock) -> bool:
-        """Remove the lock if a process of this folder took it and died with it."""
-        if self.running() or not is_of_the_dead(lock, self._dead_holders()):
-            return False
-        refuse_if_readonly("terraform force-unlock")
-        await self._query(arguments.unlock_arguments(self._program, lock.id))
-        return True
-
-    async def _state(self) -> StateFile:
-        if self._directory.has_remote_state:
-            return read_state(await self._query(arguments.state_pull_arguments(self._program)))
-        return self._directory.local_state()
-
-    def _dead_holders(self) -> list[DeadHolder]:
+    def dead_holders(self) -> list[DeadHolder]:
+        """Return the processes of this work folder that have ended and may have left the lock of the state."""
         found = self._directory.dead_holders()
         for name, item in self._operations.items():
-            progress = item.progress()
-            if item.recorded() is None or progress.ended_by_itself or item.identity() is not None:
+            if item.recorded() is None or item.identity() is not None:
                 continue
-            if progress.began_at is not None and progress.worked_at is not None:
-                found.append(DeadHolder(name, progress.began_at, progress.worked_at))
+            progress = item.progress()
+            ids = () if progress.is_summarised and not progress.errors else lock_ids(item.lock_log)
+            if not progress.ended_by_itself and progress.began_at is not None and progress.worked_at is not None:
+                found.append(DeadHolder(name, progress.began_at, progress.worked_at, ids))
+            elif ids:
+                found.append(ended_holder(name, ids))
         return found
+
+    async def unlock(self, lock: StateLock) -> None:
+        """Remove a lock whose holder is dead.
+
+        Raises:
+            ToolError: It is not the lock that is held now.
+        """
+        refuse_if_readonly("terraform force-unlock")
+        await self._query(arguments.unlock_arguments(self._program, lock.id))
+
+    async def _usable_home(self) -> StateHome | None:
+        """Return the home of the state, if it is kept there.
+
+        Raises:
+            RefusedError: This Terraform cannot lock it there.
+        """
+        if self._home is None or own_backend(self._directory.root):
+            return None
+        require_locks(await fetch_version(self._program), str(self._home))
+        return self._home
 
     async def _run(self, name: str, argv: Sequence[str], on_event: OnEvent | None) -> None:
         operation = self._operations[name]
         if operation.identity() is None:
+            await require_guard(f"terraform {name}")
             self._start(operation, argv)
         recent: deque[TerraformEvent] = deque(maxlen=_REMEMBERED_EVENTS)
         progress, refused = OperationProgress(name), ""
@@ -419,14 +454,15 @@ class TerraformDriver:
         raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=progress.has_heard, progress=progress)
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
-        self._directory.record_dead_holders(self._dead_holders())
+        self._directory.record_dead_holders(self.dead_holders())
         newest = _newest_change(self._operations)
         if newest and operation.name in _CHANGING:
             _record_deletions(self._directory, self._operations[newest].progress())
         if operation.name in _CHANGING:  # so that one of them is the newest, whatever the clock
             for name in _CHANGING:
                 self._operations[name].forget()
-        operation.start(argv, environment=self._environment)
+        logged = logged_to(operation.lock_log, self._environment)
+        operation.start(argv, environment={**self._environment, **logged})
 
     def _require_idle(self) -> None:
         name = self.running()
@@ -440,18 +476,34 @@ class TerraformDriver:
         deadline_seconds: float = QUERY_DEADLINE_SECONDS,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
+        await require_guard(f"terraform {argv[1]}")
+        environment, log = {**self._environment, **variables}, self._directory.folder / QUERY_LOG
+        is_locking = any(word.startswith("-lock-timeout") for word in argv)
+        logged = logged_to(log, environment) if is_locking else {}
+        has_failed = True
         try:
-            return await run_tool(
+            shown = await run_tool(
                 argv,
                 deadline_seconds=deadline_seconds,
                 directory=self._directory.folder,
-                extra_environment={**self._environment, **variables},
+                extra_environment={**environment, **logged},
             )
+            has_failed = False
         except UnreachableError as error:
             raise UnreachableError(f"terraform {argv[1]} did not end within {deadline_seconds:.0f} s.") from error
         except ToolError as error:
-            events = [event for line in error.tail.encode().splitlines() for event in read_events(line)]
-            raise failure_of(argv, events, exit_code=error.exit_code, interrupted=False) from error
+            raise tool_failure(argv, error) from error
+        finally:
+            if logged:
+                self._forget_log(argv[1], log, has_failed=has_failed)
+        return shown
+
+    def _forget_log(self, name: str, log: Path, *, has_failed: bool) -> None:
+        """Remove the log of a command that has ended; record the locks that it may have left."""
+        ids = lock_ids(log) if has_failed else ()
+        if ids:
+            self._directory.record_dead_holders([ended_holder(name, ids)])
+        log.unlink(missing_ok=True)
 
 
 def _vanished(
@@ -490,6 +542,7 @@ def open_terraform(
     clock: Clock | None = None,
     modules: Path | None = None,
     providers: Path | None = None,
+    home: StateHome | None = None,
 ) -> Terraform:
     """Return the driver of a root: of the program; without one, and only if `may_simulate`, the simulation.
 
@@ -504,17 +557,20 @@ def open_terraform(
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
         providers: Folder of archives of providers, likewise.
+        home: Where the state is kept, if the root has no backend of its own; the work folder by default.
 
     Raises:
         ConfigError: There is no program, and simulating is not allowed.
     """
     program = program or find_terraform()
-    was_simulated = (work / STATE_FILE).exists()
+    was_simulated = (work / SIMULATED_STATE).exists()
     if may_simulate and (program is None or was_simulated):
         return SimulatedTerraform(root, work, environment, clock=clock)
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
-    return TerraformDriver(root, work, environment, program=program, clock=clock, modules=modules, providers=providers)
+    return TerraformDriver(
+        root, work, environment, program=program, clock=clock, modules=modules, providers=providers, home=home
+    )
 
 
 def _newest_change(operations: Mapping[str, DetachedOperation]) -> str:

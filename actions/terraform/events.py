@@ -13,6 +13,7 @@ Source: `terraform plan|apply|destroy -json` of 1.11.4, `ui` version 1.2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
@@ -148,12 +149,22 @@ def _event_of(value: dict[str, Any]) -> TerraformEvent:
         action=one_line(str(hook.get("action") or change.get("action") or "")),
         elapsed_seconds=float(elapsed) if isinstance(elapsed, int | float) else None,
         severity=one_line(str(diagnostic.get("severity") or "")),
-        detail=redact(plain_text(str(diagnostic.get("detail") or "")))[:MESSAGE_LIMIT],
+        detail=redact(plain_text(_without_script(str(diagnostic.get("detail") or ""))))[:MESSAGE_LIMIT],
         operation=one_line(str(changes.get("operation") or "")),
         resource_type=one_line(str(resource.get("resource_type") or "")),
         resource_id=redact(one_line(str(hook.get("id_value") or ""))),
         at=_moment(value.get("@timestamp")),
     )
+
+
+_RAN = re.compile(r"Error running command '.*': (exit status \d{1,9})\. Output: ", re.DOTALL)
+"""The beginning of a failed `local-exec`: the whole script stands before what it has printed."""
+
+
+def _without_script(detail: str) -> str:
+    """Return the detail of a diagnostic; of a failed `local-exec` what it printed, not its script."""
+    ran = _RAN.match(detail)
+    return f"{ran[1]}: {detail[ran.end() :].strip()}" if ran else detail
 
 
 def _moment(text: object) -> float | None:
@@ -199,6 +210,8 @@ class ChangeState(StrEnum):
 
 VANISHED = "vanished"
 """The action of a pending operation whose resource a destroy did not find: it is in no state, and was not destroyed."""
+UNOBSERVED = "unobserved"
+"""The action of one that was planned in an apply of another machine, of whose end nothing is known."""
 
 
 class ChangeProgress(msgspec.Struct):
@@ -220,7 +233,7 @@ class PendingOperation(msgspec.Struct, frozen=True):
 
     address: str
     action: str
-    """As in the stream, or `VANISHED`."""
+    """As in the stream, or `VANISHED`, or `UNOBSERVED`."""
     resource_type: str = ""
     resource_id: str = ""
     """The provider's id of it, if the event has it: enough to import it."""

@@ -7,7 +7,15 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from actions.base.errors import ConflictError, ConsoleError, MissingError, RefusedError, ToolError, UnreachableError
+from actions.base.errors import (
+    AccessError,
+    ConflictError,
+    ConsoleError,
+    MissingError,
+    RefusedError,
+    ToolError,
+    UnreachableError,
+)
 from actions.base.wording import listed
 from actions.terraform.events import EventKind, OperationProgress, TerraformEvent
 from actions.terraform.state import StateLock, read_lock
@@ -31,7 +39,7 @@ _OTHER_PROVIDERS = (
     "Inconsistent dependency lock file",
 )
 _NO_STATE = "No state file was found"
-_UNINITIALISED = "Backend initialization required"
+_UNINITIALISED = ("Backend initialization required", "Module not installed")
 _SHOWN_CHANGES = 5
 
 
@@ -52,7 +60,7 @@ class UnsavedStateError(RefusedError):
 
 
 class UninitialisedError(RefusedError):
-    """The root's backend is not configured in this folder: `terraform init` has to run first."""
+    """The root's backend, modules or providers are not in this folder: `terraform init` has to run first."""
 
 
 class NoStateError(MissingError):
@@ -68,15 +76,17 @@ class StateLockedError(ConflictError):
 
     Args:
         lock: The lock, as described by the backend.
+        folder: The working directory, for the command that removes the lock.
     """
 
-    def __init__(self, lock: StateLock) -> None:
+    def __init__(self, lock: StateLock, *, folder: Path | None = None) -> None:
         who = f" by {lock.who} since {lock.created or 'an unknown time'}" if lock.who else ""
         number = f" (lock {lock.id})" if lock.id else ""
         unlock = f" {lock.id}" if lock.id else ""
+        program = f"terraform -chdir={folder}" if folder is not None else "terraform"
         super().__init__(
             f"The Terraform state is locked{who}{number}.",
-            hint=f"Wait for its release; if that process is certainly gone: terraform force-unlock{unlock}.",
+            hint=f"Wait for its release; if that process is certainly gone: {program} force-unlock{unlock}.",
         )
         self.lock = lock
 
@@ -120,6 +130,31 @@ def failure_of(
     return ToolError(shown, exit_code=code, tail=_silent(text, exit_code, progress))
 
 
+_OF_S3 = re.compile(r"operation error S3: (\w+),.*?StatusCode: (\d+),(.*)", re.S)
+_LOGGED_OUT = re.compile(
+    r"ExpiredToken|RequestExpired|InvalidAccessKeyId|InvalidToken|SignatureDoesNotMatch|No valid credential sources"
+)
+_BUSY, _SERVER_ERRORS = 429, 500
+
+
+def backend_failure(text: str) -> ConsoleError | None:
+    """Return the error of a short command whose backend in S3 does not answer or knows no login; `None` for others.
+
+    Args:
+        text: What the command has printed.
+    """
+    flat = " ".join(text.replace("│", " ").split())
+    found = _OF_S3.search(flat)
+    if _LOGGED_OUT.search(flat):
+        return AccessError(
+            "The credentials for the Terraform state in S3 are missing or have expired.", hint="Log in again."
+        )
+    if found is None or not (found[2] == "0" or int(found[2]) >= _SERVER_ERRORS or int(found[2]) == _BUSY):
+        return None
+    why = "no answer" if found[2] == "0" else found[2]
+    return UnreachableError(f"The Terraform state in S3 cannot be reached ({found[1]}: {why}).", hint="Try again.")
+
+
 def _known(text: str) -> ConsoleError | None:
     """Return the error for causes that need a step of their own; `None` for all others."""
     flat = " ".join(text.replace("│", " ").split())  # plain output is wrapped and framed
@@ -129,8 +164,8 @@ def _known(text: str) -> ConsoleError | None:
         return StalePlanError("The state has changed since the plan was made.", hint="Plan and approve again.")
     if _NO_STATE in flat:
         return NoStateError("The root has no state.")
-    if _UNINITIALISED in flat:
-        return UninitialisedError("The root's backend is not configured here.", hint="Run: terraform init.")
+    if any(words in flat for words in _UNINITIALISED):
+        return UninitialisedError("The root is not initialised in its folder here.", hint="Run: terraform init.")
     if any(words in flat for words in _OTHER_PROVIDERS):
         return RefusedError(
             "The providers are not those that the root's lock file records.",

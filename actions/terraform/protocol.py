@@ -13,7 +13,7 @@ from actions.base.errors import FormatError
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.terraform.events import ChangeProgress, PendingOperation, TerraformEvent
-from actions.terraform.state import StateLock
+from actions.terraform.state import DeadHolder, StateFile, StateLock
 
 OnEvent = Callable[[TerraformEvent], None]
 """Called for every event, in order, on the loop's thread. Must be quick."""
@@ -91,19 +91,28 @@ class Terraform(Protocol):
         """
         ...
 
-    async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
-        """Destroy everything in the state, or adopt a running destroy. Safe to repeat."""
+    async def destroy(
+        self, variables: Variables, *, on_event: OnEvent | None = None, may_be_gone: bool = False
+    ) -> None:
+        """Destroy everything in the state, or adopt a running destroy. Safe to repeat.
+
+        Args:
+            variables: The root's.
+            on_event: Gets every event.
+            may_be_gone: A destroy that another machine saw alone may have deleted any of it: nothing has vanished.
+        """
         ...
 
     async def outputs(self) -> dict[str, str]:
         """Return the outputs in the state, without sensitive ones; values other than texts as JSON."""
         ...
 
-    async def state_list(self) -> tuple[str, ...]:
-        """Return the addresses of everything in the state.
+    async def state(self) -> StateFile:
+        """Return the addresses in the state, wherever the root's backend keeps it.
 
         Raises:
-            UninitialisedError: The root's backend has to be configured by `init` first.
+            UninitialisedError: The root's own backend has to be configured by `init` first.
+            ConsoleError: The state cannot be read.
         """
         ...
 
@@ -138,10 +147,6 @@ class Terraform(Protocol):
         """
         ...
 
-    async def tracked(self) -> frozenset[str]:
-        """Return the addresses in the state, without deposed objects."""
-        ...
-
     def unsaved(self) -> tuple[str, ...] | None:
         """Return the addresses in a state that could not be saved in its backend; `None` if there is none."""
         ...
@@ -165,8 +170,12 @@ class Terraform(Protocol):
         """Update some resources of the state with other variables; make, replace and destroy none."""
         ...
 
-    async def unlock_if_dead(self, lock: StateLock) -> bool:
-        """Remove a lock if a dead process of this folder has left it. Returns whether it was removed."""
+    def dead_holders(self) -> Sequence[DeadHolder]:
+        """Return the processes of this work folder that have ended and may have left the lock of the state."""
+        ...
+
+    async def unlock(self, lock: StateLock) -> None:
+        """Remove a lock whose holder is dead."""
         ...
 
 

@@ -22,14 +22,11 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConflictError
-from actions.base.files import cache_home, private_directory, write_private
-from actions.terraform.working_directory import (
-    BACKEND_FILE,
-    DISCARDED_FILE,
-    LOCK_FILE,
-    MODULES_FOLDER,
-    PROVIDERS_FOLDER,
-)
+from actions.base.files import private_directory, write_private
+from actions.terraform import plugin_cache
+from actions.terraform.backend import own_backend
+from actions.terraform.plugin_cache import cache_folder, note_user
+from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER
 
 CACHE_VARIABLE = "TF_PLUGIN_CACHE_DIR"
 CONFIGURATION_VARIABLE = "TF_CLI_CONFIG_FILE"
@@ -40,7 +37,6 @@ _REGISTRY = "registry.terraform.io"
 _RELEASES = "https://releases.hashicorp.com"
 _OWNER = "hashicorp/"
 """Owner of the providers whose archives are at `_RELEASES`."""
-_CACHE_LOCK = "eksml-tui.lock"
 _SETTINGS_FILE = "init.tfrc"
 _LOOK_SECONDS = 0.2
 _BLOCK = re.compile(r'^provider "registry\.terraform\.io/(?P<name>[^"]+)" \{(?P<body>.*?)^\}', re.M | re.S)
@@ -125,13 +121,11 @@ def locked_packages(lock_file: Path) -> tuple[ProviderPackage, ...]:
 def discard_installed(work: Path) -> None:
     """Remove providers and modules from a working directory that holds nothing any more; init brings them back.
 
-    With a backend they stay: without them Terraform does not list the state that only it can find.
+    With a backend that the root configures itself, modules stay: without them Terraform does not read its state.
     """
-    if (work / BACKEND_FILE).is_file() or not (work / PROVIDERS_FOLDER).is_dir():
-        return
-    (work / DISCARDED_FILE).touch()
-    for folder in (PROVIDERS_FOLDER, MODULES_FOLDER):
-        shutil.rmtree(work / folder, ignore_errors=True)
+    shutil.rmtree(work / PROVIDERS_FOLDER, ignore_errors=True)
+    if not own_backend(work):
+        shutil.rmtree(work / MODULES_FOLDER, ignore_errors=True)
 
 
 @asynccontextmanager
@@ -159,10 +153,11 @@ async def installing(
         if known.get(CACHE_VARIABLE) or _OWN_CACHE.search(configured):
             yield given
             return
-        cache = private_directory(cache_home() / "terraform-plugins")
-        with (cache / _CACHE_LOCK).open("w") as lock:
+        cache = private_directory(cache_folder())
+        with (cache / plugin_cache.LOCK_FILE).open("w") as lock:
             while not _is_taken(lock.fileno()):
                 await clock.sleep(_LOOK_SECONDS)
+            note_user(cache, work)
             yield {**given, CACHE_VARIABLE: str(cache)}
     finally:
         (work / _SETTINGS_FILE).unlink(missing_ok=True)

@@ -5,10 +5,12 @@ Source: state format version 4, Terraform 0.12 to 1.14.
 
 from __future__ import annotations
 
-import getpass
+import math
+import os
+import pwd
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,11 +51,23 @@ class StateFile(msgspec.Struct, frozen=True):
     """Addresses of the objects that it tracks, without deposed ones."""
     read_only: frozenset[str] = frozenset()
     """Those of them that are data sources."""
+    deposed: tuple[str, ...] = ()
+    """Addresses of objects that were to be replaced and are not destroyed yet."""
 
     @property
     def managed(self) -> tuple[str, ...]:
         """Addresses of the resources that Terraform has made or imported."""
         return tuple(address for address in self.addresses if address not in self.read_only)
+
+    @property
+    def everything(self) -> tuple[str, ...]:
+        """Each address once, as `terraform state list` prints them: deposed objects, too."""
+        return tuple(dict.fromkeys((*self.addresses, *self.deposed)))
+
+    @property
+    def exists(self) -> bool:
+        """True if there is a state at all: Terraform has saved one, be it empty."""
+        return bool(self.lineage or self.addresses or self.deposed)
 
 
 EMPTY_STATE = StateFile("", -1, ())
@@ -80,7 +94,13 @@ def read_state(data: bytes) -> StateFile:
         if not instance.deposed
     }
     read_only = frozenset(address for address, mode in found.items() if mode == "data")
-    return StateFile(one_line(state.lineage), state.serial, tuple(found), read_only)
+    deposed = dict.fromkeys(
+        _address(resource, instance)
+        for resource in state.resources
+        for instance in resource.instances
+        if instance.deposed
+    )
+    return StateFile(one_line(state.lineage), state.serial, tuple(found), read_only, tuple(deposed))
 
 
 def _address(resource: _StateResource, instance: _Instance) -> str:
@@ -126,12 +146,19 @@ class StateLock(msgspec.Struct, frozen=True):
 
 
 class DeadHolder(msgspec.Struct, frozen=True):
-    """A Terraform process of this machine that died while it held its state's lock."""
+    """A Terraform process of this machine that has ended, and may have left its state's lock."""
 
     operation: str
     began_at: float
     worked_at: float
-    """Time of its first event about a change, at which it held the lock."""
+    """Time of its first event about a change, at which it held the lock; before `began_at` if there was none."""
+    lock_ids: tuple[str, ...] = ()
+    """Ids of the locks that it has asked for, as far as it has logged them."""
+
+
+def ended_holder(operation: str, lock_ids: tuple[str, ...]) -> DeadHolder:
+    """Return a process that has ended, and of which nothing but the locks that it has asked for is known."""
+    return DeadHolder(operation, 0.0, -1.0, lock_ids)
 
 
 def read_lock(text: str) -> StateLock:
@@ -148,11 +175,12 @@ def read_lock(text: str) -> StateLock:
     return StateLock(found.get("ID", ""), found.get("Who", ""), found.get("Created", ""), found.get("Operation", ""))
 
 
-def is_of_the_dead(lock: StateLock, dead: Iterable[DeadHolder], *, user: str = "", host: str = "") -> bool:
+def is_of_the_dead(lock: StateLock, dead: Sequence[DeadHolder], *, user: str = "", host: str = "") -> bool:
     """Return whether the lock was taken by one of our own processes, which has died with it.
 
-    A state has one lock at a time. One in our name, created between the start of a process of ours and that process'
-    first event about a change, is that process' own: it could not have worked without it.
+    One with an id that a process of ours has made is that process' own. Without its log: a state has one lock at a
+    time; one in our name, created between the start of a process of ours and that process' first event about a change,
+    is that process' own, as it could not have worked without it.
 
     Args:
         lock: As described by the backend.
@@ -161,6 +189,8 @@ def is_of_the_dead(lock: StateLock, dead: Iterable[DeadHolder], *, user: str = "
         host: This machine's name by default.
     """
     created = lock.created_at
+    if lock.id and any(lock.id in holder.lock_ids for holder in dead):
+        return True
     if not lock.id or created is None or lock.who != f"{user or _user()}@{host or socket.gethostname()}":
         return False
     return any(
@@ -170,8 +200,53 @@ def is_of_the_dead(lock: StateLock, dead: Iterable[DeadHolder], *, user: str = "
     )
 
 
+class GoneHolder(msgspec.Struct, frozen=True):
+    """A machine that does not exist any more, as an operator stated."""
+
+    who: str
+    """`user@host`."""
+    gone_at: float
+    """Seconds since the epoch: what it has locked is older."""
+    since: float = 0.0
+    """Seconds since the epoch: what it has locked is not older than this."""
+
+
+def is_of_the_gone(lock: StateLock, gone: Iterable[GoneHolder]) -> bool:
+    """Return whether the lock was taken by a machine that is gone, before that was stated.
+
+    Of the name the host alone is compared: Terraform names the user by the uid, and an operator's name may come from
+    `LOGNAME`. Two machines may have one host name. So the time counts, too: a lock from before the machine had the run
+    is that of another one, which may be alive.
+    """
+    created = lock.created_at
+    return bool(lock.id) and any(
+        created is not None
+        and _host(lock.who) == _host(machine.who) != ""
+        and math.floor(machine.since) <= created < machine.gone_at
+        for machine in gone
+    )
+
+
+def reason_to_unlock(lock: StateLock, dead: Sequence[DeadHolder], gone: Iterable[GoneHolder]) -> str:
+    """Return why the holder of a lock is certainly dead, as a clause; empty if that is not known.
+
+    Args:
+        lock: As described by the backend.
+        dead: Our processes that have died without releasing their lock.
+        gone: Machines that do not exist any more.
+    """
+    if is_of_the_dead(lock, dead):
+        return "that process is dead"
+    return f"{lock.who} does not exist any more" if is_of_the_gone(lock, gone) else ""
+
+
+def _host(who: str) -> str:
+    return who.rpartition("@")[2]
+
+
 def _user() -> str:
+    """Return the name of this process' user as Terraform does: by its uid, not by `LOGNAME`, which su may leave."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER", "")

@@ -14,6 +14,7 @@ from actions.base.errors import BlueprintError, FormatError
 from actions.base.files import private_directory, write_private
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
+from actions.terraform.backend import OVERRIDE_FILE
 from actions.terraform.failure import NoPlanError, UnsavedStateError
 from actions.terraform.state import DeadHolder, StateFile, read_state
 
@@ -24,6 +25,7 @@ UPDATE_PLAN_FILE = "update.tfplan"
 VARIABLES_FILE = "run.tfvars.json"
 LOCK_FILE = ".terraform.lock.hcl"
 STATE_FILE = "terraform.tfstate"
+SIMULATED_STATE = "simulated.tfstate.json"
 UNSAVED_STATE = "errored.tfstate"
 PUSHED_STATE = "errored.tfstate.pushed"
 WAIVED_STATE = "errored.tfstate.waived"
@@ -34,12 +36,12 @@ VANISHED_STATE = "vanished.tfstate"
 WAIVED_VANISHED_STATE = "vanished.tfstate.waived"
 DELETIONS_FILE = "deletions.json"
 HOLDERS_FILE = "dead.json"
+QUERY_LOG = "query.log"
+"""Terraform's log of a short command that locks the state; removed with its end."""
 BACKEND_FILE = ".terraform/terraform.tfstate"
 """The file that names the backend of the state; there is none for the local backend."""
 PROVIDERS_FOLDER = ".terraform/providers"
 MODULES_FOLDER = ".terraform/modules"
-DISCARDED_FILE = ".terraform/discarded"
-"""Left where providers and modules were removed after a destroy."""
 
 _SHOWN = 5
 _KEPT_HOLDERS = 20
@@ -75,8 +77,11 @@ class WorkingDirectory:
         self.root = root
         self.folder = folder
 
-    def prepare(self) -> None:
+    def prepare(self, override: bytes = b"") -> None:
         """Copy the root's files in. Existing state, providers and saved plans stay.
+
+        Args:
+            override: The file that configures the backend of the state; empty for the root's own, or none.
 
         Raises:
             BlueprintError: The root is not a folder, has no `.tf` file, or holds a symbolic link.
@@ -92,6 +97,10 @@ class WorkingDirectory:
                 write_private(self.folder / source.name, source.read_bytes())
             elif source.is_dir() and not source.name.startswith("."):
                 shutil.copytree(source, self.folder / source.name, dirs_exist_ok=True)
+        if override:
+            write_private(self.folder / OVERRIDE_FILE, override)
+        else:
+            (self.folder / OVERRIDE_FILE).unlink(missing_ok=True)
 
     def write_variables(self, variables: Mapping[str, str | int | float | bool]) -> None:
         """Write the variables file, 0600."""
@@ -174,26 +183,15 @@ class WorkingDirectory:
         if path.exists():
             path.replace(self.folder / to)
 
-    def local_state(self) -> StateFile:
-        """Return the state in this folder.
-
-        Raises:
-            FormatError: It is not a state.
-        """
-        try:
-            return read_state((self.folder / STATE_FILE).read_bytes())
-        except FileNotFoundError:
-            return read_state(b"")
-
     def dead_holders(self) -> list[DeadHolder]:
-        """Return the recorded processes of this folder that died at work."""
+        """Return the recorded processes of this folder that may have left a lock."""
         try:
             return msgspec.json.decode((self.folder / HOLDERS_FILE).read_bytes(), type=list[DeadHolder])
         except (OSError, msgspec.DecodeError):
             return []
 
     def record_dead_holders(self, holders: Sequence[DeadHolder]) -> None:
-        """Record processes that died at work, before their output is overwritten."""
+        """Record processes that may have left a lock, before their output is overwritten."""
         known = self.dead_holders()
         found = [*known, *(holder for holder in holders if holder not in known)][-_KEPT_HOLDERS:]
         if found != known:
@@ -231,17 +229,33 @@ class WorkingDirectory:
         return (self.folder / LOCK_FILE).is_file() or (self.root / LOCK_FILE).is_file()
 
     @property
-    def has_remote_state(self) -> bool:
-        """True if the last init configured a remote backend for the state."""
+    def is_configured(self) -> bool:
+        """True if the last init has configured a backend for the state."""
         return (self.folder / BACKEND_FILE).is_file()
 
     @property
-    def is_discarded(self) -> bool:
-        """True if its providers were removed after a destroy, and no init has brought them back."""
-        return (self.folder / DISCARDED_FILE).exists() and not (self.folder / PROVIDERS_FOLDER).exists()
+    def is_prepared(self) -> bool:
+        """True if the root's files are in it."""
+        return is_prepared(self.folder)
 
     def _plan_sha256(self) -> str:
         return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()
+
+
+def is_prepared(folder: Path) -> bool:
+    """Return whether a root was copied into a working directory, or simulated in it. A state alone is not enough."""
+    return folder.is_dir() and any(path.suffix == ".tf" or path.name == SIMULATED_STATE for path in folder.iterdir())
+
+
+def has_history(folder: Path) -> bool:
+    """Return whether an operation was ever started in a working directory, or a plan is saved in it."""
+    names = (PLAN_RECORD, SIMULATED_STATE)
+    return any((folder / name).is_file() for name in names) or any(folder.glob("*.pid"))
+
+
+def has_unsaved(folder: Path) -> bool:
+    """Return whether a working directory has a state that could not be saved in its backend."""
+    return (folder / UNSAVED_STATE).exists()
 
 
 def locked_providers(lock_file: Path) -> dict[str, str]:

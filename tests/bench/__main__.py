@@ -17,6 +17,7 @@ import json
 import platform
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from tests.bench.logpane import measure_log_pane
@@ -28,9 +29,11 @@ from tests.bench.measure import (
     measure_fleet,
     measure_growth,
     measure_long_life,
+    measure_restart,
     measure_start,
 )
 from tests.bench.others import measure_others
+from tests.bench.program import attempt
 from tests.bench.server import best_kind, fleet_server
 from tests.bench.soak import measure_soak
 from tests.bench.target import Target
@@ -49,21 +52,20 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
             result |= _chosen(options, Path(name))
         return _put(result, options.output)
-    result["start"] = measure_start()
+    result["start"] = attempt(measure_start)
     with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         if options.at or options.kubeconfig:
             target = Target.read(options.at) if options.at else Target("given", str(options.kubeconfig), options.nodes)
             result["cluster"] = _measured(target, options)
         else:
             kind = options.server or best_kind()
-            result["log_pane"] = measure_log_pane(Path(name))
-            result["log_parts"] = measure_log_parts(Path(name) / "parts")
-            result["logs"] = measure_logs(kind, Path(name))
-            result |= _chosen(options, Path(name))
+            result["log_pane"] = attempt(partial(measure_log_pane, folder))
+            result["log_parts"] = attempt(partial(measure_log_parts, folder / "parts"))
+            result["logs"] = attempt(partial(measure_logs, kind, folder))
+            result |= _chosen(options, folder)
             for size in options.sizes.split(","):
-                nodes, _, pods = size.partition("/")
-                with fleet_server(kind, int(nodes), int(pods), Path(name)) as target:
-                    result[size] = _measured(target, options)
+                result[size] = attempt(partial(_measured_size, size, kind, folder, options))
     return _put(result, options.output)
 
 
@@ -84,19 +86,26 @@ def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     if "long_life" in wanted:
         with fleet_server("synthetic", 500, 5_000, folder) as target:
-            found["long_life"] = measure_long_life(target, keys=options.keys)
+            found["long_life"] = attempt(partial(measure_long_life, target, keys=options.keys))
     if "events" in wanted:
         with fleet_server("synthetic", 500, 5_000, folder, events=options.events) as target:
-            found["events"] = measure_events(target, seconds=options.seconds)
+            found["events"] = attempt(partial(measure_events, target, seconds=options.seconds))
     return found
 
 
+def _measured_size(size: str, kind: str, folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    nodes, _, pods = size.partition("/")
+    with fleet_server(kind, int(nodes), int(pods), folder) as target:
+        return _measured(target, options)
+
+
 def _measured(target: Target, options: argparse.Namespace) -> dict[str, object]:
-    found = measure_fleet(target, seconds=options.seconds, runs=options.runs)
+    found = attempt(partial(measure_fleet, target, seconds=options.seconds, runs=options.runs))
     sys.stderr.write(json.dumps(found) + "\n")  # kept even if what follows is broken off
+    found["restart"] = attempt(partial(measure_restart, target))
     found["others"] = measure_others(target, seconds=options.seconds)
     if options.growth and target.control:
-        found["growth"] = measure_growth(target, minutes=options.growth)
+        found["growth"] = attempt(partial(measure_growth, target, minutes=options.growth))
     return found
 
 

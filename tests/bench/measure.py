@@ -11,11 +11,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.bench.longlived import use
 from tests.bench.operator import ON_ANY_CLUSTER
-from tests.bench.program import Program, cpu_seconds_of, environment, load
+from tests.bench.program import Program, attempt, cpu_seconds_of, environment, load
 from tests.bench.target import Target
 
 ROOT = Path(__file__).parents[2]
@@ -53,19 +54,26 @@ def measure_fleet(target: Target, *, seconds: float, runs: int) -> Figures:
             loads.append(_load_of(program, target))
     console: Figures = dict(_medians(loads))
     reference: Figures = dict(_medians(references))
+    console |= attempt(partial(_at_work, target, seconds=seconds))
+    if target.control:
+        reference |= attempt(lambda: {"churn_cpu_percent": _reference_churn(target, seconds=seconds)})
+    ratios = _ratios(console, reference)
+    return {"server": target.server, "console": console, "reference": reference, "ratios": ratios}
+
+
+def _at_work(target: Target, *, seconds: float) -> Figures:
+    """One console at rest, with keys, and under change."""
+    found: Figures = {}
     with _console(target) as program:
         _load_of(program, target)
         program.drain(_SETTLE_SECONDS)
-        console["idle"] = load(program, seconds)
-        console["idle_keys"] = _keys(program, target.nodes)
+        found["idle"] = load(program, seconds)
+        found["idle_keys"] = attempt(lambda: _keys(program, target.nodes))
         if target.control:
-            console |= _under_change(program, target, seconds=seconds)
+            found |= attempt(lambda: _under_change(program, target, seconds=seconds))
         now, peak = program.memory_megabytes()
-        console["rss_mb"], console["rss_peak_mb"] = round(now, 1), round(peak, 1)
-    if target.control:
-        reference["churn_cpu_percent"] = _reference_churn(target, seconds=seconds)
-    ratios = _ratios(console, reference)
-    return {"server": target.server, "console": console, "reference": reference, "ratios": ratios}
+        found["rss_mb"], found["rss_peak_mb"] = round(now, 1), round(peak, 1)
+    return found
 
 
 def measure_growth(target: Target, *, minutes: float) -> Figures:
@@ -120,24 +128,67 @@ def churn_of(target: Target) -> float:
     return CHURN.get(target.nodes, USUAL_CHURN)
 
 
-@contextmanager
-def _console(target: Target) -> Iterator[Program]:
+def measure_restart(target: Target) -> Figures:
+    """A second start on the fleet: seconds from the first frame to the kept snapshot, and to the live one."""
     with tempfile.TemporaryDirectory(prefix="eksml-bench-home-", ignore_cleanup_errors=True) as name:
         home = Path(name)
-        argv = [sys.executable, "-m", "tests.bench.probe", str(home / "stall")]
-        variables = environment(home, target.kubeconfig) | {"PYTHONPATH": str(ROOT)}
-        with Program(argv, variables, stall_file=home / "stall") as program:
-            yield program
+        with _console_of(target, home) as program:
+            _load_of(program, target)
+            program.drain(_SETTLE_SECONDS)
+        with _console_of(target, home) as program:
+            first_frame = program.wait(rb"nodes")
+            program.wait(rb"as of \d\d:\d\d UTC")
+            program.wait(rb"%s nodes" % f"{target.nodes:,}".encode())
+            kept = program.wait(rb"\$[\d,]+\.\d\d/h")
+            cpu = program.cpu_seconds()
+            live = program.wait(rb"live")
+            live_cpu = program.cpu_seconds()
+            program.drain(2.0)
+            wall, busy = program.longest_stall_ms()
+            rss = program.memory_megabytes()
+    return {
+        "kept_after_first_frame_seconds": round(kept - first_frame, 3),
+        "kept_cpu_seconds": round(cpu, 2),
+        "live_after_first_frame_seconds": round(live - first_frame, 3),
+        "live_cpu_seconds": round(live_cpu, 2),
+        "longest_stall_ms": wall,
+        "longest_stall_cpu_ms": busy,
+        "rss_mb": round(rss[0], 1),
+        "rss_peak_mb": round(rss[1], 1),
+    }
+
+
+@contextmanager
+def _console(target: Target) -> Iterator[Program]:
+    prefix = "eksml-bench-home-"
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name,
+        _console_of(target, Path(name)) as program,
+    ):
+        yield program
+
+
+@contextmanager
+def _console_of(target: Target, home: Path) -> Iterator[Program]:
+    argv = [sys.executable, "-m", "tests.bench.probe", str(home / "stall")]
+    variables = environment(home, target.kubeconfig) | {"PYTHONPATH": str(ROOT)}
+    with Program(argv, variables, stall_file=home / "stall") as program:
+        yield program
 
 
 def _load_of(program: Program, target: Target) -> dict[str, float]:
-    """Start to complete: the full count of nodes, and the price, which needs all nodes and all pods."""
+    """Start to complete: the full count of nodes, and the price, which needs all nodes and all pods; then the table.
+
+    The first pane has the fleet's sums; everything else is measured on the table of nodes.
+    """
     first_frame = program.wait(rb"nodes") - program.began_at
     program.wait(rb"%s nodes" % f"{target.nodes:,}".encode())
     complete = program.wait(rb"\$[\d,]+\.\d\d/h") - program.began_at
     cpu = program.cpu_seconds()
     program.drain(2.0)
     wall, busy = program.longest_stall_ms()
+    program.type(b"1")
+    program.drain(1.0)
     return {
         "first_frame_seconds": round(first_frame, 3),
         "complete_seconds": round(complete, 3),
@@ -159,7 +210,12 @@ def _under_change(program: Program, target: Target, *, seconds: float) -> Figure
     program.type(b"2")
     program.drain(2.0)
     found["churn_on_pods"] = load(program, seconds)
+    program.type(b"H")
+    program.drain(2.0)
+    found["churn_on_home"] = load(program, seconds)
     target.churn(0, 0)
+    program.drain(_SETTLE_SECONDS)
+    found["idle_on_home"] = load(program, seconds)
     return found
 
 

@@ -32,7 +32,7 @@ def _line(text: str) -> tuple[bytes, ...]:
     return tuple(letter.encode() for letter in text)
 
 
-_LAYOUTS = {"four panes": b"s", "the run's panes": b"v", "one pane": b"o"}
+_LAYOUTS = {"four panes": b"f", "the run's panes": b"r", "one pane": b"o"}
 _PANES = b"1234567890"
 
 ON_ANY_CLUSTER = (
@@ -40,7 +40,7 @@ ON_ANY_CLUSTER = (
     Deed("move", (b"j",) * 6 + (b"k",) * 2, 12),
     Deed("to both ends", (b"G", b"k", b"g"), 4),
     *(Deed(f"layout: {name}", (_PREFIX, key), 6) for name, key in _LAYOUTS.items()),
-    Deed("walk through panes", (_PREFIX, b"s", _PREFIX, b"l", _PREFIX, b"j", _PREFIX, b"h", _PREFIX, b"k"), 3),
+    Deed("walk through panes", (_PREFIX, b"f", _PREFIX, b"l", _PREFIX, b"j", _PREFIX, b"h", _PREFIX, b"k"), 3),
     Deed("zoom", (b"z", b"j", b"z"), 3),
     Deed("help", (b"?", b"j", b"j", ESCAPE), 2),
     Deed("palette", (b"\x10", *_line("node"), ESCAPE), 2),

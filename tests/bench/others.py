@@ -8,11 +8,12 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.bench.loglines import NAMESPACE
 from tests.bench.measure import churn_of
-from tests.bench.program import Program, environment, load
+from tests.bench.program import Program, attempt, environment, load
 from tests.bench.target import Target
 
 ABSENT = "not on PATH"
@@ -21,7 +22,7 @@ _LONGEST_SECONDS = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A program on a terminal; `pattern` is what it shows when it knows all nodes, with their number for `%d`."""
+    """A program on a terminal; `pattern` is what it shows when it knows all nodes, with their number for `%s`."""
 
     name: str
     arguments: tuple[str, ...]
@@ -29,8 +30,8 @@ class Screen:
 
 
 _SCREENS = (
-    Screen("k9s", ("--command", "nodes", "--headless"), rb"[Nn]odes\(all\)\[%d\]"),
-    Screen("eks-node-viewer", ("--disable-pricing",), rb"%d nodes"),
+    Screen("k9s", ("--command", "nodes", "--headless"), rb"[Nn]odes\(all\)\[%s\]"),
+    Screen("eks-node-viewer", ("--disable-pricing",), rb"%s nodes"),
 )
 
 
@@ -38,13 +39,20 @@ def measure_others(target: Target, *, seconds: float) -> dict[str, object]:
     """Each that is there: seconds to complete, cost at rest and under churn; `not on PATH` for those that are not."""
     found: dict[str, object] = {}
     if shutil.which("kubectl"):
-        found["kubectl"] = {f"get {what} seconds": _kubectl(target, what) for what in ("nodes", "pods")}
+        found["kubectl"] = attempt(
+            lambda: {f"get {what} seconds": _kubectl(target, what) for what in ("nodes", "pods")}
+        )
     else:
         found["kubectl"] = ABSENT
     for screen in _SCREENS:
         path = shutil.which(screen.name)
-        found[screen.name] = _on_screen(screen, path, target, seconds=seconds) if path else ABSENT
+        found[screen.name] = attempt(partial(_on_screen, screen, path, target, seconds=seconds)) if path else ABSENT
     return found
+
+
+def counted(number: int) -> bytes:
+    """Return a pattern of a number as programs write it: `5000`, and `5,000` as k9s does since it formats titles."""
+    return f"{number:,}".replace(",", ",?").encode()
 
 
 def measure_stern(kubeconfig: str, *, lines: int) -> object:
@@ -72,7 +80,7 @@ def _on_screen(screen: Screen, path: str, target: Target, *, seconds: float) -> 
     with tempfile.TemporaryDirectory(prefix="eksml-bench-home-", ignore_cleanup_errors=True) as home:
         argv = [path, "--kubeconfig", target.kubeconfig, *screen.arguments]
         with Program(argv, environment(Path(home), target.kubeconfig)) as program:
-            pattern = screen.pattern % target.nodes
+            pattern = screen.pattern % counted(target.nodes)
             complete = program.wait(pattern, seconds=_LONGEST_SECONDS) - program.began_at
             program.drain(5.0)
             found: dict[str, object] = {"complete_seconds": round(complete, 2), "idle": load(program, seconds)}

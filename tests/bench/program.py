@@ -12,7 +12,7 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -128,6 +128,14 @@ class Program:
             self.read(0.02)
         wall, cpu = self._stall_file.read_text().split()
         return round(float(wall) * 1000, 1), round(float(cpu) * 1000, 1)
+
+
+def attempt(measure: Callable[[], Mapping[str, object]]) -> dict[str, object]:
+    """Return what a part measures; of one that fails the reason, so that the other parts are kept."""
+    try:
+        return dict(measure())
+    except Exception as error:  # noqa: BLE001 - what is raised is the result
+        return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def cpu_seconds_of(pid: int) -> float:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from rich.segment import Segment
 from textual.app import App, ComposeResult
+from textual.css.model import RuleSet
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tests.support.waiting import settle, wait_for
-from tui.textual_private import ChangesCompositor, paint_only_changes, screen_text
+from tui.textual_private import (
+    ChangesCompositor,
+    RedactingApp,
+    forget_arrangement,
+    hash_rules_by_identity,
+    paint_only_changes,
+    screen_text,
+)
 
 
 class Letters(Widget):
@@ -88,6 +96,26 @@ async def test_nothing_is_written_when_nothing_changed() -> None:
         assert written_of(app) == []
 
 
+class UnseenApp(RedactingApp[None], LayeredApp):
+    """The same on no terminal."""
+
+
+async def test_of_a_screen_that_nobody_sees_nothing_is_asked_for_until_it_is_read() -> None:
+    app = UnseenApp()
+    async with app.run_test(size=(12, 5)) as pilot:
+        await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")
+        app.is_unseen = True
+        back = app.query_one("#back", Letters)
+        back.asked.clear()
+        back.letter = "c"
+        back.refresh()
+        await settle(pilot)
+
+        assert back.asked == []
+        assert "ccccfffccc" in screen_text(app)
+        assert back.asked
+
+
 def written_of(app: App[None], *changed: Region) -> list[tuple[int, int, str]]:
     """Return the pieces that go to the terminal when these regions have changed: column, line, text."""
     compositor = app.screen._compositor
@@ -120,3 +148,37 @@ async def test_a_widget_gets_its_show_if_a_size_was_asked_for_before_it_was_laid
         await settle(pilot)
 
         assert added.shown == 1
+
+
+def test_rules_of_style_sheets_are_hashed_by_identity_without_a_call_of_python() -> None:
+    hash_rules_by_identity()
+    one, same = RuleSet(), RuleSet()
+    assert len({one, same, one}) == 2
+    assert RuleSet.__hash__ is object.__hash__
+
+
+class Sized(Letters):
+    """Remembers the heights that it was told."""
+
+    def __init__(self, letter: str, *, id: str) -> None:
+        super().__init__(letter, id=id)
+        self.heights: list[int] = []
+
+    def on_resize(self) -> None:
+        self.heights.append(self.size.height)
+
+
+async def test_a_widget_gets_its_resize_if_its_new_size_was_asked_for_before_it_was_laid_out() -> None:
+    app = LayeredApp()
+    async with app.run_test(size=(20, 8)) as pilot:
+        added = Sized("c", id="added")
+        await app.screen.mount(added)
+        await wait_for(pilot, lambda: added.heights != [], "its first size")
+        await settle(pilot)
+        with app.batch_update():
+            added.styles.height = 2
+            forget_arrangement(app.screen)  # Textual may do so only when it is idle
+            compositor = app.screen._compositor
+            compositor._full_map_invalidated = True
+            assert compositor.full_map[added].region.height == 2
+        await wait_for(pilot, lambda: added.heights[-1] == 2, "the widget gets its `Resize`")

@@ -107,6 +107,16 @@ def test_modules_and_files_that_documents_name_exist() -> None:
     assert wrong == []
 
 
+def test_the_page_on_architecture_names_every_package() -> None:
+    """Also the modules that stand beside the packages of a room."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = {name.rpartition(".")[2] for name in re.findall(r"`([a-z_.]+)`", page)}
+    rooms = [ROOT / room for room in ("actions", "actions/cluster", "actions/run", "actions/sandbox", "tui", "tui/cli")]
+    packages = {file.parent.name for room in rooms for file in room.glob("*/__init__.py")}
+    modules = {file.stem for room in rooms[1:3] + rooms[4:5] for file in room.glob("[a-z]*.py")}
+    assert (packages | modules) - named == set()
+
+
 def glossary() -> str:
     """Return the page of words."""
     return (ROOT / "docs" / "glossary.md").read_text("utf-8")

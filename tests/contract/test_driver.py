@@ -17,6 +17,8 @@ from tui.terminal.input import _LONGEST_SEQUENCE, TerminalInput
 _OVERRIDDEN = (
     "start_application_mode",
     "stop_application_mode",
+    "suspend_application_mode",
+    "write",
     "disable_input",
     "send_message",
     "_run_input_thread",

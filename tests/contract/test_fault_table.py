@@ -1,4 +1,4 @@
-"""`docs/faults.md` names every fault, threat and defect, and tests that exist."""
+"""`docs/faults.md` names every fault, threat, defect and falsehood on screen, and tests that exist."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "faults.md"
-NUMBERS = [f"F{n}" for n in range(1, 35)] + [f"S{n}" for n in range(1, 17)] + [f"D{n}" for n in range(1, 22)]
+NUMBERS = [f"{kind}{n}" for kind, last in (("F", 34), ("S", 16), ("D", 21), ("A", 12)) for n in range(1, last + 1)]
 WHY_NOT = "Not tried: "
 """Begins the last cell of a number without a test."""
 
-_ROW = re.compile(r"^\| ([FSD]\d+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([FSDA]\d+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 
 

@@ -22,6 +22,13 @@ OTHERWISE = {"s3:ListObjectVersions": "s3:ListBucketVersions"}
 """IAM's name of an action where it is not the operation's."""
 WITHOUT_PERMISSION = frozenset({"sts:GetCallerIdentity"})
 """Every principal may call it."""
+OF_THE_HOME = {
+    "delete_object": "s3:DeleteObject",
+    "get_object": "s3:GetObject",
+    "list_objects_v2": "s3:ListBucket",
+    "put_object": "s3:PutObject",
+}
+"""IAM's action of each call of `actions.cloud.s3`, whose client is one of its own: bodies are read in its threads."""
 OF_TAGS_AND_DOCKER = frozenset(
     {
         "ec2:CreateTags",
@@ -40,8 +47,10 @@ WITHOUT_RESOURCE = frozenset(
         "ec2:DescribeCapacityReservations",
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstances",
+        "ec2:DescribeLaunchTemplates",
         "ec2:DescribeNatGateways",
         "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribePlacementGroups",
         "ec2:DescribeSecurityGroupRules",
         "ec2:DescribeSpotPriceHistory",
         "ec2:DescribeSecurityGroups",
@@ -77,7 +86,7 @@ def actions(name: str) -> set[str]:
 
 
 def called() -> set[str]:
-    """Return the actions that `AwsSession.call` is called with, as IAM names them."""
+    """Return the actions that `AwsSession.call` and `pages` are called with, as IAM names them."""
     by_service: defaultdict[str, set[str]] = defaultdict(set)
     for service, operation in calls():
         by_service[service].add(operation)
@@ -92,7 +101,7 @@ def called() -> set[str]:
 
 def calls() -> Iterator[tuple[str, str]]:
     for module in modules_of("actions"):
-        if "sandbox" not in module.path.parts and ".call(" in module.text:
+        if "sandbox" not in module.path.parts and (".call(" in module.text or "pages(" in module.text):
             for function in module.nodes(ast.FunctionDef):
                 yield from calls_in(function)
             for task in module.nodes(ast.AsyncFunctionDef):
@@ -108,13 +117,21 @@ def calls_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(function):
-        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "call"
-        if not is_call or not isinstance(node, ast.Call) or len(node.args) < 2:
+        asked = node.args if isinstance(node, ast.Call) and is_named(node.func, "call") else []
+        if isinstance(node, ast.Call) and is_named(node.func, "pages"):
+            asked = node.args[1:]
+        if len(asked) < 2:
             continue
-        service, operation = node.args[:2]
+        service, operation = asked[:2]
         if isinstance(service, ast.Constant) and isinstance(service.value, str) and service.value.islower():
             named = assigned[operation.id] if isinstance(operation, ast.Name) else operation
             yield from ((service.value, name) for name in names_of(named))
+
+
+def is_named(function: ast.expr, name: str) -> bool:
+    return (isinstance(function, ast.Attribute) and function.attr == name) or (
+        isinstance(function, ast.Name) and function.id == name
+    )
 
 
 def names_of(operation: ast.expr) -> Iterator[str]:
@@ -131,6 +148,21 @@ def test_s13_every_call_of_the_code_is_allowed_and_nothing_else() -> None:
     made = {OTHERWISE.get(action, action) for action in called()}
     assert everything == (made | OF_TAGS_AND_DOCKER) - WITHOUT_PERMISSION
     assert len(made) > 12
+
+
+def test_s13_the_home_is_allowed_what_its_client_calls_and_nothing_else() -> None:
+    (module,) = (module for module in modules_of("actions") if str(module.path) == "actions/cloud/s3.py")
+    made = {
+        node.func.attr
+        for node in module.nodes(ast.Call)
+        if isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Call)
+        and isinstance(node.func.value.func, ast.Attribute)
+        and node.func.value.func.attr == "_client"
+    }
+    assert made == OF_THE_HOME.keys()
+    assert actions("home") == set(OF_THE_HOME.values())
+    assert not [resource for statement in statements("home") for resource in statement["Resource"] if resource == "*"]
 
 
 def test_s13_boto3_is_used_in_one_place_only() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 
-from tests.support.sources import SourceModule, modules
+from tests.support.sources import ROOT, modules
 
-FIRST_WORDS = frozenset({"What", "Whether", "Who", "Whose", "Whom"})
-"""A docstring names the thing or commands: "Return whether…", "The node table"."""
-IDIOM = re.compile(r"\b(?:somebody|nobody|is told|are told|is asked|are asked)\b", re.IGNORECASE)
+RELATIVE_CLAUSE = re.compile(
+    r'''^[ \t]*[rR]?"""(?:What|Whether|Who|Whose|Whom|How|Why|Where|When|Which)\b.*''', re.MULTILINE
+)
+"""In place of the thing's name or an imperative ("Return whether…", "The node table"); of attributes, too."""
+IDIOM = re.compile(r"\b(?:somebody|nobody|anybody|everybody|is told|are told|is asked|are asked)\b", re.IGNORECASE)
 """Code and data are not persons."""
 SCREEN = re.compile(r"(?<!here )\bis no (?!longer\b|more\b)\w+|To be put right|Let the nodes go")
 """`x is no pod` is "x is not a pod"; `there is no pod` may stay."""
@@ -20,21 +21,13 @@ SCREEN = re.compile(r"(?<!here )\bis no (?!longer\b|more\b)\w+|To be put right|L
 
 @cache
 def docstrings() -> tuple[tuple[str, str], ...]:
-    """Every docstring, with its place."""
+    """Every docstring, also of attributes, with its place."""
     return tuple(
-        (f"{module.path}:{getattr(node, 'lineno', 1)}", text)
+        (f"{module.path}:{node.lineno}", node.value.value)
         for module in modules()
-        for node in documented(module)
-        if (text := ast.get_docstring(node, clean=False)) is not None
+        for node in module.nodes(ast.Expr)
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )
-
-
-def documented(module: SourceModule) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the nodes that may have a docstring."""
-    yield module.tree
-    yield from module.nodes(ast.ClassDef)
-    yield from module.nodes(ast.FunctionDef)
-    yield from module.nodes(ast.AsyncFunctionDef)
 
 
 def test_every_module_names_what_it_owns() -> None:
@@ -52,7 +45,18 @@ def test_no_class_name_means_two_things() -> None:
 
 
 def test_docstrings_name_or_command() -> None:
-    assert [place for place, text in docstrings() if text.split()[0].strip(".,:") in FIRST_WORDS] == []
+    """In the product and in its tests; read as text, because the tests are not parsed for anything else."""
+    texts = {str(module.path): module.text for module in modules()}
+    for path in (ROOT / "tests").rglob("*.py"):
+        texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
+    assert [
+        f"{path} {found[0].strip()}" for path, text in texts.items() for found in RELATIVE_CLAUSE.finditer(text)
+    ] == []
+
+
+def test_a_docstring_that_is_a_relative_clause_is_found() -> None:
+    text = 'def size() -> int:\n    """How large it is."""\n\n\nROOM = 1\n"""Whether it holds."""\n"""Whatever else."""'
+    assert RELATIVE_CLAUSE.findall(text) == ['    """How large it is."""', '"""Whether it holds."""']
 
 
 def test_docstrings_do_not_personify() -> None:
@@ -60,12 +64,10 @@ def test_docstrings_do_not_personify() -> None:
 
 
 def test_sentences_on_screen_are_plain_english() -> None:
-    """Messages and hints: every string that is no docstring."""
+    """Messages and hints: every string that is not a docstring."""
     found: list[str] = []
     for module in modules():
-        docs = {
-            id(node.body[0].value) for node in documented(module) if node.body and isinstance(node.body[0], ast.Expr)
-        }
+        docs = {id(node.value) for node in module.nodes(ast.Expr)}
         for node in module.nodes(ast.Constant):
             if not isinstance(node.value, str) or id(node) in docs:
                 continue

@@ -42,14 +42,20 @@ def a_long_run(
     program.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = a_run(program.state, sandbox, WORK, job=job_of(command), name=own_name(program.home))
     start_runner(folder, environment=environment)
-    until_view(folder, lambda view: "1 of 1 pods run" in view.stage("work").message, "the job to run")
+    until_view(folder, lambda view: "1 of 1 pods are ready" in view.stage("work").message, "the job to run")
     return folder
 
 
 def until_view(folder: Path, holds: Callable[[RunView], object], what: str) -> RunView:
     """Wait until the run is as wanted, and return it."""
-    wait(lambda: holds(load_run(folder)), what)
-    return load_run(folder)
+    found: list[RunView] = []
+
+    def is_found() -> bool:
+        found[:] = [load_run(folder)]
+        return bool(holds(found[0]))
+
+    wait(is_found, what)
+    return found[0]
 
 
 def runner_of(program: Program, folder: Path) -> ProcessIdentity:

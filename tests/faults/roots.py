@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run import launch
 from actions.run.client import load_run, start_runner
 from actions.run.journal.folder import terraform_path
 from actions.run.launch import create_run
+from actions.run.state.records import Created
 from actions.terraform.detached import DetachedOperation
 from tests.support import standin_terraform
 from tests.support.missing import needs
@@ -37,11 +43,54 @@ stages:
   - {id: net, kind: terraform, title: Net, expect: 1s..5s, root: terraform/net, own_cluster_only: true}
 """
 
+RESOURCE = """
+resource "terraform_data" "NAME" {
+  provisioner "local-exec" {
+    command = "echo NAME >> LEDGER; WAIT"
+  }
+  provisioner "local-exec" {
+    when    = destroy
+    command = "echo gone NAME >> LEDGER"
+  }
+  NEEDS
+}
+"""
+
 needs_terraform = needs("terraform")
 
 
+class Root:
+    """A root that makes `a`, then `b` for as long as the test wants.
+
+    Args:
+        folder: The test's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.ledger = folder / "ledger"
+        self.go_on = folder / "go-on"
+
+    def source(self, more: str = "") -> str:
+        hold = f"while [ ! -e {self.go_on} ]; do sleep 0.02; done"
+        parts = [("a", "true", ""), ("b", hold, "depends_on = [terraform_data.a]")]
+        text = "".join(
+            RESOURCE.replace("NAME", name).replace("WAIT", command).replace("NEEDS", needs)
+            for name, command, needs in parts
+        )
+        return more + text.replace("LEDGER", str(self.ledger))
+
+    def told(self) -> list[str]:
+        return self.ledger.read_text().splitlines() if self.ledger.exists() else []
+
+
 def a_root_run(
-    tmp_path: Path, source: str, *, endpoint: str = "", auto_approve: bool = True, keeps_data: bool = False
+    tmp_path: Path,
+    source: str,
+    *,
+    endpoint: str = "",
+    auto_approve: bool = True,
+    keeps_data: bool = False,
+    home: str = "",
 ) -> Path:
     """A run of a root; nothing is started.
 
@@ -51,6 +100,7 @@ def a_root_run(
         endpoint: Where AWS is looked for.
         auto_approve: Whether plans are carried out without being asked about.
         keeps_data: Whether its stage holds data.
+        home: Where the run is replicated to.
     """
     folder = tmp_path / "blueprint"
     (folder / "terraform" / "net").mkdir(parents=True)
@@ -58,15 +108,31 @@ def a_root_run(
     text = BLUEPRINT.replace("own_cluster_only: true", "own_cluster_only: true, keeps_data: true")
     (folder / "blueprint.yaml").write_text(text if keeps_data else BLUEPRINT)
     blueprint = load_blueprint(folder)
-    return create_run(
-        blueprint,
-        bind(blueprint, {}),
-        target=ClusterTarget(),
-        environment={"AWS_ENDPOINT_URL": endpoint or "http://127.0.0.1:9", "AWS_REGION": "us-west-2"},
-        clock=SystemClock(),
-        auto_approve=auto_approve,
-        home=tmp_path / "runs",
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        if home:
+            patched.setattr(launch, "create_folder", partial(_with_home, launch.create_folder, home))
+        return create_run(
+            blueprint,
+            bind(blueprint, {}),
+            target=ClusterTarget(),
+            environment={"AWS_ENDPOINT_URL": endpoint or "http://127.0.0.1:9", "AWS_REGION": "us-west-2"},
+            clock=SystemClock(),
+            auto_approve=auto_approve,
+            home=tmp_path / "runs",
+        )
+
+
+def _with_home(make: Callable[..., Path], state_home: str, created: Created, **options: Any) -> Path:
+    return make(replace(created, home=state_home), **options)
+
+
+def elsewhere(folder: Path, runs: Path) -> Path:
+    """Copy what a home has of a run to another machine: everything but what Terraform works with."""
+
+    def left_out(path: str, _names: list[str]) -> list[str]:
+        return ["terraform"] if Path(path) == folder else []
+
+    return Path(shutil.copytree(folder, runs / folder.name, ignore=left_out))
 
 
 def work_folder(folder: Path) -> Path:

@@ -81,7 +81,7 @@ def test_rule_8_a_console_on_a_server_that_says_nothing_is_gone_soon(
     kubeconfig.write_text(KUBECONFIG.format(server=f"{scheme}://127.0.0.1:{silent_server}"))
     variables = {**program.environment, "KUBECONFIG": str(kubeconfig)}
     with OnPty(program.argv(), variables) as console:
-        console.wait(r"\[1 nodes\]")
+        console.wait(r"\[H home\]")
         console.wait(r"hostile")
         if end == "q":
             console.type(b"q")
@@ -105,6 +105,15 @@ def test_rule_8_a_thread_that_hangs_does_not_keep_a_console(program: Program, ha
         assert all(sequence in console.raw for sequence in RESTORED)
 
 
+def test_rule_8_a_signal_while_a_console_ends_does_not_change_its_end(program: Program) -> None:
+    with a_bare_console(program, environment=environment_with(program, HANGING_THREAD)) as console:
+        while not console.has_ended():  # a line that is closed may be noticed long before its signal comes
+            console.signal(signal.SIGHUP)
+            console.read(0.01)
+        assert console.wait_ended() == 129
+        assert "Traceback" not in console.text
+
+
 def test_rule_8_a_thread_that_hangs_takes_nothing_from_what_a_script_reports(program: Program) -> None:
     script, report = program.home / "script.yaml", program.home / "report.json"
     script.write_text("eksml-script: 1\nsteps:\n  - open: events\n")
@@ -122,7 +131,7 @@ def test_rule_8_a_thread_that_hangs_takes_nothing_from_what_a_script_reports(pro
 def test_rule_8_a_closed_terminal_ends_a_console_that_gets_no_signal(program: Program) -> None:
     in_a_session_without_terminal = ["sh", "-c", 'trap "" HUP; exec setsid --wait "$@"', "sh"]
     with OnPty([*in_a_session_without_terminal, *program.argv()], dict(program.environment)) as console:
-        console.wait(r"\[1 nodes\]")
+        console.wait(r"\[H home\]")
         (child,) = Path(f"/proc/{console.pid}/task/{console.pid}/children").read_text().split()
         console.hang_up()
         try:

@@ -34,12 +34,6 @@ def kill(terminal: Terminal) -> None:
     wait(lambda: not is_alive(console), "end of the console")
 
 
-def child_of(pid: int) -> int:
-    """The only child of a process."""
-    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(child)
-
-
 def the_run_goes_on(program: Program, size: Callable[[], int]) -> None:
     """The runner lives and its files grow without any console."""
     runner = program.runner(only_run(program))
@@ -75,7 +69,7 @@ def losses(folder: Path, stage: str) -> list[float]:
 def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
     lines = spooled(folder, "train")
     terminal.press("5")
-    terminal.wait(rf"─ log of {RUN}/train ─")
+    terminal.wait(rf"─ log of {RUN}/train ")
     terminal.wait(rf"● following +{len(lines):,} lines")
     terminal.wait(re.escape(lines[-1].text[:40]))
     terminal.press("g")
@@ -85,7 +79,7 @@ def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
 def sees_the_whole_curve(terminal: Terminal, folder: Path) -> None:
     values = losses(folder, "train")
     terminal.press("7")
-    terminal.wait(r" of train ─")
+    terminal.wait(rf" of {RUN}/train ")
     shown = terminal.wait(r"min (\d+\.\d+) · max (\d+\.\d+) · over step")
     assert [float(text) for text in shown.groups()] == pytest.approx([min(values), max(values)], abs=0.01)
 
@@ -125,13 +119,3 @@ def test_a_run_outlives_its_consoles_and_the_next_one_shows_all_of_it(program: P
         last.wait_gone(r"esm1nv-pretraining")
         sees_the_whole_log(last, folder)
         sees_the_whole_curve(last, folder)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_the_terminal_as_it_was(shared_program: Program, number: signal.Signals) -> None:
-    under_a_shell = ("sh", "-c", '"$@"; echo "ended with $?"; exec cat', "sh")
-    with a_console(shared_program, under=under_a_shell) as terminal:
-        assert terminal.flags("alternate_on") == ["1"]
-        os.kill(child_of(terminal.pid()), number)
-        terminal.wait(rf"^ended with {128 + number}$")
-        assert terminal.flags("alternate_on", "cursor_flag", "mouse_any_flag") == ["0", "1", "0"]

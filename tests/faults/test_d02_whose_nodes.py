@@ -44,6 +44,9 @@ class Notebook:
     def note(self, text: str) -> None:
         return
 
+    def trouble(self, text: str) -> None:
+        return
+
     def warn(self, text: str) -> None:
         return
 

@@ -16,7 +16,7 @@ from actions.run.client import load_run, send_request, start_runner
 from actions.run.engine.recorder import RunnerJournal, StageRecorder
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path, release_reserve
-from actions.run.journal.lease import take_lease
+from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import DiskFullError, Journal
 from actions.run.state.records import Action, Outcome, RequestKind, Result
 from actions.run.state.view import NoticeKind, OwnedObject, RunState, StageState
@@ -43,7 +43,7 @@ def use_all_room(journal: Journal, folder: Path) -> None:
 async def test_what_a_handler_owns_waits_for_room_before_the_world_is_touched(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         folder = make_run(disk, CLOCK)
-        lease = take_lease(journal_path(folder), CLOCK)
+        lease = take_runner_lease(journal_path(folder), CLOCK)
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
         desk = RunnerJournal(journal, lease, CLOCK)
         await desk.view()
@@ -71,7 +71,7 @@ async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(tmp_pat
     with small_disk(tmp_path / "disk") as disk:
         folder = make_run(disk, CLOCK)
         (folder / "hold-provision").touch()
-        lease = take_lease(journal_path(folder), CLOCK)
+        lease = take_runner_lease(journal_path(folder), CLOCK)
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
         desk = RunnerJournal(journal, lease, CLOCK)
         desk.keep_alive()
@@ -93,7 +93,7 @@ async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(tmp_pat
 async def test_the_reserve_lets_a_teardown_go_on_when_even_the_log_is_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         folder = make_run(disk, CLOCK)
-        lease = take_lease(journal_path(folder), CLOCK)
+        lease = take_runner_lease(journal_path(folder), CLOCK)
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
         desk = RunnerJournal(journal, lease, CLOCK)
         fill(disk)

@@ -19,6 +19,7 @@ from actions.run.state.records import CheckResult, RequestKind, Resolution
 from actions.run.state.view import RunState, RunView, StageState
 from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
 from tests.faults import roots
+from tests.faults.roots import Root
 from tests.support.account import an_account
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out, torn_down
@@ -27,42 +28,6 @@ from tests.support.statebackend import StateBackend, a_state_backend
 pytestmark = roots.needs_terraform
 
 A, B = "terraform_data.a", "terraform_data.b"
-RESOURCE = """
-resource "terraform_data" "NAME" {
-  provisioner "local-exec" {
-    command = "echo NAME >> LEDGER; WAIT"
-  }
-  provisioner "local-exec" {
-    when    = destroy
-    command = "echo gone NAME >> LEDGER"
-  }
-  NEEDS
-}
-"""
-
-
-class Root:
-    """A root that makes `a`, then `b` for as long as the test wants.
-
-    Args:
-        folder: The test's.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.ledger = folder / "ledger"
-        self.go_on = folder / "go-on"
-
-    def source(self, more: str = "") -> str:
-        hold = f"while [ ! -e {self.go_on} ]; do sleep 0.02; done"
-        parts = [("a", "true", ""), ("b", hold, "depends_on = [terraform_data.a]")]
-        text = "".join(
-            RESOURCE.replace("NAME", name).replace("WAIT", command).replace("NEEDS", needs)
-            for name, command, needs in parts
-        )
-        return more + text.replace("LEDGER", str(self.ledger))
-
-    def told(self) -> list[str]:
-        return self.ledger.read_text().splitlines() if self.ledger.exists() else []
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from actions.base.errors import JournalError
 from actions.base.process import is_alive
 from actions.run.client import RunReader, list_runs, load_run, send_request
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_lease
+from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import Journal
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
@@ -198,7 +198,7 @@ def test_a_reader_sees_a_whole_journal_while_others_write(tmp_path: Path) -> Non
 
 def test_no_commit_is_missed_however_soon_it_follows_a_look(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
-    lease = take_lease(journal_path(folder), CLOCK)
+    lease = take_runner_lease(journal_path(folder), CLOCK)
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     reader = RunReader(folder)
     reader.poll()

@@ -27,7 +27,7 @@ from actions.run.journal.lease import (
     may_start_now,
     note_start,
     read_heartbeat,
-    take_lease,
+    take_runner_lease,
 )
 from actions.run.journal.store import Journal
 from actions.run.state.records import Action, Intent, RequestKind
@@ -238,7 +238,7 @@ def test_silence_is_counted_by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
 
 def test_a_runner_of_an_earlier_version_leaves_no_sign_and_is_not_called_stalled(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
-    lease = take_lease(journal_path(folder), CLOCK)
+    lease = take_runner_lease(journal_path(folder), CLOCK)
     Journal(journal_path(folder), CLOCK, fence=lease.token).append(Intent(Action.PERFORM), stage="provision")
     heartbeat_path(folder).unlink()
     assert load_run(folder).state is RunState.RUNNING

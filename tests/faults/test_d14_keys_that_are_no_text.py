@@ -51,7 +51,7 @@ def test_d14_garbage_on_stdin_does_not_end_the_console(the_console: Callable[[],
 def test_d14_text_beside_garbage_is_taken(the_console: Callable[[], OnPty]) -> None:
     console = the_console()
     console.type(b":\xe9ev\xff\xc3ents\r")
-    console.wait(r"\[8 events\]")
+    console.wait(r"\[8 ev")
 
 
 SOONER_FLOODED = """
@@ -71,7 +71,7 @@ def test_d14_a_megabyte_of_random_bytes_leaves_a_console_that_takes_keys(program
         console.wait(r"Too many keys at once", seconds=120)
         deadline = time.monotonic() + 120
         console.type(ESCAPE * 3 + b"8")
-        while not console.sees(r"\[8 events\]", seconds=2):  # keys right behind a flood are dropped with it
+        while not console.sees(r"\[8 ev", seconds=2):  # keys right behind a flood are dropped with it
             assert time.monotonic() < deadline, console.text[-2000:]
             console.type(ESCAPE * 3 + b"8")
         is_alive_and_well(console)
@@ -95,5 +95,5 @@ def test_d14_a_paste_whose_end_is_lost_is_over_when_nothing_comes(program: Progr
         console.type(b"\x1b[200~open events")
         console.wait(r"open events")
         console.type(b"\r")
-        console.wait(r"\[8 events\]")
+        console.wait(r"\[8 ev")
         ends_by_its_key(console)

@@ -190,7 +190,7 @@ def test_d15b_the_console_takes_a_free_port_and_shows_the_token_on_its_page_only
     script = program.home / "script.yaml"
     script.write_text(SCRIPT)
     kubeconfig = str(sandbox.kubeconfig)
-    done = program.run("--kubeconfig", kubeconfig, "--script", str(script), "--artifacts", str(program.home))
+    done = program.command("--kubeconfig", kubeconfig, "--script", str(script), "--artifacts", str(program.home))
     assert done.returncode == 0, done.stdout + done.stderr
     picture = (program.home / "said.svg").read_text().replace("&#160;", " ")
     said = re.search(r"127\.0\.0\.1:(\d+) leads to", picture)

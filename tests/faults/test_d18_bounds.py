@@ -79,7 +79,8 @@ def _console(program: Program, server: Hostile) -> subprocess.Popen[str]:
     script = program.home / "script.yaml"
     script.write_text(
         "eksml-script: 1\ndeadline: 10m\n"
-        "steps:\n  - wait: {text: never, within: 400s}\nalways:\n  - expect: {nodes: {count: '>= 1'}, text: live}\n"
+        "steps:\n  - wait: {text: never, within: 400s}\n"
+        "always:\n  - wait: {nodes: {count: '>= 1'}, text: live, within: 60s}\n"
     )
     file = write_kubeconfig(program.home / "kubeconfig", server.url)
     return subprocess.Popen(
@@ -100,7 +101,8 @@ def test_d18_the_console_survives_a_hostile_server(program: Program, illness: st
             began = time.monotonic()
             wait(lambda: time.monotonic() - began > lasting, "the illness to last")
             asked = len(server.requests)
-            later = sum(at - began > lasting / 2 for at, _ in server.requests)
+            # The pages behind a list's first one are no new tries, and come late where the machine is slow.
+            later = sum(at - began > lasting / 2 and "continue=" not in path for at, path in server.requests)
             server.answer = good
             server.drop_all()
 

@@ -233,6 +233,7 @@ async def test_d20_the_console_tells_the_true_age_of_a_half_open_connection(tmp_
         target = ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", server.url))
         app = ConsoleApp(ConsoleSettings(target=target, readonly=True))
         async with app.run_test(size=(120, 30)):
+            app.dispatcher.submit("open nodes")
             await _until_live(app)
             quiet = Seen()
             await _look_for(app, quiet, LIVE_AT_MOST_SECONDS + 3)

@@ -95,7 +95,7 @@ def test_d21_bad_blueprints_hide_no_other(program: Program) -> None:
         _blueprint(home / f"a-{name}", **changes)
     (home / "z-unreadable").mkdir()
     (home / "z-unreadable" / "blueprint.yaml").mkdir()
-    done = program.run("--blueprints", str(home), "blueprints", seconds=SECONDS)
+    done = program.command("--blueprints", str(home), "blueprints", seconds=SECONDS)
     _is_a_sentence(done)
     assert "bionemo-esm1nv" in done.stdout
     assert len(done.stderr.splitlines()) == len(BAD) + 1

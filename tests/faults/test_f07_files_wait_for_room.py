@@ -15,7 +15,7 @@ from actions.run.context.protocols import Performed, StageHandler, StageJournal
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_lease
+from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageView
@@ -47,7 +47,7 @@ class CrampedWorkshop(FakeWorkshop):
 
 
 async def carry_out(folder: Path) -> RunView:
-    lease = take_lease(journal_path(folder), CLOCK)
+    lease = take_runner_lease(journal_path(folder), CLOCK)
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     workshop = CrampedWorkshop(folder, CLOCK)
     try:

@@ -16,7 +16,7 @@ from actions.run.client import RunReader
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_lease
+from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.report import run_json, run_table
 from actions.run.state.view import RunState
@@ -37,7 +37,7 @@ class JumpingClock(SystemClock):
 async def test_a_run_under_a_clock_that_jumps_is_carried_out_and_told_without_negative_lengths(tmp_path: Path) -> None:
     clock = JumpingClock()
     folder = make_run(tmp_path, clock)
-    lease = take_lease(journal_path(folder), clock)
+    lease = take_runner_lease(journal_path(folder), clock)
     journal = Journal(journal_path(folder), clock, fence=lease.token)
     desk = RunnerJournal(journal, lease, clock)
     desk.keep_alive()

@@ -48,12 +48,12 @@ def test_f12_no_ctrl_c_reaches_terraform_and_a_cancel_asked_for_twice_is_one_int
         console.type(CTRL_C * 20)
         console.type(b"4")
         console.forget()
-        console.type(b"c")
+        console.type(b"C")
         console.wait(r"Cancel")
         assert signals(folder) == []
         assert is_alive(runner)
 
-        console.type(b"ycycyc" + CTRL_C * 5 + b"\x1b[27u")
+        console.type(b"yCyCyC" + CTRL_C * 5 + b"\x1b[27u")
         wait(lambda: signals(folder), "the interrupt")
         console.type(b":cancel\r")
         console.wait(r"cancel")

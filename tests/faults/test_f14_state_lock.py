@@ -117,7 +117,7 @@ async def test_it_is_not_waited_for_for_ever_and_never_taken_away(
     assert view.state is RunState.FAILED
     message = view.stage("net").message
     assert f"locked by ann@bastion since 2026-11-21 10:00:00.000001 +0000 UTC (lock {LOCK_ID})" in message
-    assert f"terraform force-unlock {LOCK_ID}" in message
+    assert f"net force-unlock {LOCK_ID}" in message
     assert is_locked()
 
 
@@ -132,6 +132,6 @@ async def test_the_lock_of_our_own_dead_process_is_removed(folder: Path, tmp_pat
     view = await again(folder)
     assert view.state is RunState.SUCCEEDED
     lines, _ = SpoolReader(folder, "net").lines(0)
-    assert any("That process is dead: unlocked." in line.text for line in lines)
+    assert any("Unlocked, as that process is dead." in line.text for line in lines)
     assert not is_locked()
     assert load_run(folder).stage("net").terraform.pending[0].is_open is False

@@ -37,7 +37,7 @@ async def test_an_apply_whose_last_lines_a_full_disk_has_torn_is_applied(
     events: list[TerraformEvent] = []
     assert await driver.apply(on_event=events.append) == {}
     assert events[-1].kind is EventKind.VERSION  # glued to the torn one, and read
-    assert await driver.tracked() == {"aws_eks_node_group.x"}
+    assert (await driver.state()).addresses == ("aws_eks_node_group.x",)
     ended = await driver.ended()
     assert ended is not None
     assert ended.pending == ()  # it is in the state

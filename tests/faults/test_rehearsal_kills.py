@@ -71,7 +71,7 @@ def test_killed_runners_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv(name, value)
     with a_sandbox("kills") as sandbox:
         folder = a_rehearsal(sandbox)
-        killed = run_with_kills(folder, lambda view: view.state is RunState.SUCCEEDED, every=5)
+        killed = run_with_kills(folder, lambda view: view.state is RunState.SUCCEEDED, every=8)
         view = load_run(folder)
         assert killed >= 8
         assert {stage.state for stage in view.stages if stage.id not in SKIPPED} == {StageState.SUCCEEDED}
@@ -86,7 +86,7 @@ def test_killed_runners_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         assert steps[-1] == 299
 
         tear_down(folder)
-        run_with_kills(folder, lambda view: view.state is RunState.TORN_DOWN, every=7)
+        run_with_kills(folder, lambda view: view.state is RunState.TORN_DOWN, every=10)
         audit = load_run(folder).audit
         assert audit is not None
         assert audit.leftovers == ()

@@ -15,7 +15,7 @@ from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, identity_of
 from actions.run.client import send_request
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import read_lease
+from actions.run.journal.lease import read_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import RequestKind
@@ -37,7 +37,7 @@ time.sleep(600)
 
 def runner_of(folder: Path) -> ProcessIdentity:
     journal = Journal(journal_path(folder), SystemClock())
-    lease = read_lease(journal.connection)
+    lease = read_runner_lease(journal.connection)
     journal.close()
     assert lease is not None
     return lease.holder
@@ -78,7 +78,7 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with a_sandbox("life", speed=10.0) as sandbox:
+    with a_sandbox("life", speed=20.0) as sandbox:
         folder = a_rehearsal(sandbox, auto_approve=False)
         start_from_a_console_that_dies(folder)
         approve_all(folder)
@@ -114,6 +114,6 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
 def _is_held(folder: Path) -> bool:
     journal = Journal(journal_path(folder), SystemClock())
     try:
-        return read_lease(journal.connection) is not None
+        return read_runner_lease(journal.connection) is not None
     finally:
         journal.close()

@@ -47,7 +47,7 @@ def test_s15_a_teardown_of_another_name_does_nothing(program: Program) -> None:
         f"{HEAD}steps:\n  - launch: {{blueprint: bionemo-esm1nv, preset: rehearsal}}\n"
         "  - teardown: {confirm: another-cluster}\n"
     )
-    done = program.run("--demo", "--script", str(script), "--artifacts", str(program.home))
+    done = program.command("--demo", "--script", str(script), "--artifacts", str(program.home))
     assert done.returncode != 0
     assert "another-cluster" in done.stdout
     assert "undone" not in done.stdout

@@ -17,18 +17,20 @@ _SPEED_OF_FAILURES = "6"
 """Of containers that live for two seconds, and whose pods are then deleted, the logs are to be read."""
 
 
-def play(name: str, program: Program) -> None:
+def play(name: str, program: Program, *arguments: str, file: Path | None = None) -> None:
     """Play a script whole; a test fails unless it ends as it says, with nothing left of its run.
 
     Args:
         name: Of the file, without its ending. What ends in `-fails` is a run with a stage that fails.
         program: Those of a module share one, so that a script finds the sandbox as the one before has left it.
+        arguments: More options of the program.
+        file: The script, if it is not the one that ships with the program.
     """
     report = program.home / "report.json"
     speed = _SPEED_OF_FAILURES if name.endswith("-fails") else _SPEED
     done = program.command(
-        "--demo", "--speed", speed, "--script", str(SCRIPTS / f"{name}.yaml"),
-        "--report", str(report), "--artifacts", str(program.home),
+        "--demo", "--speed", speed, "--script", str(file or SCRIPTS / f"{name}.yaml"),
+        "--report", str(report), "--artifacts", str(program.home), *arguments,
         seconds=_PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

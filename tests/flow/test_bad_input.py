@@ -36,9 +36,6 @@ def nothing_was_begun(program: Program) -> bool:
     [
         (("plan", "bionemo"), ("'bionemo'", "Known blueprints: bionemo-esm1nv")),
         (("plan", "bionemo-esm1nv", "--preset", "quick"), ("'quick'", "short, rehearsal")),
-        (("plan", "bionemo-esm1nv", "worker=2"), ("'worker'", "workers")),
-        (("plan", "bionemo-esm1nv", "workers=65"), ("workers", "from 1 to 64")),
-        (("plan", "bionemo-esm1nv", "workers"), ("'workers'", "name=value")),
         (("blueprints", "bionemo"), ("'bionemo'", "bionemo-esm1nv")),
         (("nodes",), ("no kubeconfig", "--demo")),
         (("--kubeconfig", "nowhere", "nodes"), ("nowhere", "does not exist")),
@@ -55,6 +52,19 @@ def test_a_wrong_name_is_told_with_what_would_be_right(
     program: Program, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     refused(program.command(*arguments), *words)
+    assert nothing_was_begun(program)
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("worker=2", ("'worker'", "workers")),
+        ("workers=65", ("workers", "from 1 to 64")),
+        ("workers", ("'workers'", "name=value")),
+    ],
+)
+def test_a_wrong_parameter_is_bad_usage(program: Program, word: str, words: tuple[str, ...]) -> None:
+    refused(program.command("plan", "bionemo-esm1nv", word), *words, code=2)
     assert nothing_was_begun(program)
 
 

@@ -10,20 +10,35 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actions.base.errors import ConflictError, RefusedError
+from actions.base.clock import SystemClock
+from actions.base.errors import ConflictError, MissingError, RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog, LogLine, follow, read_log
 from actions.cluster.objects.apply import ApplyConflictError, apply
+from actions.cluster.objects.catalogue import load_catalogue
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
+from actions.cluster.objects.operations import (
+    Target,
+    delete_target,
+    evict_all,
+    identify,
+    restart_target,
+    scale_target,
+)
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote import exec as execution
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
+from actions.cluster.watch.table_format import ObjectRow, TableFormat
+from actions.sandbox.apiserver.printing.table import columns_of
+from actions.sandbox.apiserver.storage.resources import builtin_types
 from tests.flow.kubectl import Kubectl
 
 Document = dict[str, Any]
+WITHOUT_PRINTER = {"horizontalpodautoscalers.autoscaling"}
+"""Kinds that nothing in the sandbox makes, printed there by name and age."""
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 DEADLINE_SECONDS = 120.0
 
@@ -207,6 +222,123 @@ async def test_a_list_comes_as_a_table(session: KubeSession) -> None:
     columns = [column["name"] for column in table["columnDefinitions"]]
     assert (table["kind"], columns[:5]) == ("Table", ["Name", "Ready", "Status", "Restarts", "Age"])
     assert table["rows"][0]["cells"][:4] == ["worker", "1/1", "Running", "0"]
+
+
+class SeenRows(Seen):
+    """A sink of rows, as `name cell cell …` without ages."""
+
+    def __init__(self, form: TableFormat) -> None:
+        super().__init__()
+        self.form = form
+        self.rows: dict[str, str] = {}
+
+    async def replace(self, items: Sequence[ObjectRow]) -> None:  # type: ignore[override]
+        self.rows = {row.name: self._text(row) for row in items}
+        self.changed.set()
+
+    def upsert(self, item: ObjectRow) -> None:  # type: ignore[override]
+        self.rows[item.name] = self._text(item)
+        self.changed.set()
+
+    def remove(self, item: ObjectRow) -> None:  # type: ignore[override]
+        del self.rows[item.name]
+        self.changed.set()
+
+    def _text(self, row: ObjectRow) -> str:
+        cells = zip(self.form.columns, row.cells, strict=True)
+        return " ".join(str(cell) for column, cell in cells if not column.priority and column.name != "Age")
+
+
+async def test_a_kind_is_listed_and_watched_as_a_table(session: KubeSession) -> None:
+    discovery, form = Discovery(session), TableFormat()
+    kind = (await load_catalogue(session)).find("cm")
+    await apply(session, discovery, settings("red"))
+    seen = SeenRows(form)
+    reflector: Reflector[ObjectRow] = Reflector(
+        session, kind.resource.path(session.namespace), decode=form.decode, identify=lambda row: row.uid, sink=seen,
+        prefers_watch_list=False, form=form,
+    )  # fmt: skip
+    running = asyncio.create_task(reflector.run())
+    try:
+        await seen.until(lambda: seen.is_live and seen.rows.get("settings") == "settings 1")
+        ref = ObjectRef("v1", "ConfigMap", session.namespace, "settings")
+        await merge_patch(session, discovery, ref, {"data": {"size": "9"}})
+        await seen.until(lambda: seen.rows.get("settings") == "settings 2")
+        await delete(session, discovery, ref)
+        await seen.until(lambda: "settings" not in seen.rows)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert [column.name for column in form.columns] == ["Name", "Data", "Age"]
+
+
+@pytest.mark.parametrize("word", ["deploy", "deployments", "Deployment", "deployments.apps", "deployments.v1.apps"])
+async def test_a_kind_is_found_by_each_of_its_names(session: KubeSession, word: str) -> None:
+    found = (await load_catalogue(session)).find(word)
+    assert (found.api_version, found.plural, "scale" in found.subresources) == ("apps/v1", "deployments", True)
+
+
+def a_deployment() -> Document:
+    container = {"name": "main", "image": "busybox:1.36"}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+async def test_a_workload_is_scaled_restarted_and_deleted_by_its_uid(session: KubeSession) -> None:
+    discovery = Discovery(session)
+    made = await apply(session, discovery, a_deployment())
+    deployments = (await load_catalogue(session)).find("deploy").resource
+    target = await identify(session, Target(deployments, session.namespace, "web"))
+    assert target.uid == made["metadata"]["uid"]
+    assert await scale_target(session, target, 1) == 0
+    await restart_target(session, target, clock=SystemClock())
+    found = await session.get(target.path)
+    assert found["spec"]["replicas"] == 1
+    assert "kubectl.kubernetes.io/restartedAt" in found["spec"]["template"]["metadata"]["annotations"]
+    other = msgspec.structs.replace(target, uid="00000000-0000-0000-0000-000000000000")
+    for change in (delete_target(session, other), scale_target(session, other, 3)):
+        with pytest.raises(ConflictError):
+            await change
+    await delete_target(session, target, propagation="foreground")
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while await exists(session, target):
+            await asyncio.sleep(0.05)
+
+
+async def test_an_eviction_is_meant_for_one_pod(session: KubeSession) -> None:
+    await apply(session, Discovery(session), a_pod("sleep 1000000"))
+    await until(is_running, session)
+    pods = (await load_catalogue(session)).find("pods").resource
+    target = await identify(session, Target(pods, session.namespace, "worker"))
+    other = msgspec.structs.replace(target, uid="00000000-0000-0000-0000-000000000000")
+    await evict_all(session, [other], clock=SystemClock(), deadline_seconds=DEADLINE_SECONDS)
+    assert await exists(session, target)
+    await evict_all(session, [target], clock=SystemClock(), deadline_seconds=DEADLINE_SECONDS)
+    assert not await exists(session, target)
+
+
+async def exists(session: KubeSession, target: Target) -> bool:
+    try:
+        await identify(session, target)
+    except (MissingError, ConflictError):
+        return False
+    return True
+
+
+async def test_built_in_kinds_have_the_columns_that_the_sandbox_prints(session: KubeSession) -> None:
+    catalogue, differing = await load_catalogue(session), {}
+    for resource in builtin_types():
+        kind = catalogue.named(resource.api_version, resource.kind)
+        if kind is None or kind.version != resource.version or resource.qualified_plural in WITHOUT_PRINTER:
+            continue
+        answer = await session.request("GET", kind.resource.path(), query={"limit": "1"}, accept=TABLE)
+        found = msgspec.json.decode(answer)["columnDefinitions"]
+        real = [(one["name"], one["type"], one["format"], one["priority"]) for one in found]
+        ours = [(one.name, one.kind, one.format, one.priority) for one in columns_of(resource)]
+        if real != ours:
+            differing[resource.qualified_plural] = (real, ours)
+    assert differing == {}
 
 
 async def test_the_cluster_says_who_it_is(session: KubeSession) -> None:

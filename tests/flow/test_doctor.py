@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ from actions.run.doctor.cluster import (
 )
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.state.records import CheckResult
-from tests.faults.rehearsal import a_sandbox
-from tests.realcluster.running import KINDS, real_cluster
 from tests.support.program import Program
 from tests.unit.run.test_doctor import a_launch
 
@@ -45,22 +43,9 @@ SEEN_SECONDS = 20.0
 """A real API server learns of a changed role by a watch."""
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    if request.param == "real":
-        yield Path(real_cluster().kubeconfig)
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with a_sandbox("doctor", speed=100.0) as running:
-            yield running.kubeconfig
-
-
 @pytest.fixture
-async def admin(kubeconfig: Path) -> AsyncIterator[ClusterConnection]:
-    session = await KubeSession.connect(ClusterTarget(kubeconfig))
-    yield ClusterConnection(session, Discovery(session))
-    await session.aclose()
+def admin(session: KubeSession) -> ClusterConnection:
+    return ClusterConnection(session, Discovery(session))
 
 
 async def a_user(kubeconfig: Path, tmp_path: Path, name: str) -> KubeSession:

@@ -46,7 +46,7 @@ spec:
           env: [{name: COLOUR, value: %s}, {name: SIZE, value: "1"}]
 """
 SETTINGS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {colour: %s}\n"
-CREATED = (
+CREATED: tuple[tuple[str, ...], ...] = (
     ("configmap", "c", "--from-literal=a=b"),
     ("secret", "generic", "s", "--from-literal=a=b"),
     ("secret", "docker-registry", "r", "--docker-server=x", "--docker-username=u", "--docker-password=p"),
@@ -92,22 +92,19 @@ async def test_rights_are_told(cluster: Kubectl) -> None:
     assert "Username" in await cluster.ok("auth", "whoami")
 
 
-@pytest.mark.parametrize("argv", CREATED, ids=[" ".join(argv[:2]) for argv in CREATED])
-async def test_objects_are_created_by_words(argv: tuple[str, ...], cluster: Kubectl) -> None:
-    if argv[0] == "rolebinding":
-        await cluster.ok("create", *CREATED[-2])
-    kind, made = argv[0], await cluster.ok("create", *argv)
-    assert made.endswith(" created\n")
-    name = argv[2] if kind in ("secret", "service") else argv[1]
-    assert f"Name:                     {name}".split() == (
-        (await cluster.ok("describe", kind, name)).splitlines()[0].split()
-    )
-    if kind == "cronjob":
-        bad = await cluster("create", kind, "bad", "--image=busybox:1.36", "--schedule=nonsense", "--", "date")
-        assert "spec.schedule: Invalid value" in bad.err
-    again = await cluster("create", *argv)
-    assert (again.code, "AlreadyExists" in again.err or "already exists" in again.err) == (1, True)
-    await cluster.ok("delete", kind, name, "--timeout=30s")
+async def test_objects_are_created_by_words(cluster: Kubectl) -> None:
+    for argv in CREATED:
+        assert (await cluster.ok("create", *argv)).endswith(" created\n")
+    named = [f"{argv[0]}/{argv[2] if argv[0] in ('secret', 'service') else argv[1]}" for argv in CREATED]
+    told = [line.split() for line in (await cluster.ok("describe", *named)).splitlines() if line.startswith("Name:")]
+    assert told == [["Name:", name.partition("/")[2]] for name in named]
+    bad = await cluster("create", "cronjob", "bad", "--image=busybox:1.36", "--schedule=nonsense", "--", "date")
+    assert "spec.schedule: Invalid value" in bad.err
+    for argv in CREATED:
+        again = await cluster("create", *argv)
+        assert (again.code, "AlreadyExists" in again.err or "already exists" in again.err) == (1, True), argv
+    deleted = await cluster.ok("delete", *named, "--timeout=30s")
+    assert len(deleted.splitlines()) == len(named)
 
 
 async def test_cluster_wide_objects_are_created_by_words(cluster: Kubectl) -> None:
@@ -294,6 +291,7 @@ async def test_waits_end_when_what_they_wait_for_does_not_come(cluster: Kubectl)
 async def _spawn(cluster: Kubectl, *argv: str, terminal: int | None = None) -> asyncio.subprocess.Process:
     assert PROGRAM is not None
     path = Path(PROGRAM)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cluster.home), "KUBECONFIG": str(cluster.kubeconfig)}
     pipe = asyncio.subprocess.PIPE if terminal is None else terminal
-    return await asyncio.create_subprocess_exec(path, *argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    return await asyncio.create_subprocess_exec(
+        path, *argv, stdin=pipe, stdout=pipe, stderr=pipe, env=cluster.environment()
+    )

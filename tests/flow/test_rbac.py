@@ -18,15 +18,12 @@ import pytest
 import yaml
 
 from actions.base.files import asset
-from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
 from actions.run.client import send_request
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView
-from tests.faults.rehearsal import a_sandbox
-from tests.realcluster.running import KINDS, real_cluster
 from tests.support.applying import apply_all
 from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
 
@@ -132,22 +129,9 @@ class Place:
         return list(found)
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    if request.param == "real":
-        yield Path(real_cluster().kubeconfig)
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with a_sandbox("rights", speed=100.0) as running:
-            yield running.kubeconfig
-
-
 @pytest.fixture
-async def place(kubeconfig: Path) -> AsyncIterator[Place]:
-    session = await KubeSession.connect(ClusterTarget(kubeconfig))
-    yield Place(kubeconfig, session, Discovery(session))
-    await session.aclose()
+def place(kubeconfig: Path, session: KubeSession) -> Place:
+    return Place(kubeconfig, session, Discovery(session))
 
 
 @pytest.fixture(autouse=True)

@@ -34,7 +34,7 @@ def _under(recorded: dict[Any, Any], ours: dict[Any, Any], key: Any, path: str) 
         yield f"{path}: only recorded: {_short(recorded[key])}"
     elif key not in recorded:
         yield f"{path}: only ours: {_short(ours[key])}"
-    else:
+    elif recorded[key] != ours[key]:
         yield from _differences(recorded[key], ours[key], path)
 
 

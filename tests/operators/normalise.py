@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from actions.cluster.state.pod_requests import parse_quantity
 from tests.operators.story import Document
 
@@ -55,17 +57,19 @@ class Names:
 
     def hide(self, document: Document) -> Document:
         """The same document with generated parts of names, times, uids and addresses replaced."""
-        text = self._hide(json.dumps(document))
+        text = self._hide(msgspec.json.encode(document).decode())
         generated = document.get("metadata", {}).get("generateName")
         if generated:
             self._know(json.loads(self._hide(json.dumps(generated))))
             text = self._hide(text)
         text = _TIME.sub("<ts>", text)
-        hidden: Document = json.loads(_ADDRESS.sub("<ip>", _UID.sub("<uid>", text)))
+        hidden: Document = msgspec.json.decode(_ADDRESS.sub("<ip>", _UID.sub("<uid>", text)))
         return hidden
 
     def _hide(self, text: str) -> str:
         for beginning in sorted(self._patterns, key=len):
+            if beginning not in text:
+                continue
             numbers = self._numbers[beginning]
 
             def number(found: re.Match[str], beginning: str = beginning, numbers: dict[str, str] = numbers) -> str:

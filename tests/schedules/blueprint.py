@@ -101,7 +101,9 @@ def printed_lines() -> list[str]:
     return [f"step {step}/{STEPS} loss {4.0 - step / 16:.4f}" for step in range(1, STEPS + 1)]
 
 
-def make_run(folder: Path, *, kubeconfig: Path, environment: Mapping[str, str], auto_approve: bool) -> Path:
+def make_run(
+    folder: Path, *, kubeconfig: Path, environment: Mapping[str, str], auto_approve: bool, home_url: str = ""
+) -> Path:
     """Make a run of the blueprint; nothing is started. The folder of all runs is that of `XDG_STATE_HOME`.
 
     Args:
@@ -109,6 +111,7 @@ def make_run(folder: Path, *, kubeconfig: Path, environment: Mapping[str, str], 
         kubeconfig: Of the cluster.
         environment: Of the run's processes.
         auto_approve: Whether plans are carried out without being asked about.
+        home_url: Of the home that it is replicated to; empty for none.
     """
     command = "; ".join(f"echo {line}; sleep 2" for line in printed_lines())
     files = {
@@ -129,4 +132,5 @@ def make_run(folder: Path, *, kubeconfig: Path, environment: Mapping[str, str], 
         environment=environment,
         clock=SystemClock(),
         auto_approve=auto_approve,
+        home_url=home_url,
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
 from actions.base.process import ProcessIdentity, is_alive
@@ -18,8 +20,10 @@ from actions.run.state.records import RequestKind
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS, NODES, SECRETS, Document, Kind
 from actions.terraform.detached import DetachedOperation
 from tests.schedules.blueprint import NAMESPACE
-from tests.schedules.machine import Console, Machine
+from tests.schedules.host import Console, Host
+from tests.schedules.machine import Machine
 from tests.schedules.schedule import Fault, FaultKind
+from tests.support.homes import DENIED, EXPIRED, SLOW_DOWN, Proxy
 
 FOREIGN_DATA = {"of": "c29tZWJvZHk="}
 TERRAFORM_OPERATIONS = ("apply", "destroy")
@@ -40,11 +44,41 @@ _VERBS: Mapping[FaultKind, tuple[str, ...]] = {
     FaultKind.APPROVE: ("approve",),
     FaultKind.RESUME: ("resume",),
 }
+
+
+def _lose_answers(proxy: Proxy) -> None:
+    proxy.loses_answers = True
+    # Not of Terraform: it asks again for a lock whose answer was lost, finds its own, and waits for a person.
+    proxy.applies = lambda method, path: method == "PUT" and "/terraform/" not in path
+
+
+_OF_OTHERS: Mapping[FaultKind, tuple[str, ...]] = {
+    FaultKind.OTHER_APPROVE: ("approve",),
+    FaultKind.OTHER_TEARDOWN: ("teardown", "--confirm", "bionemo-on-eks"),
+}
+_HOME: Mapping[FaultKind, Callable[[Proxy], None]] = {
+    FaultKind.HOME_AWAY: lambda proxy: setattr(proxy, "is_away", True),
+    FaultKind.HOME_BROKEN: lambda proxy: setattr(proxy, "fault", SLOW_DOWN),
+    FaultKind.HOME_REFUSED: lambda proxy: setattr(proxy, "fault", DENIED),
+    FaultKind.HOME_EXPIRED: lambda proxy: setattr(proxy, "fault", EXPIRED),
+    FaultKind.HOME_SLOW: lambda proxy: setattr(proxy, "delay_seconds", 1.5),
+    FaultKind.HOME_LOST: _lose_answers,
+}
 _SIGNALS = {
     FaultKind.KILL_RUNNER: signal.SIGKILL,
     FaultKind.TERMINATE: signal.SIGTERM,
     FaultKind.HANG_UP: signal.SIGHUP,
 }
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A request from the machine that does not carry the run out."""
+
+    user: str
+    verb: str
+    code: int
+    has_folder: bool
+    """It had the run before."""
 
 
 class Foreign:
@@ -68,16 +102,25 @@ class Injector:
 
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
-        self._folder = folder
+        self.host = machine.hosts[0]
+        """The machine that carries the run out."""
+        self.folder = folder
+        """The run's there."""
         self.runner: ProcessIdentity | None = None
         """The process that carries the run out, as far as is known."""
         self._stopped: list[ProcessIdentity] = []
         self._consoles: list[Console] = []
         self.foreign: list[Foreign] = []
+        self.elsewhere: list[Elsewhere] = []
+
+    @property
+    def other(self) -> Host:
+        """The machine that does not carry the run out."""
+        return next(host for host in self._machine.hosts if host is not self.host)
 
     def terraform(self) -> ProcessIdentity | None:
         """The Terraform process that makes or destroys."""
-        folder = terraform_path(self._folder, "network")
+        folder = terraform_path(self.folder, "network")
         found = (DetachedOperation(folder, name, clock=SystemClock()).identity() for name in TERRAFORM_OPERATIONS)
         return next((identity for identity in found if identity), None)
 
@@ -90,14 +133,21 @@ class Injector:
             self._machine.history.fault(name=_name(fault, number), **_SANDBOX[kind])
             return "on"
         if kind in _VERBS:
-            done = self._machine.command("runs", *_VERBS[kind], self._folder.name)
+            done = self.host.command("runs", *_VERBS[kind], self.folder.name)
             return _said(done.returncode, done.stdout + done.stderr)
+        if kind in _HOME:
+            return self._at_home(_HOME[kind])
+        if kind in _OF_OTHERS:
+            return self._ask_elsewhere(*_OF_OTHERS[kind])
         others: Mapping[FaultKind, Callable[[], str]] = {
             FaultKind.KILL_TERRAFORM: lambda: self._signal(self.terraform(), signal.SIGKILL),
             FaultKind.KILL_BOTH: self._kill_both,
             FaultKind.STOP: self._stop,
+            FaultKind.TAKE_OVER: lambda: "wanted",
+            FaultKind.TAKE_OVER_LOST: self._kill_both,
+            FaultKind.TAKE_OVER_STOPPED: self._stop,
             FaultKind.KILL_CONSOLE: self._open_console,
-            FaultKind.FULL_DISK: lambda: _told(self._machine.fill_disk),
+            FaultKind.FULL_DISK: lambda: _told(self.host.fill_disk),
             FaultKind.REFUSED: lambda: _told(self._machine.relay.refuse),
             FaultKind.RESET: lambda: _told(self._machine.relay.reset),
             FaultKind.SKEW: lambda: self._skew(fault, number),
@@ -106,7 +156,7 @@ class Injector:
             FaultKind.TEARDOWN: self._tear_down,
             FaultKind.FOREIGN: lambda: self._put(SECRETS, f"foreign-{number}", {}),
             FaultKind.FOREIGN_LABEL: lambda: self._put(
-                CONFIG_MAPS, f"labelled-{number}", {"labels": {RUN_LABEL: self._folder.name}}
+                CONFIG_MAPS, f"labelled-{number}", {"labels": {RUN_LABEL: self.folder.name}}
             ),
             FaultKind.FOREIGN_OWNED: lambda: self._put(CONFIG_MAPS, f"owned-{number}", self._owned()),
         }
@@ -115,20 +165,18 @@ class Injector:
     def end(self, fault: Fault, number: int) -> None:
         """End what lasts."""
         match fault.kind:
-            case FaultKind.STOP:
-                for process in self._stopped:
-                    self._signal(process, signal.SIGCONT)
-                self._stopped = []
+            case FaultKind.STOP | FaultKind.TAKE_OVER_STOPPED:
+                self._go_on()
             case FaultKind.KILL_CONSOLE:
-                for console in self._consoles:
-                    console.kill()
-                self._consoles = []
+                self._kill_consoles()
             case FaultKind.FULL_DISK:
-                self._machine.free_disk()
+                self._free_disks()
             case FaultKind.REFUSED | FaultKind.RESET:
                 self._machine.relay.accept()
             case FaultKind.CLOCK:
                 self._jump(0.0)
+            case kind if kind in _HOME:
+                self._at_home(Proxy.mend)
             case _:
                 self._machine.history.lift(_name(fault, number))
 
@@ -142,7 +190,7 @@ class Injector:
 
     def unpause(self) -> None:
         """As the console does."""
-        send_request(self._folder, RequestKind.UNPAUSE, environment=self._machine.environment)
+        send_request(self.folder, RequestKind.UNPAUSE, environment=self.host.environment)
 
     def _signal(self, process: ProcessIdentity | None, number: signal.Signals) -> str:
         if process is None or not is_alive(process):
@@ -159,8 +207,18 @@ class Injector:
             self._stopped.append(self.runner)
         return self._signal(self.runner, signal.SIGSTOP)
 
+    def _go_on(self) -> None:
+        for process in self._stopped:
+            self._signal(process, signal.SIGCONT)
+        self._stopped = []
+
+    def _kill_consoles(self) -> None:
+        for console in self._consoles:
+            console.kill()
+        self._consoles = []
+
     def _open_console(self) -> str:
-        self._consoles.append(self._machine.open_console(self._folder.name))
+        self._consoles.append(self._machine.open_console(self.host, self.folder.name))
         return "opened"
 
     def _skew(self, fault: Fault, number: int) -> str:
@@ -175,14 +233,31 @@ class Injector:
 
     def _pause(self) -> str:
         try:
-            send_request(self._folder, RequestKind.PAUSE, environment=self._machine.environment)
+            send_request(self.folder, RequestKind.PAUSE, environment=self.host.environment)
         except ConsoleError as error:
             return error.sentence()
         return "asked"
 
     def _tear_down(self) -> str:
-        done = self._machine.command("runs", "teardown", self._folder.name, "--confirm", "bionemo-on-eks")
+        done = self.host.command("runs", "teardown", self.folder.name, "--confirm", "bionemo-on-eks")
         return _said(done.returncode, done.stdout + done.stderr)
+
+    def _free_disks(self) -> None:
+        for host in self._machine.hosts:
+            host.free_disk()
+
+    def _at_home(self, change: Callable[[Proxy], None]) -> str:
+        for host in self._machine.hosts:
+            assert host.proxy is not None
+            change(host.proxy)
+        return "on"
+
+    def _ask_elsewhere(self, verb: str, *options: str) -> str:
+        other, run = self.other, self.folder.name
+        has_folder = other.folder(run).exists()
+        done = other.command("--kubeconfig", str(self._machine.kubeconfig), "runs", verb, run, *options)
+        self.elsewhere.append(Elsewhere(other.user, verb, done.returncode, has_folder))
+        return f"{other.user}: {_said(done.returncode, done.stdout + done.stderr)}"
 
     def _owned(self) -> Document:
         node = self._machine.history.first(NODES)["metadata"]

@@ -10,21 +10,26 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import JournalError
+from actions.base.process import is_alive
 from actions.run.client import RunReader
+from actions.run.journal.folder import terraform_path
 from actions.run.spool.format import lines_file
 from actions.run.state.planner import Finish, next_step
-from actions.run.state.records import JournalRecord
+from actions.run.state.records import OPERATOR, JournalRecord
 from actions.run.state.view import Goal, RunState, RunView, StageState
-from tests.schedules.inject import Foreign, Injector
+from tests.schedules.inject import Elsewhere, Foreign, Injector
 from tests.schedules.machine import Machine
-from tests.schedules.schedule import ONLY_WITH_TERRAFORM, Fault, Moment, Schedule
+from tests.schedules.moving import Move, Moved, is_at_work, lock_to_remove, rows_in_home
+from tests.schedules.schedule import MOVES, ONLY_WITH_TERRAFORM, Fault, FaultKind, Moment, Schedule
 
 LIMIT_SECONDS = 240.0
 MOST_RETRIES = 8
+_MOST_LATE = 3
 _LOOK_SECONDS = 0.03
 _ACT_SECONDS = 0.5
 _ORPHAN_SECONDS = 3.0
 _TO_RECOVER = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PARKED})
+_TERRAFORM_DIES = ONLY_WITH_TERRAFORM | {FaultKind.TAKE_OVER_LOST}
 _MISSED = "its moment never came"
 
 
@@ -59,6 +64,8 @@ class Story(msgspec.Struct):
     """By record: when it was seen first, seconds since the epoch by the machine's own clock."""
     is_over: bool
     """It came to its end within its limit."""
+    moves: list[Moved] = msgspec.field(default_factory=list)
+    elsewhere: list[Elsewhere] = msgspec.field(default_factory=list)
 
 
 class Life:
@@ -85,6 +92,9 @@ class Life:
         self._next_act = 0.0
         self._alone_since = 0.0
         self._retries = 0
+        self._move: Move | None = None
+        self._moves: list[Moved] = []
+        self._late_runs = 0
 
     def play(self) -> Story:
         """From the launch to the end of the teardown."""
@@ -112,6 +122,8 @@ class Life:
             steps=self._steps,
             seen_at=self._seen_at,
             is_over=is_over,
+            moves=self._moves,
+            elsewhere=self._injector.elsewhere,
         )
 
     def _look(self) -> None:
@@ -127,8 +139,25 @@ class Life:
         view = self._view
         if view is None or view.state is not RunState.TORN_DOWN or self._reader.runner_alive:
             return False
+        if self._move is not None or any(map(is_at_work, self._moves)):
+            return False
         is_quiet = not any(injected.is_open for injected in self._injected)
-        return is_quiet and (not is_something_left(view) or self._retries == MOST_RETRIES)
+        if not is_quiet or (is_something_left(view) and self._retries != MOST_RETRIES):
+            return False
+        return self._is_home_complete()
+
+    def _is_home_complete(self) -> bool:
+        """Return whether the home has all; else let a runner bring it up to date, as an operator would who looks."""
+        if not self._machine.has_home or self._late_runs == _MOST_LATE:
+            return True
+        if self._injector.runner is not None and is_alive(self._injector.runner):
+            return False  # it gives the rest to the home
+        if len(rows_in_home(self._machine.account, self._folder.name)) >= len(self._reader.records()):
+            return True
+        self._late_runs += 1
+        self._tell("the home lacks records")
+        self._command("resume")
+        return False
 
     def _inject(self) -> None:
         now = time.time()
@@ -137,6 +166,9 @@ class Life:
                 injected.begun_at = now
                 injected.told = self._injector.begin(injected.fault, injected.number)
                 self._tell(f"{injected.fault}: {injected.told}")
+                if injected.fault.kind in MOVES and self._move is None:
+                    is_gone = injected.fault.kind is FaultKind.TAKE_OVER_LOST
+                    self._move = Move(self._machine, self._injector.other, self._folder.name, is_gone=is_gone)
                 if not injected.fault.seconds:
                     injected.ended_at = time.time()
             elif injected.is_open and now >= injected.begun_at + injected.fault.seconds:
@@ -162,6 +194,9 @@ class Life:
 
     def _operate(self) -> None:
         """Do what an operator would do now."""
+        if self._move is not None:
+            self._go_on_moving(self._move)
+            return
         now = time.monotonic()
         if self._reader.runner_alive:
             self._alone_since = now
@@ -172,11 +207,42 @@ class Life:
             deed()
             self._next_act = time.monotonic() + _ACT_SECONDS
 
+    def _go_on_moving(self, move: Move) -> None:
+        if self._is_terraform_fresh_dead():
+            return
+        told = move.go_on()
+        if told:
+            self._tell(told)
+        if move.is_done:
+            self._arrive(move)
+        if move.is_done or move.is_given_up:
+            self._move = None
+
+    def _arrive(self, move: Move) -> None:
+        """Go on at the other machine."""
+        before, injector = self._reader.records(), self._injector
+        written = sum(record.writer != OPERATOR for record in before)
+        self._moves.append(
+            Moved(move.began_at, time.time(), injector.host, self._folder, injector.runner, written, move.target)
+        )
+        injector.host, injector.runner = move.target, None
+        self._folder = injector.folder = move.target.folder(self._folder.name)
+        self._reader = RunReader(self._folder)
+        self._view = self._reader.poll()
+        pairs = zip(before, self._reader.records(), strict=False)
+        common = {ours.seq for ours, theirs in pairs if ours == theirs}
+        self._seen_at = {seq: at for seq, at in self._seen_at.items() if seq in common}
+        self._look()
+
     def _deed(self, view: RunView, alone_seconds: float) -> Callable[[], object] | None:
         is_alone = not self._reader.runner_alive and alone_seconds >= self._schedule.absence_seconds
         waiting = [stage for stage in view.stages if stage.state is StageState.AWAITING_APPROVAL]
         if view.is_paused:
             return self._unpause
+        if self._moves and not any(map(is_at_work, self._moves)) and not self._is_terraform_fresh_dead():
+            lock = lock_to_remove(view, [self._folder, *(moved.folder for moved in self._moves)])
+            if lock:
+                return lambda: self._unlock(lock)
         if view.goal is Goal.FORWARD and waiting and not waiting[0].is_approval_wished and not view.auto_approve:
             return lambda: self._command("approve")
         if view.state is RunState.SUCCEEDED:
@@ -197,7 +263,7 @@ class Life:
         return any(
             time.time() < item.begun_at + _ORPHAN_SECONDS
             for item in self._injected
-            if item.fault.kind in ONLY_WITH_TERRAFORM
+            if item.fault.kind in _TERRAFORM_DIES
         )
 
     def _recover(self) -> None:
@@ -232,8 +298,13 @@ class Life:
         except JournalError as error:
             self._tell(error.sentence())
 
+    def _unlock(self, lock: str) -> None:
+        """Remove the lock that Terraform has left which died on the other machine, as its hint tells people to."""
+        done = self._injector.host.terraform(terraform_path(self._folder, "network"), "force-unlock", "-force", lock)
+        self._tell(f"operator: force-unlock: {done.returncode} {' '.join((done.stdout + done.stderr).split())}")
+
     def _command(self, verb: str, *options: str) -> None:
-        done = self._machine.command("runs", verb, self._folder.name, *options)
+        done = self._injector.host.command("runs", verb, self._folder.name, *options)
         self._tell(f"operator: {verb}: {done.returncode} {' '.join((done.stdout + done.stderr).split())}")
 
     def _tell(self, text: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import pty
 import signal
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,12 +16,12 @@ from actions.base.process import ProcessIdentity, is_alive
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.schedules.blueprint import make_run
 from tests.schedules.history import History
+from tests.schedules.host import HOOK, Command, Console, Host
 from tests.schedules.partition import Relay
-from tests.support import zygote
-from tests.support.forked import forked
+from tests.support.account import REGION, an_account, client
+from tests.support.homes import BUCKET, URL, a_proxy
 from tests.support.polling import wait
 from tests.support.program import Program
-from tui.cli.main import main
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 """None of the machine's: the sandbox's own are in a file."""
@@ -50,140 +49,115 @@ if clock is not None:
 
 @dataclass
 class Machine:
-    """Everything that a fault can be injected into."""
+    """Everything that a fault can be injected into: a cluster, and one machine or two that work in it."""
 
-    program: Program
+    hosts: Sequence[Host]
     sandbox: RunningSandbox
     relay: Relay
     history: History
     kubeconfig: Path
     """Leads to the sandbox through the relay."""
+    base: Path
+    run_environment: Mapping[str, str]
+    """Of the run's processes, beside what operators hand on."""
     has_small_disk: bool
+    has_home: bool = False
+    account: str = ""
+    """The address of the account that has the home, past all faults; empty without one."""
     consoles: list[Console] = field(default_factory=list)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Of the operators' processes."""
-        hook = {"PYTHONPATH": str(self.program.home / "hook"), "EKSML_TEST_CLOCK": str(self.clock)}
-        return {**self.program.environment, **CREDENTIALS, **hook, **self.run_environment}
-
-    @property
-    def run_environment(self) -> dict[str, str]:
-        """Of the run's processes, beside what operators hand on."""
-        return {
-            "AWS_ENDPOINT_URL": self.sandbox.process.aws_endpoint_url,
-            "AWS_REGION": "us-west-2",
-            "AWS_SHARED_CREDENTIALS_FILE": str(self.sandbox.credentials),
-            "PYTHONPATH": str(self.program.home / "hook"),
-            "EKSML_TEST_CLOCK": str(self.clock),
-        }
+    commands: list[Command] = field(default_factory=list)
 
     @property
     def clock(self) -> Path:
         """Holds by how many seconds the clock is wrong."""
-        return self.program.home / "clock"
+        return self.base / "clock"
 
     @property
     def ledger(self) -> Path:
         """The file with what Terraform made and destroyed, one line each."""
-        return self.program.home / "ledger"
-
-    @property
-    def state(self) -> Path:
-        """The disk that may fill up."""
-        return self.program.home / "state"
+        return self.base / "ledger"
 
     def launch(self, *, auto_approve: bool) -> Path:
-        """A run; nothing is started."""
-        return make_run(
-            self.program.home,
-            kubeconfig=self.kubeconfig,
-            environment=self.run_environment,
-            auto_approve=auto_approve,
-        )
+        """A run on the first machine; nothing is started."""
+        proxy = self.hosts[0].proxy
+        with _variables(**({"AWS_ENDPOINT_URL_S3": proxy.address} if proxy else {})):
+            return make_run(
+                self.base,
+                kubeconfig=self.kubeconfig,
+                environment=self.run_environment,
+                auto_approve=auto_approve,
+                home_url=URL if proxy else "",
+            )
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """An operator's command, to its end."""
-
-        def work() -> int:
-            zygote.take_hooks(self.environment)
-            return main(arguments)
-
-        zygote.before_a_copy()
-        return forked(work, environment=self.environment, directory=self.program.home, seconds=120)
-
-    def open_console(self, run: str) -> Console:
-        """The console in a terminal of its own, at the run."""
-        argv = self.program.argv("--kubeconfig", str(self.kubeconfig), "--run", run)
-        console = Console(argv, self.environment, self.program.home)
+    def open_console(self, host: Host, run: str) -> Console:
+        """The console at the run."""
+        console = host.open_console("--kubeconfig", str(self.kubeconfig), "--run", run)
         self.consoles.append(console)
         return console
 
-    def fill_disk(self) -> None:
-        """Leave no byte."""
-        with (self.state / "ballast").open("ab", buffering=0) as file:
-            for size in (1 << 16, 1 << 9, 1):
-                with suppress(OSError):
-                    while file.write(b"x" * size):
-                        pass
-
-    def free_disk(self) -> None:
-        """As it was before."""
-        (self.state / "ballast").unlink(missing_ok=True)
-
-
-class Console:
-    """A console whose terminal is read by nobody but a drain."""
-
-    def __init__(self, argv: list[str], environment: dict[str, str], folder: Path) -> None:
-        self.bytes_read = 0
-        self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=folder, start_new_session=True
-        )
-        os.close(slave)
-        self._drain = threading.Thread(target=self._read, daemon=True)
-        self._drain.start()
-
-    def kill(self) -> None:
-        """SIGKILL, as when the machine runs out of memory."""
-        self._process.kill()
-        self._process.wait()
-        self._drain.join(10)
-        with suppress(OSError):
-            os.close(self._master)
-
-    def _read(self) -> None:
-        with suppress(OSError):
-            while data := os.read(self._master, 1 << 16):
-                self.bytes_read += len(data)
+    def begin(self, host: Host, *arguments: str) -> Command:
+        """An operator's command that takes its time."""
+        command = host.begin(*arguments)
+        self.commands.append(command)
+        return command
 
 
 @contextmanager
-def a_machine(home: Path) -> Iterator[Machine]:
-    """A machine in `home`; all that was started on it is ended, by pid. `XDG_STATE_HOME` is the machine's meanwhile."""
+def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
+    """A machine in `base`; all that was started on it is ended, by pid. `XDG_STATE_HOME` is the machine's meanwhile.
+
+    Args:
+        base: An empty folder.
+        has_home: There is a home for runs, and a second machine.
+    """
     with ExitStack() as stack:
-        program = Program(home)
-        (home / "hook").mkdir()
-        (home / "hook" / "sitecustomize.py").write_text(_CLOCK_HOOK, encoding="utf-8")
-        (home / "state").mkdir()
-        with _variables(XDG_STATE_HOME=str(home / "world")):
+        (base / "hook").mkdir()
+        (base / "hook" / "sitecustomize.py").write_text(_CLOCK_HOOK + (HOOK if has_home else ""), encoding="utf-8")
+        (base / "state").mkdir()
+        with _variables(XDG_STATE_HOME=str(base / "world")):
             sandbox = find_or_start("schedules", speed=SPEED)
         stack.callback(_end, sandbox.process.identity())
-        stack.enter_context(_variables(XDG_STATE_HOME=str(home / "state"), **CREDENTIALS))
+        stack.enter_context(_variables(XDG_STATE_HOME=str(base / "state"), **CREDENTIALS))
         stack.enter_context(_variables(AWS_SHARED_CREDENTIALS_FILE=str(sandbox.credentials)))
-        has_small_disk = stack.enter_context(_small_disk(home / "state"))
+        has_small_disk = stack.enter_context(_small_disk(base / "state"))
         port = urlsplit(sandbox.process.url).port or 0
         relay = Relay(port)
         stack.callback(relay.end)
-        kubeconfig = home / "kubeconfig"
+        kubeconfig = base / "kubeconfig"
         kubeconfig.write_text(sandbox.kubeconfig.read_text().replace(f":{port}", f":{relay.port}"), encoding="utf-8")
         kubeconfig.chmod(0o600)
         history = History(sandbox.kubeconfig)
         stack.callback(history.end)
-        machine = Machine(program, sandbox, relay, history, kubeconfig, has_small_disk)
+        environment = {
+            "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
+            "AWS_REGION": "us-west-2",
+            "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
+            "PYTHONPATH": str(base / "hook"),
+            "EKSML_TEST_CLOCK": str(base / "clock"),
+        }
+        account = stack.enter_context(an_account()) if has_home else ""
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's, which names each request
+        hosts = [_host(stack, base, "anna", environment, account)]
+        if account:
+            (base / "second" / "state").mkdir(parents=True)
+            stack.enter_context(_small_disk(base / "second" / "state"))
+            hosts.append(_host(stack, base / "second", "ben", environment, account))
+            _make_bucket(account)
+        machine = Machine(
+            hosts, sandbox, relay, history, kubeconfig, base, environment, has_small_disk, has_home, account
+        )
         stack.callback(_end_processes, machine)
         yield machine
+
+
+def _host(stack: ExitStack, base: Path, user: str, environment: Mapping[str, str], account: str) -> Host:
+    proxy = stack.enter_context(a_proxy(account)) if account else None
+    return Host(Program(base), user, {**CREDENTIALS, **environment}, proxy)
+
+
+def _make_bucket(account: str) -> None:
+    with _variables(AWS_ENDPOINT_URL=account):
+        client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
 
 
 def can_mount() -> bool:
@@ -234,8 +208,11 @@ def _end(process: ProcessIdentity) -> None:
 def _end_processes(machine: Machine) -> None:
     for console in machine.consoles:
         console.kill()
-    machine.free_disk()
-    for process in machine.program.processes():
-        if is_alive(process):
-            os.kill(process.pid, signal.SIGCONT)
-    machine.program.end_all()
+    for command in machine.commands:
+        command.end()
+    for host in machine.hosts:
+        host.free_disk()
+        for process in host.program.processes():
+            if is_alive(process):
+                os.kill(process.pid, signal.SIGCONT)
+        host.program.end_all()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_TURNS = 20
+"""Of the loop: from an accepted connection to its handler, and from that to its closed socket, are a few."""
 
 
 class Relay:
@@ -67,12 +71,14 @@ class Relay:
     async def _ended(self) -> None:
         self._resets = True
         await self._close()
-        await asyncio.sleep(0)  # connections that were just accepted begin, and are reset
+        for _ in range(_TURNS):  # connections that were just accepted begin, and are reset
+            await asyncio.sleep(0)
         for relay in list(self._relays):
             relay.cancel()
         await asyncio.gather(*self._relays, return_exceptions=True)
         await self._abort()
-        await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn
+        for _ in range(_TURNS):  # an aborted transport closes its socket in the loop's next turn
+            await asyncio.sleep(0)
 
     async def _abort(self) -> None:
         for writer in list(self._open):
@@ -96,6 +102,9 @@ class Relay:
         self._open.add(far_writer)
         try:
             await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            for closing in (writer, far_writer):  # one that has unsent bytes stays open until they are read
+                with suppress(OSError):
+                    await closing.wait_closed()
         finally:
             self._open -= {writer, far_writer}
 

@@ -57,7 +57,7 @@ def play(schedule: Schedule, *, home: Path | None = None, limit_seconds: float =
     folder = home or Path(tempfile.mkdtemp(prefix="eksml-schedule-"))
     began = time.monotonic()
     try:
-        with a_machine(folder) as machine:
+        with a_machine(folder, has_home=schedule.has_home) as machine:
             story = Life(schedule, machine, limit_seconds=limit_seconds).play()
             violations = violations_of(story, machine)
     finally:

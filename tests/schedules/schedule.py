@@ -41,6 +41,17 @@ class FaultKind(StrEnum):
     FOREIGN = "foreign object in the namespace"
     FOREIGN_LABEL = "foreign object with the run's label"
     FOREIGN_OWNED = "foreign object of another owner"
+    HOME_AWAY = "home away"
+    HOME_BROKEN = "home 503"
+    HOME_REFUSED = "home refused"
+    HOME_EXPIRED = "home token expired"
+    HOME_SLOW = "home slow"
+    HOME_LOST = "home answers lost"
+    OTHER_APPROVE = "other machine approves"
+    OTHER_TEARDOWN = "other machine tears down"
+    TAKE_OVER = "taken over"
+    TAKE_OVER_LOST = "machine lost and taken over"
+    TAKE_OVER_STOPPED = "stopped, taken over, continued"
 
 
 KILLS = (
@@ -73,10 +84,22 @@ WISHES = (
     FaultKind.RESUME,
 )
 FOREIGN = (FaultKind.FOREIGN, FaultKind.FOREIGN_LABEL, FaultKind.FOREIGN_OWNED)
+HOME = (
+    FaultKind.HOME_AWAY,
+    FaultKind.HOME_BROKEN,
+    FaultKind.HOME_REFUSED,
+    FaultKind.HOME_EXPIRED,
+    FaultKind.HOME_SLOW,
+    FaultKind.HOME_LOST,
+)
+OTHERS = (FaultKind.OTHER_APPROVE, FaultKind.OTHER_TEARDOWN)
+MOVES = (FaultKind.TAKE_OVER, FaultKind.TAKE_OVER_LOST, FaultKind.TAKE_OVER_STOPPED)
 CLOCKS = (FaultKind.SKEW, FaultKind.CLOCK)
+TEAM_SEEDS = 1000
+"""From this one on, the run of a seed has a home, and a second machine beside its own."""
 ONLY_WITH_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH})
 
-_LASTING = frozenset({*PARTITIONS, *CLOCKS, FaultKind.STOP, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE})
+_LASTING = frozenset({*PARTITIONS, *CLOCKS, *HOME, FaultKind.STOP, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE})
 _RECORDS_FORWARD = 22
 """About so many records has a quiet life before its teardown, and so many with it:"""
 _RECORDS = 39
@@ -126,16 +149,21 @@ class Schedule(msgspec.Struct, frozen=True):
     """Terraform's plan waits for the operator."""
     absence_seconds: float = 0.0
     """The time that the operator takes to notice that no runner is at work."""
+    has_home: bool = False
+    """The run is replicated to a home, and there is a second machine."""
 
     def lines(self) -> list[str]:
         """For people."""
         approval = "by hand" if self.is_approved_by_hand else "automatic"
-        head = f"seed {self.seed}: approval {approval}, operator comes after {self.absence_seconds:.1f} s"
+        home = ", with a home" if self.has_home else ""
+        head = f"seed {self.seed}: approval {approval}, operator comes after {self.absence_seconds:.1f} s{home}"
         return [head, *(f"  {number}. {fault}" for number, fault in enumerate(self.faults, start=1))]
 
 
 def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Schedule:
     """The schedule of a seed: one kill, one fault of a kind that goes round with the seed, and up to two more.
+
+    From `TEAM_SEEDS` on, faults of a home and of a second machine follow, drawn after the others.
 
     Args:
         seed: Any number.
@@ -147,11 +175,17 @@ def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Sc
     others = (*PARTITIONS, *WISHES, *KILLS, *KILLS, *[FaultKind.FULL_DISK] * 5, *FOREIGN, *CLOCKS)
     kinds += rng.choices(others, k=rng.choice((0, 1, 1, 2, 2)))
     faults = tuple(_fault(rng, kind) for kind in kinds)
+    is_approved_by_hand = rng.random() < 0.4 or FaultKind.APPROVE in kinds
+    absence_seconds = rng.choice((0.0, 0.3, 1.0, 2.0))
+    has_home = seed >= TEAM_SEEDS
+    if has_home:
+        faults += tuple(_fault(rng, kind) for kind in _team_kinds(rng, seed))
     return Schedule(
         seed,
         tuple(fault for fault in faults if fault.kind not in without),
-        is_approved_by_hand=rng.random() < 0.4 or FaultKind.APPROVE in kinds,
-        absence_seconds=rng.choice((0.0, 0.3, 1.0, 2.0)),
+        is_approved_by_hand=is_approved_by_hand,
+        absence_seconds=absence_seconds,
+        has_home=has_home,
     )
 
 
@@ -168,8 +202,17 @@ def _kill(rng: random.Random) -> FaultKind:
     return rng.choices(KILLS, weights=(6, 3, 2, 2, 1, 2, 1))[0]
 
 
+def _team_kinds(rng: random.Random, seed: int) -> list[FaultKind]:
+    moves = (*MOVES, *MOVES, FaultKind.TAKE_OVER_STOPPED, None)
+    kinds = [HOME[seed % len(HOME)], rng.choice(moves)]
+    kinds += rng.choices((*HOME, *OTHERS, *OTHERS, *MOVES), k=rng.choice((0, 1, 1, 2)))
+    return [kind for kind in kinds if kind is not None]
+
+
 def _fault(rng: random.Random, kind: FaultKind) -> Fault:
     seconds = round(rng.uniform(0.5, 6.0), 1) if kind in _LASTING else 0.0
+    if kind is FaultKind.TAKE_OVER_STOPPED:
+        seconds = round(rng.uniform(2.0, 30.0), 1)
     amount = rng.choice((-86400.0, -420.0, 420.0, 86400.0)) if kind in CLOCKS else 0.0
     return Fault(kind, _moment(rng, kind), seconds, amount)
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
 
-from actions.run.spool.format import lines_file, points_file
+from actions.run.spool.format import lines_file, points_file, sources_file
 from actions.run.state.records import Action, Deleted, JournalRecord, Outcome, Owned, Result
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.history import Seen
 from tests.schedules.inject import FOREIGN_DATA, Foreign
-from tests.schedules.invariants import Broken, violations_of
+from tests.schedules.invariants import JOB_UID, Broken, violations_of
 from tests.schedules.life import Life, Story
 from tests.schedules.machine import Machine, a_machine
+from tests.schedules.moving import Moved
 from tests.schedules.schedule import Schedule, schedule_of
 from tests.support.missing import skip_without
 
@@ -77,6 +79,10 @@ def with_line_twice(data: bytes) -> bytes:
     return b"".join(lines[: place + 1] + lines[place:])
 
 
+def points_in(data: bytes) -> bytes:
+    return b"".join(line for line in data.splitlines(keepends=True) if b'"point"' in line)
+
+
 @pytest.mark.parametrize("change", [without_line, with_line_twice])
 def test_a_line_that_is_lost_or_doubled_is_told(played: Played, change: Callable[[bytes], bytes]) -> None:
     file = lines_file(played[0].folder, "train")
@@ -87,9 +93,42 @@ def test_a_line_that_is_lost_or_doubled_is_told(played: Played, change: Callable
 @pytest.mark.parametrize("change", [without_line, with_line_twice])
 def test_a_point_that_is_lost_or_doubled_is_told(played: Played, change: Callable[[bytes], bytes]) -> None:
     file = points_file(played[0].folder, "train")
-    points = b"".join(line for line in file.read_bytes().splitlines(keepends=True) if b'"point"' in line)
-    file.write_bytes(change(points))
+    file.write_bytes(change(points_in(file.read_bytes())))
     assert broken(played) == {Broken.CURVE}
+
+
+def moved(story: Story, machine: Machine) -> list[Moved]:
+    """A take-over by the machine that has the run."""
+    host = machine.hosts[0]
+    return [Moved(0.0, 0.0, host, story.folder, None, 0, host)]
+
+
+def test_points_that_are_missing_after_a_move_are_told_unless_the_machine_says_so(played: Played) -> None:
+    story, machine = played
+    story = replace(story, moves=moved(story, machine))
+    file, sources = (make(story.folder, "train") for make in (points_file, sources_file))
+    whole, before = points_in(file.read_bytes()), sources.read_bytes()
+    file.write_bytes(without_line(whole))
+    assert broken((story, machine)) >= {Broken.CURVE}
+    numbers = {json.loads(line)["number"] for line in file.read_bytes().splitlines()}
+    gaps = "".join(f'{{"type":"gap","key":"unread-{number}","number":{number},"why":"gone"}}\n' for number in numbers)
+    try:
+        sources.write_bytes(before + gaps.encode())
+        assert Broken.CURVE not in broken((story, machine))
+        file.write_bytes(with_line_twice(whole))
+        assert broken((story, machine)) >= {Broken.CURVE}
+    finally:
+        sources.write_bytes(before)
+
+
+def test_points_of_a_job_that_the_machine_never_knew_are_not_missed(played: Played) -> None:
+    story, machine = played
+    story = replace(story, moves=moved(story, machine))
+    points_file(story.folder, "train").write_bytes(b"")
+    assert Broken.CURVE in broken((story, machine))
+    for seen in [one for one in machine.history.objects.values() if one.kind == "Pod" and one.namespace == NAMESPACE]:
+        machine.history.objects[seen.uid] = replace(seen, labels={**seen.labels, JOB_UID: "of an earlier machine"})
+    assert Broken.CURVE not in broken((story, machine))
 
 
 def test_a_resource_that_terraform_makes_twice_or_forgets_is_told(played: Played) -> None:

@@ -11,20 +11,24 @@ import pytest
 from msgspec.structs import replace
 from textual.screen import Screen
 
+from actions.cluster.objects.catalogue import ServedKind
+from actions.cluster.watch.table_format import ObjectRow, TableColumn
 from actions.fleet.facts import Resources
 from actions.run.state.view import RunView
 from tests.support import fixed_runs
-from tests.support.builders import a_snapshot
+from tests.support.builders import NOW, a_snapshot
 from tests.support.fixed_cluster import BROKEN, RUN, SIDECARS, TRAINIUM, picture, workers
 from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
 from tests.support.snapshots import difference, is_updating, rows, styled
+from tui.feeds.objects import ObjectsScope
 from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.feeds.training import TrainingFeed, UnusedDevices
 from tui.screens.confirm import ConfirmModal, TypeNameModal
 from tui.screens.console import PrefixScreen
 from tui.screens.viewer import Viewer
 
 FILES = Path(__file__).parent / "screens"
-SMALL, LARGE = (80, 24), (160, 45)
+SMALL, MIDDLE, LARGE = (80, 24), (120, 36), (160, 45)
 SIZES = (SMALL, LARGE)
 
 Step = Callable[[FixedConsole], Awaitable[None]]
@@ -95,16 +99,49 @@ def with_run(view: RunView, stage: str, *, is_busy: bool = True) -> Step:
     return both(line("open run"), scene_of(view=view, is_busy=is_busy), line(f"open run of={stage}"))
 
 
+HOME_SIZES = {SMALL: "≥ $5.33/h", (120, 36): "≥ $56.31/h", LARGE: "≥ $56.31/h", (200, 50): "≥ $56.31/h"}
+"""Sizes at which Home is taken, with the last of what it computes that is on screen."""
+
+
+def some_deployments() -> Step:
+    """A step that shows three deployments in the objects pane, one of them new and not ready."""
+    kind = ServedKind("apps", "v1", "deployments", "Deployment", "deployment", ("deploy",))
+    columns = (
+        TableColumn("Name", format="name"), TableColumn("Ready"), TableColumn("Up-to-date", "integer"),
+        TableColumn("Available", "integer"), TableColumn("Age"), TableColumn("Containers", priority=1),
+        TableColumn("Images", priority=1),
+    )  # fmt: skip
+
+    def row(namespace: str, name: str, ready: int, of: int, seconds: float) -> ObjectRow:
+        cells = (name, f"{ready}/{of}", of, ready, "", name, f"registry.example/{name}:1.4")
+        return ObjectRow(f"u-{name}", namespace, name, cells, NOW.timestamp() - seconds)
+
+    async def step(console: FixedConsole) -> None:
+        objects = console.app.services.objects
+        objects.show(ObjectsScope(kind))
+        rows = [
+            row("kube-system", "coredns", 2, 2, 86_400 * 40),
+            row("training", "esm1nv-tensorboard-10", 0, 1, 75),
+            row("training", "esm1nv-tensorboard-2", 1, 1, 7_300),
+        ]
+        objects.take_all(rows, columns)
+        objects.take_health(FeedHealth(FeedState.LIVE))
+        await console.line("open objects")
+
+    return step
+
+
 PANES = (
     Shot("nodes", line("open nodes"), "x9.mystery"),
     Shot("pods", line("open pods"), "eval-mlm-0"),
-    Shot("blueprints", line("open blueprints"), "nemo-gpt3-5b"),
+    Shot("blueprints", line("open blueprints"), "≥ $56.31/h"),
     Shot("run", line("open run"), "Pre-training"),
     Shot("logs", line("open logs"), "12600/500000"),
     Shot("accelerators", line("open accelerators"), "A10G"),
     Shot("charts", line("open charts"), "train_loss"),
     Shot("events", line("open events"), "notebook-grace-0"),
     Shot("cost", line("open cost"), "x9.mystery"),
+    Shot("objects", some_deployments(), "esm1nv-tensorboard-10"),
     Shot("runs", line("open runs"), "parked"),
 )
 LAYOUTS = (
@@ -112,6 +149,9 @@ LAYOUTS = (
     Shot("layout-quad", line("open nodes; layout quad"), "notebook-grace-0"),
     Shot("layout-job", line("open run; layout job; open pods of=train"), "20.3/22Gi"),
 )
+IN_FRONT = Shot("pane-in-front", line("open events"), "esc layout")
+MIDDLE_LAYOUTS = (LAYOUTS[0], IN_FRONT)
+SMALL_LAYOUTS = (Shot("layout-watch", line("open run; layout watch"), ("Pre-training", "too small for all")), IN_FRONT)
 DIALOGUES = (
     Shot("help", keys("?", after="open run"), Viewer, ("escape",)),
     Shot("describe", line(f"describe pod/{BROKEN}"), Viewer, ("escape",)),
@@ -132,6 +172,7 @@ STATES = (
     Shot("logs-containers", line(f"logs {SIDECARS}"), "KV cache"),
     Shot("run-checks", line("open run; open run of=preflight"), "EFA device plugin"),
     Shot("run-failed", with_run(fixed_runs.a_failed_run(), "train", is_busy=False), "failed"),
+    Shot("run-crashing", with_run(fixed_runs.a_crashing_run(), "train"), "worker-7 restarted 7×"),
     Shot("run-awaiting-approval", with_run(fixed_runs.a_run_with_a_plan(), "provision"), "aws_eks_cluster"),
     Shot("run-stalled", with_run(fixed_runs.a_stalled_run(), "data"), "does not respond"),
     Shot("run-torn-down", with_run(fixed_runs.a_torn_down_run(), "teardown:audit", is_busy=False), "torn down"),
@@ -139,13 +180,24 @@ STATES = (
 TRAINIUM_STATE = (Shot("accelerators-neuron", line("open accelerators"), "ND0"),)
 BANDWIDTH_STATE = (Shot("charts-bandwidth", line("open charts"), "busbw"),)
 STALE_STATES = (
+    Shot("home-stale", line("open home"), ("stale 42 s", "≥ $5.33/h")),
     Shot("nodes-stale", line("open nodes"), "42 s"),
     Shot("accelerators-unanswered", line("open accelerators"), "worker-7"),
 )
+KEPT_STATES = (
+    Shot("nodes-kept", line("open nodes"), "as of 10:42 UTC"),
+    Shot("pods-kept", line("open pods"), "as of 10:42 UTC"),
+)
 EMPTY_STATES = (
+    Shot("home-empty", line("open home"), ("No run yet", "≥ $56.31/h")),
     Shot("nodes-empty", line("open nodes"), "$0.00/h"),
     Shot("run-none", line("open run"), "[4 run]"),
     Shot("runs-empty", line("open runs"), "[0 runs]"),
+)
+UNUSED_STATES = (Shot("home-unused", line("open home"), ("3 of 8 at 0%", HOME_SIZES[SMALL])),)
+REMOTE_STATES = (
+    Shot("runs-remote", line("open runs"), "linus@"),
+    Shot("run-remote", line(f"open run of={fixed_runs.remote_runs()[0].id}"), "runs takeover"),
 )
 ASCII = (
     *(shot for shot in PANES if shot.name in ("nodes", "run", "accelerators", "charts")),
@@ -162,12 +214,16 @@ def file_of(name: str, size: tuple[int, int], kind: str = "") -> Path:
 
 def all_files() -> set[Path]:
     """The files of every screen that a test looks at."""
-    at_both = (*PANES, *DIALOGUES)
-    small = (*SMALL_DIALOGUES, *STATES, *TRAINIUM_STATE, *BANDWIDTH_STATE, *STALE_STATES, *EMPTY_STATES)
+    at_both = (*PANES, *DIALOGUES, *REMOTE_STATES)
+    still = (*STALE_STATES, *KEPT_STATES, *EMPTY_STATES, *UNUSED_STATES)
+    small = (*SMALL_DIALOGUES, *STATES, *TRAINIUM_STATE, *BANDWIDTH_STATE, *still)
     return {
         *(file_of(shot.name, size) for shot in at_both for size in SIZES),
+        *(file_of("home", size) for size in HOME_SIZES),
+        *(file_of("home-remote", size) for size in SIZES),
         *(file_of(shot.name, SMALL) for shot in small),
         *(file_of(shot.name, LARGE) for shot in LAYOUTS),
+        *(file_of(shot.name, size) for shot in MIDDLE_LAYOUTS for size in (SMALL, MIDDLE)),
         *(file_of(shot.name, SMALL, "ascii") for shot in ASCII),
         *(file_of(shot.name, SMALL, "light") for shot in LIGHT),
     }
@@ -177,6 +233,7 @@ def all_files() -> set[Path]:
 def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
 
 
 @pytest.fixture
@@ -212,10 +269,23 @@ async def test_screens(
         await compare(console, shots, size, tmp_path)
 
 
+@pytest.mark.parametrize("size", HOME_SIZES, ids=str)
+async def test_home(size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with a_fixed_console(training, monkeypatch, size=size) as console:
+        shot = Shot("home", line("open home"), ("There is no such image", HOME_SIZES[size]))
+        await compare(console, [shot], size, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("shots", "size"),
-    [(SMALL_DIALOGUES, SMALL), (STATES, SMALL), (LAYOUTS, LARGE)],
-    ids=["dialogues", "states", "layouts"],
+    [
+        (SMALL_DIALOGUES, SMALL),
+        (STATES, SMALL),
+        (LAYOUTS, LARGE),
+        (SMALL_LAYOUTS, SMALL),
+        (MIDDLE_LAYOUTS, MIDDLE),
+    ],
+    ids=["dialogues", "states", "layouts", "narrow", "middle"],
 )
 async def test_screens_of_one_size(
     shots: tuple[Shot, ...], size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -253,6 +323,34 @@ async def test_a_cluster_that_does_not_answer(training: Scene, monkeypatch: pyte
     training.folder = None
     async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
         await compare(console, STALE_STATES, SMALL, tmp_path)
+
+
+async def test_a_cluster_as_it_was_kept(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kept_at = NOW.replace(hour=10, minute=42).timestamp()
+    training.snapshot = replace(picture(), is_complete=False, as_of=kept_at, health={})
+    training.health = FeedHealth(FeedState.STARTING)
+    training.folder = None
+    async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
+        await compare(console, KEPT_STATES, SMALL, tmp_path)
+
+
+async def test_accelerators_that_are_not_used(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def look(feed: TrainingFeed) -> None:
+        feed.unused = {RUN: UnusedDevices(3, 8, NOW.timestamp() - 312)}
+
+    monkeypatch.setattr(TrainingFeed, "look", look)
+    async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
+        await compare(console, UNUSED_STATES, SMALL, tmp_path)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_runs_of_other_machines(
+    size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    training.remotes = fixed_runs.remote_runs()
+    async with a_fixed_console(training, monkeypatch, size=size) as console:
+        home = Shot("home-remote", line("open home"), ("There is no such image", "on other machines", HOME_SIZES[size]))
+        await compare(console, (home, *REMOTE_STATES), size, tmp_path)
 
 
 async def test_an_empty_cluster_without_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,22 +21,26 @@ REGION = "us-west-2"
 @contextmanager
 def an_account() -> Iterator[str]:
     """Serve an empty account on a free port of 127.0.0.1; gives the address for `AWS_ENDPOINT_URL`."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    with urlopen(Request(f"{address}/moto-api/reset", method="POST")):
-        pass  # of what this process keeps for all servers
-    with services_read_once():
+    with services_read_once(), pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # hundreds of images, made anew for every empty account
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+        server.start()
+        host, port = server.get_host_and_port()
+        address = f"http://{host}:{port}"
+        with urlopen(Request(f"{address}/moto-api/reset", method="POST")):
+            pass  # of what this process keeps for all servers
         yield address
-    server.stop()
+        server.stop()
+
+
+_shared_loader = cache(botocore.session.create_loader)
 
 
 @contextmanager
 def services_read_once() -> Iterator[None]:
     """Let all sessions of botocore share the descriptions of services: that of EC2 takes half a second to read."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+        patched.setattr(botocore.session, "create_loader", _shared_loader)
         yield
 
 

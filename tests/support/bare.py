@@ -16,7 +16,7 @@ def a_bare_console(
     """The console once its frame is there; there is no kubeconfig, which it says."""
     variables = {**program.environment, **(environment or {})}
     with OnPty(program.argv(*arguments), variables, size=size) as console:
-        console.wait(r"\[1 nodes\]")
+        console.wait(r"\[H home\]")
         console.wait(r"refused")
         yield console
 
@@ -46,7 +46,7 @@ def is_alive_and_well(console: OnPty) -> None:
     console.type(ESCAPE)
     console.forget()
     console.type(b"8")
-    console.wait(r"\[8 events\]")
+    console.wait(r"\[8 ev")
     console.forget()
     console.type(b"1")
     console.wait(r"\[1 nodes\]")

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 
 from tests.support.program import Program
 from tests.support.terminal import Terminal
+from tui.screens.saved_layouts import LAST_FILE
 
 PLANNED = ("Network", "Cluster", "File system")
 """Titles of the stages whose Terraform plan has to be approved."""
 
+HOME = r"\d+ nodes, (all|\d+ not) ready"
 NODES = r"ip-100-\S+ +m5\.xlarge .*Ready"
 SPEED = "6"
 """Of the embedded cluster: the training takes some twenty seconds, in which a busy machine still shows every pane."""
@@ -30,6 +32,7 @@ def a_console(
         size: Columns and rows.
         under: A command that runs the console as its arguments.
     """
+    (program.state / LAST_FILE).unlink(missing_ok=True)  # of the session before, which may have left other panes
     terminal = Terminal(
         [*under, *program.argv("--demo", "--speed", SPEED, *arguments)],
         environment=program.environment,
@@ -37,7 +40,12 @@ def a_console(
         directory=program.home,
     )
     try:
-        terminal.wait(rf"─ {RUN} ─" if "--run" in arguments else NODES, seconds=40)
+        if "--run" in arguments:
+            terminal.wait(rf"─ {RUN} (?:─|·)", seconds=40)
+        else:
+            terminal.wait(HOME, seconds=40)
+            terminal.press("1")
+            terminal.wait(NODES)
         yield terminal
     finally:
         terminal.close()
@@ -46,7 +54,7 @@ def a_console(
 def launch_the_rehearsal(terminal: Terminal) -> None:
     """From the blueprints through form, plan and question to the run."""
     terminal.press("3")
-    terminal.wait(r"bionemo-esm1nv +BioNeMo ESM-1nv pre-training +\d+ ")
+    terminal.wait(r"bionemo-esm1nv +8 A10G +≥ \$\d+\.\d\d/h +≥ \$\d+\.\d\d")
     terminal.press("Enter")
     terminal.wait(r"Preset +‹ rehearsal ›")
     terminal.wait(r"Cluster name +bionemo-on-eks")
@@ -57,7 +65,7 @@ def launch_the_rehearsal(terminal: Terminal) -> None:
     terminal.press("G")
     terminal.wait(r"Pre-training +\S+ +\$\d+\.\d\d +\$\d+\.\d\d")
     terminal.press("y")
-    terminal.wait(rf"─ {RUN} ─")
+    terminal.wait(rf"─ {RUN} (?:─|·)")
 
 
 def approve_each_plan(terminal: Terminal) -> None:

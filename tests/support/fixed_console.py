@@ -33,6 +33,7 @@ from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.run.journal.reader import RunSummary
 from actions.run.journal.run_ids import short_ids
+from actions.run.presence.record import RemoteRun
 from actions.run.state.view import RunView
 from tests.support.builders import NOW, StillClock
 from tests.support.fixed_cluster import BROKEN
@@ -40,6 +41,7 @@ from tests.support.snapshots import strips
 from tests.support.waiting import settle
 from tui.app import ConsoleApp
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed
+from tui.feeds.remote_runs import RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.screens.live_screen import LiveScreen
@@ -80,6 +82,8 @@ class Scene:
     summaries: tuple[RunSummary, ...] = ()
     is_busy: bool = True
     is_interrupted: bool = False
+    remotes: tuple[RemoteRun, ...] = ()
+    """The runs that the cluster knows."""
 
 
 class _FixedCluster(ClusterFeed):
@@ -130,11 +134,11 @@ class _FixedRuns(RunFeed):
 
     @property
     def folder(self) -> Path | None:
-        return self.scene.folder
+        return None if self.remote is not None else self.scene.folder
 
     @property
     def is_busy(self) -> bool:
-        return self.scene.is_busy
+        return super().is_busy if self.remote is not None else self.scene.is_busy
 
     @property
     def is_interrupted(self) -> bool:
@@ -156,6 +160,15 @@ class _FixedRuns(RunFeed):
 
     def catch_up(self) -> None:
         return
+
+
+class _FixedRemoteRuns(RemoteRunFeed):
+    scene: ClassVar[Scene]
+
+    async def run(self, live: Callable[[], None]) -> None:
+        self.take_all(self.scene.remotes)
+        live()
+        await asyncio.Event().wait()
 
 
 class _FixedBlueprints(BlueprintFeed):
@@ -335,7 +348,11 @@ class FixedConsole:
     def refresh(self) -> None:
         """Have every screen look at the scene, without a blinking cursor."""
         runs = self.app.services.runs
-        if isinstance(runs, _FixedRuns) and (runs.view, runs.summaries) != (self.scene.view, self.scene.summaries):
+        if (
+            isinstance(runs, _FixedRuns)
+            and runs.remote is None
+            and (runs.view, runs.summaries) != (self.scene.view, self.scene.summaries)
+        ):
             runs.follow_scene()
         for screen in self.app.screen_stack:
             if isinstance(screen, LiveScreen) and screen.is_mounted:
@@ -357,14 +374,16 @@ async def a_fixed_console(
         is_ascii: As with `--ascii`.
         theme: Another one than the console's own.
     """
-    _FixedCluster.scene = _FixedRuns.scene = scene
+    _FixedCluster.scene = _FixedRuns.scene = _FixedRemoteRuns.scene = scene
     for name, feed in (
         ("ClusterFeed", _FixedCluster),
         ("CredentialsFeed", _FixedCredentials),
         ("RunFeed", _FixedRuns),
+        ("RemoteRunFeed", _FixedRemoteRuns),
         ("BlueprintFeed", _FixedBlueprints),
     ):
         monkeypatch.setattr(f"tui.feeds.services.{name}", feed)
+    monkeypatch.setattr("tui.widgets.plot.DRAW_SECONDS", 0.0)  # else a new size may be drawn after the screen is calm
     monkeypatch.setattr("actions.cluster.logs.follow.LogFollower", _FixedFollower)
     monkeypatch.setattr("actions.cluster.objects.client.fetch", _fetch)
     monkeypatch.setattr("actions.cluster.diagnose.collect.explain", _explain)

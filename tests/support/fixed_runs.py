@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from actions.base.clock import format_rfc3339
+from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
+from actions.run.presence.record import RemoteRun, RunPresence, StagePresence
+from actions.run.spending import Spending
 from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.fold import fold
@@ -22,6 +27,7 @@ from actions.run.state.records import (
     Created,
     Intent,
     JournalRecord,
+    Operator,
     Outcome,
     Output,
     Owned,
@@ -32,7 +38,7 @@ from actions.run.state.records import (
     StageFinding,
     StageOutline,
 )
-from actions.run.state.view import Notice, NoticeKind, RunState, RunView
+from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, workers
 
@@ -170,7 +176,17 @@ def a_training_run() -> RunView:
     journal = _Journal()
     journal.done_before("train")
     journal.begin("train")
+    for kind, name in _OWNED["train"]:
+        journal.add(Owned("v1", name, kind, "default", uid=f"uid-{name}"), after=0, stage="train")
     return _with_message(journal.view(ago=61_250), "train", "8 of 8 pods run.")
+
+
+def a_crashing_run() -> RunView:
+    """A worker of the training runs out of memory again and again."""
+    view = _with_message(a_training_run(), "train", "7 of 8 pods are ready. back-off 5m0s restarting failed container")
+    trouble = "worker-7 restarted 7×, CrashLoopBackOff, exit code 1: A GPU of worker-7 is out of memory"
+    stages = tuple(replace(one, trouble=trouble) if one.id == "train" else one for one in view.stages)
+    return replace(view, stages=stages, notices=(Notice(NoticeKind.PODS, f"Pre-training: {trouble}"),))
 
 
 def a_failed_run() -> RunView:
@@ -212,7 +228,11 @@ def a_torn_down_run() -> RunView:
     journal.begin("train")
     journal.add(Outcome(Action.PERFORM, Result.DONE), after=300_000, stage="train")
     journal.add(RunRequest(RequestKind.TEARDOWN), after=7_200)
-    steps = [step for step in journal.view().teardown if step.kind != Action.AUDIT]
+    steps = [
+        step
+        for step in journal.view().teardown
+        if step.kind != Action.AUDIT and step.state is not StageState.SKIPPED  # kept for its data
+    ]
     for step in steps:
         action, stage = (Action.DRAIN, "") if step.kind == Action.DRAIN else (Action.UNDO, step.id)
         journal.begin(stage, action=action)
@@ -241,13 +261,21 @@ def a_bandwidth_run() -> RunView:
     return replace(view, id="efa-nccl-tests-1121-w5c2n7yhd6t4k", title="EFA and NCCL tests", stages=(stage,))
 
 
+_PAID: dict[str, Any] = {
+    "took": 1.0,
+    "spending": Spending(Decimal("612.4"), {}, Decimal(0), Decimal("11.72"), ("a NAT gateway",), is_simulated=False),
+    "holds": ("2 × g5.12xlarge", "core nodes", "file system"),
+    "loss": 1.175,
+}
+
+
 def summaries(folder: Path) -> tuple[RunSummary, ...]:
     """Runs in every state, newest first."""
     rows: list[tuple[str, str, RunState, str, float, dict[str, Any]]] = [
-        (RUN, "bionemo-on-eks", RunState.RUNNING, "train", 75 * _HOUR, {}),
+        (RUN, "bionemo-on-eks", RunState.RUNNING, "train", 75 * _HOUR, _PAID),
         ("efa-nccl-tests-1121-w5c2n7yhd6t4k", "nccl-bench", RunState.AWAITING_APPROVAL, "nodes", _HOUR, {}),
         ("llama2-trn1-mpi-1120-obyeqz7rm3xva", "trn1-llama", RunState.STALLED, "tokenise", _DAY, {}),
-        ("nemo-gpt3-5b-1119-qd2ah5kcwp4tc", "nemo-gpt3", RunState.FAILED, "", 2 * _DAY, {}),
+        ("nemo-gpt3-5b-1119-qd2ah5kcwp4tc", "nemo-gpt3", RunState.FAILED, "data", 2 * _DAY, {"took": 725.0}),
         ("llama2-trn1-ray-1118-5e5e7fn2ybq6s", "trn1-ray", RunState.TEARING_DOWN, "nodes", 3 * _DAY, {}),
         ("bionemo-esm1nv-1112-c4c4rjtx3ldvk", "bionemo-on-eks", RunState.PARKED, "", 9 * _DAY, {}),
         ("bionemo-esm1nv-1107-xkaamt5g6zhue", "bionemo-on-eks", RunState.TORN_DOWN, "", 14 * _DAY, {"leftovers": 2}),
@@ -269,30 +297,91 @@ def summaries(folder: Path) -> tuple[RunSummary, ...]:
             error=more.get("error", ""),
             number=len(rows) - place,
             unknown=more.get("unknown", 0),
+            began_at=_NOW - ago if more.get("took") else None,
+            ended_at=_NOW - ago + more["took"] if more.get("took") and state is RunState.FAILED else None,
+            spending=more.get("spending"),
+            holds=more.get("holds", ()),
+            last_loss=more.get("loss"),
         )
         for place, (name, cluster, state, stage, ago, more) in enumerate(rows)
     )
 
 
+def remote_runs() -> tuple[RemoteRun, ...]:
+    """Runs of other machines in the cluster: at work, silent, over, of hostile text, unreadable; one taken over."""
+    rows = (
+        ("bionemo-esm1nv-1121-x5qd3ngjw7t2c", "grace", "bastion-2", RunState.RUNNING, "train", 26 * _HOUR, 12.0),
+        ("efa-nccl-tests-1121-b2hmr4yk6pzta", "linus", "laptop-7.lab.example", RunState.RUNNING, "nodes", 3_900, 4_680),
+        ("nemo-gpt3-5b-1118-k7wq5vtd2nxme", "grace", "bastion-2", RunState.PARKED, "", 3 * _DAY, 2 * _DAY),
+        ("efa-nccl-tests-1121-w5c2n7yhd6t4k", "grace", "bastion-2", RunState.RUNNING, "nodes", _HOUR, 8.0),
+        ("evil-1121-aaaaaaaaaaaaa", "[red]eve[/]\x1b[31m", "h\u202eost", RunState.FAILED, "[link=x]", _DAY, _DAY),
+    )
+    found = [
+        RemoteRun(
+            id=name,
+            presence=RunPresence(
+                id=name,
+                blueprint=name.rsplit("-", 2)[0],
+                version="0.1.0",
+                owner=Operator(one_line(user), one_line(host)),
+                account="111122223333",
+                region="us-west-2",
+                cluster="bionemo-on-eks",
+                home="",
+                state=state,
+                stage=stage,
+                epoch=2 if name.endswith("t4k") else 1,
+                heartbeat=format_rfc3339(NOW),
+                spent_usd="341.2204" if state is RunState.RUNNING else "88.5",
+                usd_per_hour="13.08" if state is RunState.RUNNING else "0.10",
+                created_at=_NOW - ago,
+                stages=_remote_stages(stage, ago),
+            ),
+            seen_at=_NOW - silent,
+            uid=f"uid-{name}",
+            version="1",
+            created=replace(_created(), run_id=name) if name.startswith("bionemo") else None,
+        )
+        for name, user, host, state, stage, ago, silent in rows
+    ]
+    return (*found, RemoteRun("odd", None, 0.0, uid="uid-odd", error="Its run.json is of another form."))
+
+
+def _remote_stages(at_work: str, ago: float) -> tuple[StagePresence, ...]:
+    begun, found = _NOW - ago, list[StagePresence]()
+    for name, _, _, _, _, took in _STAGES:
+        if name == at_work:
+            job = "PyTorchJob/default/esm1nv-pretraining" if name == "train" else ""
+            found.append(StagePresence(name, StageState.RUNNING, 1, begun, None, job))
+            break
+        ended = begun + min(took, 700)
+        found.append(StagePresence(name, StageState.SUCCEEDED, 1, begun, ended))
+        begun = ended
+    return tuple(found)
+
+
 def spool_training(folder: Path) -> None:
-    """Spool the output of the eight workers: a training with a stretch without numbers, and one sample of each GPU."""
+    """Spool the output of the eight workers: a training with a stretch without numbers, four minutes of each GPU."""
     writer = SpoolWriter(folder, "train")
     for rank, pod in enumerate(workers()):
         source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
         writer.write_lines(source, _training_lines() if rank == 0 else _other_lines(rank))
     for rank, pod in enumerate(workers()):
-        writer.write_sample(pod.name, AcceleratorSample(_NOW - 3, _gpu_row(rank)))
+        for place, load in enumerate((3, 2, 34, 71, 98, 97, 99, 52, 98, 99, 97)):
+            at = _NOW - 223 + 20 * place
+            writer.write_sample(pod.name, AcceleratorSample(at, _gpu_row(rank, load), pod.node))
+        writer.write_sample(pod.name, AcceleratorSample(_NOW - 3, _gpu_row(rank), pod.node))
     writer.close()
 
 
 def spool_bandwidth(folder: Path) -> None:
     """The table of a benchmark."""
-    _spool(folder, "nccl", "nccl-tests-launcher-7xk4d", (CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text())
+    spool_text(folder, "nccl", "nccl-tests-launcher-7xk4d", (CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text())
 
 
 def spool_trainium(folder: Path) -> None:
     """One sample of a Trainium node."""
-    _spool(folder, "train", TRAINIUM_POD, "Compiler status PASS\n")
+    spool_text(folder, "train", TRAINIUM_POD, "Compiler status PASS\n")
     writer = SpoolWriter(folder, "train")
     text = (CORPUS / "neuron" / "monitor_training.txt").read_text()
     writer.write_sample(TRAINIUM_POD, AcceleratorSample(_NOW - 3, text))
@@ -302,7 +391,8 @@ def spool_trainium(folder: Path) -> None:
 TRAINIUM_POD = "llama2-7b-mpi-worker-0"
 
 
-def _spool(folder: Path, stage: str, pod: str, text: str) -> None:
+def spool_text(folder: Path, stage: str, pod: str, text: str) -> None:
+    """The output of one pod."""
     writer = SpoolWriter(folder, stage)
     source = writer.source("default", pod, "main", f"uid-{pod}")
     writer.write_lines(source, _stamped(text.splitlines(), every=1.0))
@@ -350,8 +440,9 @@ def _hms(seconds: int) -> str:
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-def _gpu_row(rank: int) -> str:
+def _gpu_row(rank: int, load: int = 0) -> str:
     """Return the row that `nvidia-smi --query-gpu` prints of the one GPU of a worker; rank 6 is starved, rank 2 hot."""
-    load, watts = (97, 148.6) if rank == 6 else (99 - rank % 3, 251.3 - 2.1 * rank)
+    usual, watts = (97, 148.6) if rank == 6 else (99 - rank % 3, 251.3 - 2.1 * rank)
+    load = load or usual
     degrees = 86 if rank == 2 else 61 + rank
     return f"0, NVIDIA A10G, {load}, {20_480 + 37 * rank}, 23028, {degrees}, {watts:.2f}, 300.00, P0"

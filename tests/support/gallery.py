@@ -22,11 +22,12 @@ from tui.present.curves import Curve
 from tui.present.form import Field, FieldKind
 from tui.present.run import StageLine, StageLook
 from tui.settings.appearance import ControlFilter
+from tui.widgets.arrangement import side_by_side, stacked
 from tui.widgets.form import ParameterForm
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import BufferedLine, LogBuffer
 from tui.widgets.plot import PlotView
-from tui.widgets.split import Split, side_by_side, stacked
+from tui.widgets.split import Split
 from tui.widgets.stage_rail import StageRail
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column

@@ -14,7 +14,7 @@ from actions.run.engine.backend import LiveBackend
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_lease
+from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
 from actions.run.state.records import RequestKind, RunAccount, TerraformBody
@@ -75,6 +75,9 @@ class Unheard:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def trouble(self, text: str) -> None:
+        return
+
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
@@ -99,7 +102,7 @@ class Unheard:
 
 async def carry_out(folder: Path) -> RunView:
     """Work until the run waits or is over."""
-    lease = take_lease(journal_path(folder), _CLOCK)
+    lease = take_runner_lease(journal_path(folder), _CLOCK)
     journal = Journal(journal_path(folder), _CLOCK, fence=lease.token)
     site = LiveBackend(folder, _CLOCK)
     try:

@@ -130,11 +130,8 @@ def main(words: list[str]) -> int:
             say(json.dumps({"resource_changes": [{"address": ADDRESS, "change": {"actions": [action]}}]}))
         case ["output", *_]:
             say("{}")
-        case ["state", "list"] if not STATE.exists():
-            os.write(2, b"No state file was found!\n\nState management commands require a state file.\n")
-            return 1
-        case ["state", "list"]:
-            say("\n".join(f"aws_eks_node_group.{name}" for name in names()))
+        case ["state", "pull"]:
+            say(STATE.read_text() if STATE.exists() else "")
         case ["destroy", *_]:
             return destroy()
     return 0

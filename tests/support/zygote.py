@@ -122,6 +122,7 @@ def end() -> None:
 def _serve(requests: socket.socket) -> None:
     """Become what is asked for, in a copy each time, until nobody is left who could ask."""
     import_all(actions)
+    importlib.import_module("boto3")  # which runners import for their first call
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)

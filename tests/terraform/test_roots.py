@@ -21,6 +21,7 @@ ALL = sorted(VARIABLES)
 _MODULE = re.compile(r'^module "\w+" \{\n(?P<body>.*?)^\}', re.M | re.S)
 _SOURCE = re.compile(r'^  source  = "(.+)"\n  version = "(.+)"$', re.M)
 _ARGUMENT = re.compile(r"^  (\w+) +=", re.M)
+_VARIABLE = re.compile(r'^variable "\w+" \{\n.*?^\}', re.M | re.S)
 _OUTPUT = re.compile(r"module\.(\w+)\.(\w+)")
 _FACTS = (
     "addon_name", "ami_type", "availability_zone", "cidr_block", "cidr_blocks", "create_duration",
@@ -179,18 +180,6 @@ def test_one_service_account_may_write_results_below_one_prefix_and_nothing_else
     ]
 
 
-def test_a_cluster_without_a_place_for_results_has_no_role_for_them(
-    terraform_environment: Mapping[str, str], account: StubAccount, tmp_path: Path
-) -> None:
-    work = Workspace("cluster", tmp_path / "root", account, terraform_environment).init()
-    assert export_of(work.plan({**VARIABLES["cluster"], "results_bucket": "", "namespace": ""})) == {}
-    planned = export_of(work.plan({**VARIABLES["cluster"], "namespace": ""}))
-    assert planned["aws_eks_pod_identity_association"]["namespace"] == "default"
-    for place in ("my-models", "s3://my-models/team", "my-models/team/*"):
-        said = work.refused_plan({**VARIABLES["cluster"], "results_bucket": place})
-        assert "A place for results is written as BUCKET/PREFIX" in said
-
-
 def test_s3_is_reached_past_the_one_nat_gateway(lives: Mapping[str, Life]) -> None:
     endpoint = of_kind(lives["network"].planned, "aws_vpc_endpoint")
     assert [(item["vpc_endpoint_type"], item["service_name"]) for item in endpoint] == [
@@ -273,10 +262,22 @@ def test_the_choices_of_a_cluster_reach_it(cluster: Workspace) -> None:
     }
 
 
-@pytest.mark.parametrize(("logs", "found"), [("none", []), ("audit", ["audit"])])
-def test_logs_of_the_control_plane_are_named(cluster: Workspace, logs: str, found: list[str]) -> None:
-    planned = cluster.plan({**VARIABLES["cluster"], "control_plane_logs": logs})
-    assert (of_kind(planned, "aws_eks_cluster")[0]["enabled_cluster_log_types"] or []) == found
+def test_without_a_place_for_results_there_is_no_role_for_them_and_without_logs_none_are_named(
+    cluster: Workspace,
+) -> None:
+    planned = cluster.plan(
+        {**VARIABLES["cluster"], "results_bucket": "", "namespace": "", "control_plane_logs": "none"}
+    )
+    assert export_of(planned) == {}
+    assert not of_kind(planned, "aws_eks_cluster")[0]["enabled_cluster_log_types"]
+
+
+def test_results_are_copied_from_the_default_namespace_and_logs_of_the_control_plane_are_named(
+    cluster: Workspace,
+) -> None:
+    planned = cluster.plan({**VARIABLES["cluster"], "namespace": "", "control_plane_logs": "audit"})
+    assert export_of(planned)["aws_eks_pod_identity_association"]["namespace"] == "default"
+    assert of_kind(planned, "aws_eks_cluster")[0]["enabled_cluster_log_types"] == ["audit"]
 
 
 def test_the_traffic_of_a_vpc_is_recorded_on_request_and_the_record_goes_with_it(network: Workspace) -> None:
@@ -317,14 +318,18 @@ def test_core_nodes_stand_where_the_file_system_is(lives: Mapping[str, Life]) ->
         ({"admins": "ops"}, "Principals are written as arn:aws:iam::111122223333:role/ops"),
         ({"control_plane_logs": "everything"}, "Logs are none, all, or some of api, audit"),
         ({"support_type": "LONG"}, "Support is STANDARD or EXTENDED"),
+        ({"results_bucket": "my-models"}, "A place for results is written as BUCKET/PREFIX"),
+        ({"results_bucket": "s3://my-models/team"}, "A place for results is written as BUCKET/PREFIX"),
+        ({"results_bucket": "my-models/team/*"}, "A place for results is written as BUCKET/PREFIX"),
     ],
 )
-def test_wrong_access_is_refused_with_its_form(
+def test_a_wrong_variable_of_a_cluster_is_refused_with_its_form(
     terraform_environment: Mapping[str, str], account: StubAccount, tmp_path: Path, variables: Variables, sentence: str
 ) -> None:
     folder = tmp_path / "root"
     folder.mkdir()
-    (folder / "variables.tf").write_text((ROOTS / "cluster" / "variables.tf").read_text())
+    texts = (ROOTS / "cluster" / "variables.tf").read_text(), (ROOTS / "cluster" / "export.tf").read_text()
+    (folder / "variables.tf").write_text("\n\n".join(_VARIABLE.findall("\n".join(texts))))
     work = Workspace("registry", tmp_path / "work", account, terraform_environment)
     work.folder = folder
     assert sentence in work.refused_plan({**VARIABLES["cluster"], **variables})

@@ -23,7 +23,11 @@ _MODELS = {
     ("v1", "PersistentVolume"): "V1PersistentVolume",
     ("v1", "PersistentVolumeClaim"): "V1PersistentVolumeClaim",
     ("v1", "Secret"): "V1Secret",
+    ("v1", "ServiceAccount"): "V1ServiceAccount",
+    ("batch/v1", "CronJob"): "V1CronJob",
     ("batch/v1", "Job"): "V1Job",
+    ("rbac.authorization.k8s.io/v1", "Role"): "V1Role",
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): "V1RoleBinding",
 }
 
 

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import math
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.cli.manual.examples import epilog_of
+from tui.cli.options import (
+    HOME,
+    RUN,
+    Options,
+    add_options,
+    cluster_options,
+    factor_of,
+    name_of,
+    output_option,
+    port_of,
+    size_of,
+)
+from tui.cli.run_verbs.arguments import approve_options, run_commands
+from tui.cli.run_verbs.limits import limit_options
+from tui.cli.tables import FORMATS
+from tui.settings import THEMES
+
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
+    from tui.cli.options import Commands
 
 VERSION = "0.1.0"
 
@@ -30,6 +46,7 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a tear
 """
 
 
+_NOT_WITH_REPLAY = ("demo", "capture", "kubeconfig", "context", "profile", "run")
 _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allow_write")
 
 
@@ -37,20 +54,86 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 if it is wrong."""
     words = sys.argv[1:] if argv is None else argv
     top = parser(words)
-    options, beyond = top.parse_known_args(words)
-    if options.command in ("plan", "doctor"):  # argparse takes parameters only where no option stands before them
-        options.set += [word for word in beyond if not word.startswith("-")]
-        beyond = [word for word in beyond if word.startswith("-")]
-    if beyond:
-        top.error(f"unrecognized arguments: {' '.join(beyond)}")
+    options = top.parse_args(options_first(top, words))
     if options.script and options.command:
         top.error(f"--script plays in the console; it cannot be combined with {options.command}")
+    if options.record and options.command:
+        top.error(f"--record writes what is done in the console; it cannot be combined with {options.command}")
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
+    if (options.capture or options.replay) and options.command:
+        top.error(f"--capture and --replay are of the console; they cannot be combined with {options.command}")
+    if options.capture_limit and not options.capture:
+        top.error("--capture-limit needs --capture FILE")
+    others = [f"--{name}" for name in _NOT_WITH_REPLAY if getattr(options, name)]
+    if options.replay and others:
+        top.error(f"--replay shows a capture and nothing else; omit {others[0]}")
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
+
+
+def options_first(command: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """Return the words with the options of each command before its other words.
+
+    argparse takes a word that may be missing only where no option stands before it: `read log -o plot FILE` would have
+    an unknown word, and `plan ID --preset NAME name=value` too.
+    """
+    options: list[str] = []
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*options, *others, word, *rest]
+        if not word.startswith("-") or word == "-":
+            below = subcommands_of(command).get(word)
+            if below is not None:
+                return [*options, *others, word, *options_first(below, rest)]
+            others.append(word)
+            continue
+        options.append(word)
+        nargs = _nargs_of(command, word)
+        if rest and (nargs == _ONE or (nargs == "?" and rest[0].startswith(_ADDRESS))):
+            options.append(rest.pop(0))
+        elif nargs == "?":
+            options[-1] = f"{word}="  # argparse would take the next word, which is none of its addresses
+    return [*options, *others]
+
+
+_ONE = "one"
+_ADDRESS = "s3:"
+
+
+def _nargs_of(command: argparse.ArgumentParser, word: str) -> str:
+    """Return `_ONE` if the value of an option is the word behind it, `?` if it may be, else nothing.
+
+    Options may be shortened, as argparse lets them.
+    """
+    if word.startswith("--"):
+        name, _, value = word.partition("=")
+        if value or "=" in word:
+            return ""
+        known = [action for action in command._actions if name in action.option_strings]  # noqa: SLF001
+        known = known or [
+            action
+            for action in command._actions  # noqa: SLF001
+            if any(option.startswith(name) for option in action.option_strings)
+        ]
+    else:
+        known = [action for action in command._actions if word in action.option_strings]  # noqa: SLF001 - `-ojson` is one
+    if not known:
+        return ""
+    return _ONE if known[0].nargs is None else str(known[0].nargs)
+
+
+def subcommands_of(command: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the commands below a command, by name; empty for none."""
+    for action in command._actions:  # noqa: SLF001 - argparse has no other list of them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -67,14 +150,15 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     top.add_argument("--debug", action="store_true", help="show the traceback of an error, with secrets removed")
-    cluster = _cluster_options()
-    _add_options(top, cluster)
+    cluster = cluster_options()
+    add_options(top, cluster)
     _console_options(top)
     if words is not None and not words:
         top.set_defaults(command=None)
         return top
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _nodes(commands, cluster)
+    _tables(commands, cluster)
     _why(commands, cluster)
     _watch(commands, cluster)
     _forward(commands, cluster)
@@ -83,45 +167,34 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _validate(commands)
     _mirror(commands)
     _plan(commands)
+    _launch(commands, cluster)
     _prices(commands)
     _doctor(commands, cluster)
-    runs = commands.add_parser("runs", help="list, inspect and control the runs launched from this machine")
+    runs = commands.add_parser("runs", help="list, inspect and control runs of this machine, and those of a team")
     if words is None or "runs" in words:
-        _runs(runs)
+        run_commands(runs)
+    approve = commands.add_parser("approve", help="approve the Terraform plan of the stage that waits")
+    approve_options(approve)
+    _support(commands, cluster)
+    _serve(commands, cluster)
     _sandbox(commands)
+    _for_shells(commands)
+    _explain(top)
     return top
 
 
-_Options = list[tuple[tuple[str, ...], dict[str, object]]]
-
-
-def _cluster_options() -> _Options:
-    return [
-        (("--demo",), {"action": "store_true", "help": "use the embedded cluster on 127.0.0.1; start it if necessary"}),
-        (
-            ("--kubeconfig",),
-            {"type": Path, "metavar": "FILE", "help": "kubeconfig (default: $KUBECONFIG, ~/.kube/config)"},
-        ),
-        (("--context",), {"default": "", "metavar": "NAME", "help": "context of the kubeconfig"}),
-        (("-n", "--namespace"), {"default": "", "metavar": "NAME", "help": "namespace to start in"}),
-        (("--profile",), {"default": "", "metavar": "NAME", "help": "AWS profile"}),
-        (
-            ("--allow-plugin",),
-            {
-                "action": "append",
-                "default": [],
-                "metavar": "NAME",
-                "help": "start this exec plugin of the kubeconfig; repeatable",
-            },
-        ),
-        (("--region",), {"default": "", "metavar": "REGION", "help": "AWS region, if the cluster does not name one"}),
-    ]
-
-
-def _add_options(target: argparse.ArgumentParser, options: _Options, *, suppress: bool = False) -> None:
-    for names, settings in options:
-        extra = {"default": argparse.SUPPRESS} if suppress else {}
-        target.add_argument(*names, **(settings | extra))  # type: ignore[arg-type]
+def _explain(command: argparse.ArgumentParser, words: str = "") -> None:
+    """Give each command a sentence and its examples."""
+    for action in command._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            sentences = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001
+            for name, below in action.choices.items():
+                path = f"{words} {name}".strip()
+                text = sentences.get(name, "")
+                below.description = f"{text[:1].upper()}{text[1:]}."
+                below.epilog = epilog_of(path)
+                below.formatter_class = argparse.RawDescriptionHelpFormatter
+                _explain(below, path)
 
 
 def _console_options(top: argparse.ArgumentParser) -> None:
@@ -134,10 +207,31 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
     )
-    top.add_argument("--speed", type=_factor, metavar="X", help="speed of a new demo as a multiple of real time")
+    top.add_argument("--home", default="", metavar=HOME, help="replicate launched runs to this place in S3")
+    top.add_argument(
+        "--speed", type=factor_of, metavar="X", help="speed of a new demo, or of a replay, as a multiple of real time"
+    )
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    top.add_argument(
+        "--no-clipboard", action="store_true", help="never send a text to the terminal's clipboard (OSC 52)"
+    )
+    top.add_argument("--theme", choices=THEMES, default="", help="colours of the console (default: dark)")
     top.add_argument("--run", default="", metavar="ID", help="id of the run to show first")
+    top.add_argument("--record", type=Path, metavar="FILE", help="write what you do to FILE as a script")
+    capture = top.add_argument_group("capture and replay")
+    capture.add_argument(
+        "--capture", type=Path, metavar="FILE", help="keep what the console is sent in FILE, without secrets"
+    )
+    capture.add_argument(
+        "--capture-limit",
+        type=size_of,
+        metavar="SIZE",
+        help="end the capture at this size, such as 200M or 2G (default: 1G)",
+    )
+    capture.add_argument(
+        "--replay", type=Path, metavar="FILE", help="show a capture again, offline; --speed is that of the replay"
+    )
     script = top.add_argument_group("playing a script")
     script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")
     script.add_argument("--script-check", action="store_true", help="only check the script")
@@ -151,14 +245,29 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _nodes(commands: Commands, cluster: _Options) -> None:
+def _nodes(commands: Commands, cluster: Options) -> None:
     nodes = commands.add_parser("nodes", help="print the nodes with their usage and cost, once")
-    _add_options(nodes, cluster, suppress=True)
+    add_options(nodes, cluster, suppress=True)
     _price_file(nodes)
-    nodes.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    output_option(nodes)
 
 
-def _why(commands: Commands, cluster: _Options) -> None:
+def _tables(commands: Commands, cluster: Options) -> None:
+    pods = commands.add_parser("pods", help="print the pods of a namespace, or of all, once")
+    add_options(pods, cluster, suppress=True)
+    pods.add_argument("--node", default="", metavar="NAME", help="only the pods of this node")
+    pods.add_argument("--of-run", default="", metavar="ID", help="only the pods of this run")
+    events = commands.add_parser("events", help="print the newest events, oldest first")
+    add_options(events, cluster, suppress=True)
+    events.add_argument("--warnings", action="store_true", help="only warnings")
+    cost = commands.add_parser("cost", help="print what the nodes cost an hour, and what of it is idle")
+    add_options(cost, cluster, suppress=True)
+    _price_file(cost)
+    for command in (pods, events, cost):
+        output_option(command)
+
+
+def _why(commands: Commands, cluster: Options) -> None:
     why = commands.add_parser("why", help="explain why something is stuck: cause, evidence, next step")
     why.add_argument(
         "object", nargs="?", default="", metavar="OBJECT", help="pod/NS/NAME, pytorchjob/NAME, node/NAME…; empty: all"
@@ -170,18 +279,18 @@ def _why(commands: Commands, cluster: _Options) -> None:
         metavar="FILE",
         help="read the output of kubectl get pods,nodes,events -o json, or captured evidence; - is stdin",
     )
-    _add_options(why, cluster, suppress=True)
-    why.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    add_options(why, cluster, suppress=True)
+    output_option(why)
 
 
-def _watch(commands: Commands, cluster: _Options) -> None:
+def _watch(commands: Commands, cluster: Options) -> None:
     watch = commands.add_parser("watch", help="watch any job of the cluster: logs, accelerators, curves")
     watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
-    _add_options(watch, cluster, suppress=True)
+    add_options(watch, cluster, suppress=True)
     watch.add_argument("--plain", action="store_true", help="print only its log, even on a terminal; ends with the job")
 
 
-def _forward(commands: Commands, cluster: _Options) -> None:
+def _forward(commands: Commands, cluster: Options) -> None:
     forward = commands.add_parser(
         "forward", help="open a local port to TensorBoard, a dashboard or any pod, until Ctrl-C"
     )
@@ -192,17 +301,22 @@ def _forward(commands: Commands, cluster: _Options) -> None:
         metavar="TO",
         help="tensorboard, dashboard, prometheus, or NAMESPACE/POD:PORT; empty: list what there is",
     )
-    _add_options(forward, cluster, suppress=True)
+    add_options(forward, cluster, suppress=True)
     forward.add_argument(
-        "--local", type=_port, default=0, metavar="PORT", help="port on 127.0.0.1 (default: a free one)"
+        "--local", type=port_of, default=0, metavar="PORT", help="port on 127.0.0.1 (default: a free one)"
     )
+    output_option(forward)
 
 
 def _read(commands: Commands) -> None:
     read = commands.add_parser("read", help="read the output of a tool or trainer from a file or pipe")
-    read.add_argument("kind", choices=("log", "nccl", "nvidia-smi", "neuron", "efa"), help="the tool that printed it")
+    read.add_argument(
+        "kind",
+        choices=("log", "nccl", "nvidia-smi", "topo", "neuron", "efa", "capture"),
+        help="the tool that printed it",
+    )
     read.add_argument("file", nargs="?", default="-", metavar="FILE", help="a file, may be gzipped (default: stdin)")
-    read.add_argument("--output", "-o", choices=("table", "json", "plot"), default="table")
+    read.add_argument("--output", "-o", choices=(*FORMATS, "plot"), default="table", help="form (default: table)")
     read.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="with log -o plot: draw this metric; repeatable"
     )
@@ -210,19 +324,23 @@ def _read(commands: Commands) -> None:
 
 def _blueprints(commands: Commands) -> None:
     listing = commands.add_parser("blueprints", help="list the blueprints, or show one")
-    listing.add_argument("id", nargs="?", default="", help="the blueprint to show")
-    listing.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    listing.add_argument("id", nargs="?", default="", metavar="ID", help="the blueprint to show; empty: list all")
+    output_option(listing)
 
 
 def _validate(commands: Commands) -> None:
     validate = commands.add_parser("validate", help="check blueprint folders")
-    validate.add_argument("folder", type=Path, nargs="+")
+    validate.add_argument("folder", type=Path, nargs="+", metavar="FOLDER", help="a folder with a blueprint.yaml")
 
 
 def _mirror(commands: Commands) -> None:
     mirror = commands.add_parser("mirror", help="download what launches need into a folder")
     mirror.add_argument(
-        "name", nargs="*", metavar="NAME", help="operators, modules, providers, or blueprints (default: all)"
+        "name",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="operators, modules, providers, or blueprints (default: all)",
     )
     mirror.add_argument(
         "--to", type=Path, metavar="DIR", help="folder of the mirror (default: mirror in the settings folder)"
@@ -238,31 +356,50 @@ def _mirror(commands: Commands) -> None:
         "--platform", default="", metavar="OS_ARCH", help="of the providers, as linux_amd64 (default: this machine's)"
     )
     mirror.add_argument("--check", action="store_true", help="only check the files that are there")
-    mirror.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    output_option(mirror)
 
 
 def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="show what a launch would create and what it would cost")
-    plan.add_argument("blueprint")
+    plan.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to plan")
     plan.add_argument("--no-checks", action="store_true", help="print the plan alone: ask neither AWS nor a cluster")
     _price_file(plan)
+    limit_options(plan, dest="limit")
     _launch_options(plan)
 
 
-def _doctor(commands: Commands, cluster: _Options) -> None:
+def _doctor(commands: Commands, cluster: Options) -> None:
     doctor = commands.add_parser("doctor", help="check programs, credentials, rights, quotas, names before a launch")
     doctor.add_argument(
         "blueprint", nargs="?", default="", metavar="BLUEPRINT", help="the launch to check; empty: this machine"
     )
     _launch_options(doctor)
-    _add_options(doctor, cluster, suppress=True)
+    add_options(doctor, cluster, suppress=True)
+
+
+def _launch(commands: Commands, cluster: Options) -> None:
+    launch = commands.add_parser("launch", help="launch a blueprint: print the run's id, leave its runner at work")
+    launch.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to launch")
+    launch.add_argument("--yes", action="store_true", help="launch without asking")
+    launch.add_argument("--auto-approve", action="store_true", help="carry out Terraform's plans without asking")
+    launch.add_argument("--no-checks", action="store_true", help="ask neither AWS nor a cluster before")
+    launch.add_argument(
+        "--waive", action="append", default=[], metavar="CHECK", help="launch though this check failed; repeatable"
+    )
+    _price_file(launch)
+    limit_options(launch, dest="limit")
+    _launch_options(launch)
+    add_options(launch, cluster, suppress=True)
 
 
 def _launch_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--preset", default="", help="a named set of parameters")
     command.add_argument("--existing-cluster", action="store_true", help="use the present cluster; provision nothing")
-    command.add_argument("set", nargs="*", metavar="name=value", help="parameters")
-    command.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    command.add_argument(
+        "--home", default=argparse.SUPPRESS, metavar=HOME, help="replicate the run to this place in S3"
+    )
+    command.add_argument("set", nargs="*", default=[], metavar="name=value", help="parameters")
+    output_option(command)
 
 
 def _price_file(command: argparse.ArgumentParser) -> None:
@@ -279,116 +416,57 @@ def _prices(commands: Commands) -> None:
     prices = commands.add_parser("prices", help="keep a file of prices up to date")
     verbs = prices.add_subparsers(dest="verb", metavar="VERB", required=True)
     refresh = verbs.add_parser("refresh", help="ask AWS for the prices of regions; rows of your own stay")
-    refresh.add_argument("regions", nargs="*", metavar="REGION", help="regions (default: that of the session)")
+    refresh.add_argument(
+        "regions", nargs="*", default=[], metavar="REGION", help="regions (default: that of the session)"
+    )
     refresh.add_argument("--no-spot", action="store_true", help="leave out spot prices, which change by the hour")
     _price_file(refresh)
-    _add_options(refresh, [option for option in _cluster_options() if option[0][0] == "--profile"], suppress=True)
+    add_options(refresh, [option for option in cluster_options() if option[0][0] == "--profile"], suppress=True)
 
 
-def _runs(runs: argparse.ArgumentParser) -> None:
-    verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="list all runs, newest first")
-    listing.add_argument("--output", "-o", choices=("table", "json"), default="table")
-    show = verbs.add_parser("show", help="show the stages of a run")
-    show.add_argument("run")
-    show.add_argument("--output", "-o", choices=("table", "json"), default="table")
-    logs = verbs.add_parser("logs", help="print the logs of a run's pods")
-    logs.add_argument("run")
-    logs.add_argument("--stage", default="", help="only this stage")
-    logs.add_argument("--follow", "-f", action="store_true", help="follow until the run ends")
-    resume = verbs.add_parser("resume", help="restart a run's runner")
-    resume.add_argument("run")
-    resume.add_argument(
-        "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
+def _support(commands: Commands, cluster: Options) -> None:
+    support = commands.add_parser("support", help="write one archive about a run for a bug report, without secrets")
+    support.add_argument("run", metavar="RUN", help=RUN)
+    support.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="the archive (default: eksml-support-RUN.tar.gz)"
     )
-    for verb, text in (
-        ("cancel", "stop a run's jobs"),
-        ("park", "free a run's accelerators"),
-    ):
-        verbs.add_parser(verb, help=text).add_argument("run")
-    approve = verbs.add_parser("approve", help="approve the plan that a stage is waiting with")
-    approve.add_argument("run")
-    approve.add_argument("--plan", default="", metavar="HASH", help="approve only this plan")
-    runbook = verbs.add_parser("runbook", help="print the commands equivalent to a run's stages, as Markdown")
-    runbook.add_argument("run")
-    results = verbs.add_parser("results", help="list the files that a run has produced")
-    results.add_argument("run")
-    results.add_argument("--output", "-o", choices=("table", "json"), default="table")
-    export = verbs.add_parser("export", help="copy a run's results to S3 with a Job")
-    export.add_argument("run")
-    export.add_argument(
-        "--to", default="", metavar="s3://BUCKET/PREFIX", help="(default: the run's id, below its results_bucket)"
+    add_options(support, cluster, suppress=True)
+    support.add_argument("--mask", action="store_true", help="mask account ids, host names and people, too")
+    support.add_argument(
+        "--capture", type=Path, dest="kept", metavar="FILE", help="put this capture of a session into it"
     )
-    export.add_argument(
-        "--service-account",
-        default="",
-        metavar="NAME",
-        help="service account of the Job's pod (default: that of the run's role, or else default)",
-    )
-    export.add_argument("--detach", action="store_true", help="start the copy without waiting for it")
-    _runs_terraform(verbs)
-    repair = verbs.add_parser("repair", help="repair a run's damaged logs and curves; copy what is left of its journal")
-    repair.add_argument("run")
-    repair.add_argument("--output", "-o", choices=("table", "json"), default="table")
-    retry = verbs.add_parser("retry", help="retry the failed stage of a run")
-    retry.add_argument("run")
-    teardown = verbs.add_parser("teardown", help="remove what a run made, then audit")
-    teardown.add_argument("run")
-    teardown.add_argument("--confirm", default="", metavar="CLUSTER", help="the exact name of the cluster")
-    teardown.add_argument("--delete-data", action="store_true", help="also delete storage that holds the run's data")
-    teardown.add_argument("--even-if-shared", action="store_true", help="remove it although other runs or pods use it")
 
 
-def _runs_terraform(verbs: Commands) -> None:
-    terraform = verbs.add_parser("terraform", help="show what Terraform holds and left open in a run")
-    terraform.add_argument("run")
-    terraform.add_argument("--output", "-o", choices=("table", "json"), default="table")
-    taken = verbs.add_parser("import", help="give the id of a resource that Terraform may have created")
-    waived = verbs.add_parser("waive", help="confirm that a resource Terraform may have created does not exist")
-    for verb in (taken, waived):
-        verb.add_argument("run")
-        verb.add_argument(
-            "address", metavar="ADDRESS", help="the resource in Terraform's notation; with waive also errored.tfstate"
-        )
-        verb.add_argument("--stage", default="", help="the stage, if several have the resource open")
-    taken.add_argument("id", metavar="ID", help="the id, in the form that terraform import expects")
-    waived.add_argument("--confirm", default="", metavar="ADDRESS", help="the exact address again")
+def _serve(commands: Commands, cluster: Options) -> None:
+    serve = commands.add_parser("serve", help="open the console in a browser on this machine, read-only")
+    serve.add_argument("--port", type=port_of, default=0, help="port on 127.0.0.1 (default: a free one)")
+    serve.add_argument("--allow-changes", action="store_true", help="let it change the cluster and runs")
+    add_options(serve, cluster, suppress=True)
 
 
 def _sandbox(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="serve the embedded cluster without a console")
-    sandbox.add_argument("--port", type=_port, default=0, help="port on 127.0.0.1 (default: a free one)")
-    sandbox.add_argument("--speed", type=_factor, metavar="X", help="speed of workloads as a multiple of real time")
-    sandbox.add_argument("--name", type=_name, default="served", help="name of its state folder")
+    sandbox.add_argument("--port", type=port_of, default=0, help="port on 127.0.0.1 (default: a free one)")
+    sandbox.add_argument("--speed", type=factor_of, metavar="X", help="speed of workloads as a multiple of real time")
+    sandbox.add_argument("--name", type=name_of, default="served", help="name of its state folder")
     sandbox.add_argument(
         "--scale", default="", metavar="nodes=N,pods=N", help="add hollow nodes and pods: stored, never run"
     )
     verbs = sandbox.add_subparsers(dest="verb", metavar="VERB")
     faults = verbs.add_parser("faults", help="list, inject or clear faults in a running sandbox")
     faults.add_argument(
-        "words", nargs="*", metavar="WORD", help="none: list faults; clear [NAME]; SCENARIO; or kind=… count=…"
+        "words",
+        nargs="*",
+        default=[],
+        metavar="WORD",
+        help="none: list faults; clear [NAME]; SCENARIO; or kind=… count=…",
     )
 
 
-def _factor(text: str) -> float:
-    factor = float(text)
-    if not 0 < factor < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return factor
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 65_536:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 65535")
-    return port
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name: use letters, digits, - and _")
-    return text
-
-
-# what argparse calls the types in `invalid … value`
-_factor.__name__, _port.__name__ = "number", "port"
+def _for_shells(commands: Commands) -> None:
+    completion = commands.add_parser("completion", help="print the completion of this command line for a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    commands.add_parser("man", help="print the manual page of this command line, in roff")
+    config = commands.add_parser("config", help="print each setting with its value, and where that is from")
+    config.add_argument("--schema", action="store_true", help="print a JSON Schema of config.yaml, for editors")
+    output_option(config)

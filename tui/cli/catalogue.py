@@ -10,6 +10,7 @@ import msgspec
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
+from tui.cli.tables.output import print_table
 
 BAD_FILE = 2
 """Exit code for a blueprint with a mistake."""
@@ -24,12 +25,13 @@ def run(options: Namespace) -> int:
 
 def _list(options: Namespace) -> int:
     blueprints, unreadable = Catalogue.usual(options.blueprints).read()
-    if options.output == "json":
-        _json([{"id": b.id, "title": b.title, "summary": b.summary, "folder": str(b.folder)} for b in blueprints])
-    else:
-        width = max((len(blueprint.id) for blueprint in blueprints), default=0)
-        for blueprint in blueprints:
-            sys.stdout.write(f"{blueprint.id:<{width}}  {blueprint.title}\n")
+    listed = [{"id": b.id, "title": b.title, "summary": b.summary, "folder": str(b.folder)} for b in blueprints]
+    width = max((len(blueprint.id) for blueprint in blueprints), default=0)
+    print_table(
+        options.output,
+        table=lambda: "".join(f"{blueprint.id:<{width}}  {blueprint.title}\n" for blueprint in blueprints),
+        document=lambda: _json(listed),
+    )
     for broken in unreadable:
         sys.stderr.write(f"eksml-tui: {broken.error.sentence()}\n")
     return BAD_FILE if unreadable else 0
@@ -37,21 +39,24 @@ def _list(options: Namespace) -> int:
 
 def _show(options: Namespace) -> int:
     blueprint = Catalogue.usual(options.blueprints).find(options.id)
-    if options.output == "json":
-        _json(_described(blueprint))
-        return 0
-    write = sys.stdout.write
-    write(f"{blueprint.id}: {blueprint.title}\n{blueprint.summary.strip()}\n\nstages\n")
-    for stage in blueprint.stages:
-        write(f"  {stage.id:<12} {stage.kind:<11} {stage.title}\n")
-    write("\nparameters\n")
+    print_table(
+        options.output,
+        table=lambda: _page(blueprint),
+        document=lambda: _json(_described(blueprint)),
+        rows="parameters",
+    )
+    return 0
+
+
+def _page(blueprint: Blueprint) -> str:
+    lines = [f"{blueprint.id}: {blueprint.title}", blueprint.summary.strip(), "", "stages"]
+    lines += [f"  {stage.id:<12} {stage.kind:<11} {stage.title}" for stage in blueprint.stages]
+    lines += ["", "parameters"]
     for name, parameter in blueprint.parameters.items():
         unit = f" {parameter.unit}" if parameter.unit else ""
-        write(f"  {name:<24} {parameter.default!s:<24} {bounds_of(parameter)}{unit}\n")
-    write("\npresets\n")
-    for name, preset in blueprint.presets.items():
-        write(f"  {name:<12} {preset.title}\n")
-    return 0
+        lines.append(f"  {name:<24} {parameter.default!s:<24} {bounds_of(parameter)}{unit}")
+    lines += ["", "presets", *(f"  {name:<12} {preset.title}" for name, preset in blueprint.presets.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _described(blueprint: Blueprint) -> object:
@@ -81,5 +86,5 @@ def _validate(options: Namespace) -> int:
     return BAD_FILE if errors else 0
 
 
-def _json(value: object) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -15,6 +15,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import NodeInventory, fetch_inventory
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
+from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ def print_nodes(options: Namespace) -> int:
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
     census, region = asyncio.run(_take(chosen))
     model = CostModel.load(region=region)
-    if options.output == "json":
-        sys.stdout.write(nodes_json(census.nodes, census.usage, model, region=region))
-    else:
-        sys.stdout.write(nodes_table(census.nodes, census.usage, model))
+    print_table(
+        options.output,
+        table=lambda: nodes_table(census.nodes, census.usage, model),
+        document=lambda: nodes_json(census.nodes, census.usage, model, region=region),
+        rows="nodes",
+    )
     return 0
 
 
@@ -53,7 +56,7 @@ def print_findings(options: Namespace) -> int:
     from actions.cluster.diagnose.codes import findings_json, findings_text
 
     found = _read(options) if options.source is not None else _ask(options)
-    sys.stdout.write(findings_json(found) if options.output == "json" else findings_text(found))
+    print_table(options.output, table=lambda: findings_text(found), document=lambda: findings_json(found))
     return 0
 
 

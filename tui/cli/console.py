@@ -7,22 +7,27 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
-from actions.base.files import require_folder, require_writable
+from actions.base.files import require_folder, require_writable, state_home
 from tui.cli.streams import ProgressWriter, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
+    from actions.capture.writer import CaptureWriter
+    from actions.replay.session import Replay
+    from actions.run.limits.options import LimitTexts
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
+    from actions.script.report import Report
     from tui.script_driver import ScriptDriver
-    from tui.settings.settings import ConsoleSettings
+    from tui.settings.settings import AlarmSettings, ConsoleSettings
 
 
 ResultT = TypeVar("ResultT")
@@ -66,6 +71,10 @@ _END_SECONDS = 5.0
 
 def run(options: Namespace) -> int:
     """Open the console, or play a script."""
+    if options.record:
+        from actions.script.recording import require_new
+
+        require_new(options.record)
     artifacts = _artifacts_of(options)
     script = _script_of(options, artifacts)
     if script is not None and options.script_check:
@@ -77,20 +86,72 @@ def run(options: Namespace) -> int:
         _require_writable_results(options)
         if options.visible:
             _require_cursor_addressing()
+    if options.replay:
+        return _show_replay(options, script, artifacts)
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and the profile of its credentials
-    if script is None or artifacts is None:
-        return _open(options, chosen, run_id)
-    require_target(
-        chosen.target, may_ask=False
-    )  # on a terminal, the console does this and the next step after its first frame
+    with _capture_of(options, chosen) as capture:
+        if script is None or artifacts is None:
+            return _open(options, chosen, run_id, capture=capture)
+        return _play_live(options, chosen, script, artifacts, run_id, capture=capture)
+
+
+def _play_live(
+    options: Namespace,
+    chosen: ChosenTarget,
+    script: Script,
+    artifacts: Artifacts,
+    run_id: str | None,
+    *,
+    capture: CaptureWriter | None,
+) -> int:
+    """Play a script on a cluster; on a terminal, the console does the first two steps after its first frame."""
+    require_target(chosen.target, may_ask=False)
     if not options.readonly:
         from actions.run.client import resume_interrupted
 
         for sentence in resume_interrupted(environment=chosen.environment):
             sys.stderr.write(f"eksml-tui: {sentence}\n")
-    return _play(options, chosen, script, artifacts, run_id)
+    return _play(options, chosen, script, artifacts, run_id, capture=capture)
+
+
+def _show_replay(options: Namespace, script: Script | None, artifacts: Artifacts | None) -> int:
+    """Show a capture. Nothing but its file is read, and nothing is changed."""
+    from actions.cluster.auth.kubeconfig import ClusterTarget
+    from actions.replay.session import open_replay
+
+    if sys.stderr.isatty():
+        sys.stderr.write(f"Reading {options.replay} …\n")
+    replay = open_replay(options.replay.expanduser(), speed=options.speed or 1.0)
+    with closing(replay):
+        replay.use_runs()
+        began = replay.index.began
+        chosen = ChosenTarget(ClusterTarget(), region=began.region, demo_speed=began.demo_speed or None)
+        if script is None or artifacts is None:
+            return _open(options, chosen, "", replay=replay)
+        return _play(options, chosen, script, artifacts, "", replay=replay)
+
+
+@contextmanager
+def _capture_of(options: Namespace, chosen: ChosenTarget) -> Iterator[CaptureWriter | None]:
+    if not options.capture:
+        yield None
+        return
+    from actions.capture.writer import DEFAULT_LIMIT_BYTES, CaptureWriter
+    from tui.cli.arguments import VERSION
+
+    writer = CaptureWriter(
+        options.capture.expanduser(),
+        limit_bytes=options.capture_limit or DEFAULT_LIMIT_BYTES,
+        program=VERSION,
+        region=chosen.region,
+        demo_speed=chosen.demo_speed or 0.0,
+    )
+    with closing(writer):
+        yield writer
+    if writer.stopped:
+        sys.stderr.write(f"eksml-tui: The capture {writer.file} has stopped: {writer.stopped}.\n")
 
 
 def _artifacts_of(options: Namespace) -> Artifacts | None:
@@ -112,12 +173,22 @@ def _script_of(options: Namespace, artifacts: Artifacts | None) -> Script | None
 def _run_id_of(options: Namespace) -> str | None:
     if not options.run:
         return None
-    from actions.run.client import find_run
+    from actions.run.client import RunMissingError, find_run
 
-    return find_run(options.run).name
+    try:
+        return find_run(options.run).name
+    except RunMissingError as error:
+        from tui.cli.run_verbs.remote_runs import run_elsewhere
+
+        return run_elsewhere(options, error).id
 
 
 def _require_terminal() -> None:
+    if os.environ.get("TEXTUAL_DRIVER"):
+        from tui.base_app import is_in_browser
+
+        if is_in_browser(os.environ):
+            return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("The console needs a terminal.", hint="Play a script with --script FILE instead.")
     _require_cursor_addressing()
@@ -147,29 +218,49 @@ def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
     return _open(options, chosen, None, watch=options.job)
 
 
-def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
+def _open(
+    options: Namespace,
+    chosen: ChosenTarget,
+    run_id: str | None,
+    *,
+    watch: str = "",
+    capture: CaptureWriter | None = None,
+    replay: Replay | None = None,
+) -> int:
     from tui.gc_tuning import disable_during_startup, share_one_heap
 
     share_one_heap()
     disable_during_startup()
+    from msgspec.structs import replace
+
     from tui.app import ConsoleApp
     from tui.shutdown import ExitDeadline
 
-    app = ConsoleApp(_settings(options, chosen, run_id, watch=watch), exit_deadline=ExitDeadline())
+    settings = replace(_settings(options, chosen, run_id, watch=watch), layout_folder=state_home(), capture=capture)
+    if replay is not None:
+        settings = replace(settings, replay=replay, layout_folder=None, keeps_snapshots=False, checks_launches=False)
+    app = ConsoleApp(settings, clock=replay.clock if replay is not None else None, exit_deadline=ExitDeadline())
     outcome = run_to_the_end(app.run_async(mouse=not options.no_mouse))
     if isinstance(outcome, ConsoleError):
         raise outcome
     return FAILED if app.return_code is None else app.return_code
 
 
-def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: Artifacts, run_id: str | None) -> int:
+def _play(
+    options: Namespace,
+    chosen: ChosenTarget,
+    script: Script,
+    artifacts: Artifacts,
+    run_id: str | None,
+    *,
+    capture: CaptureWriter | None = None,
+    replay: Replay | None = None,
+) -> int:
     from msgspec.structs import replace
 
-    from actions.script.report import Report, report_json, write_junit, write_report
     from tui.app import ConsoleApp
 
-    to_stdout = options.report == Path("-")
-    progress = ProgressWriter(sys.stderr if to_stdout else sys.stdout)
+    progress = ProgressWriter(sys.stderr if options.report == _STDOUT else sys.stdout)
 
     def print_line(line: str) -> None:
         if not options.visible:
@@ -182,13 +273,17 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
         clock = SystemClock()
         await driver.show_named_run()
         with closing(RunObserver(driver, clock)) as run:
-            player = Player(script, driver, run, clock=clock, print_line=print_line, artifacts=artifacts)
+            player = Player(
+                script, driver, run, clock=clock, print_line=print_line, artifacts=artifacts, passed=driver.step_passed
+            )
             return await player.play()
 
     async def session() -> Report | None:
+        # without --run, only a run that the script launches is shown: its `always` would tear another one down
+        settings = replace(_settings(options, chosen, run_id or ""), has_operator=False, write_file=artifacts.write)
         app = ConsoleApp(
-            # without --run, only a run that the script launches is shown: its `always` would tear another one down
-            replace(_settings(options, chosen, run_id or ""), has_operator=False, write_file=artifacts.write),
+            replace(settings, capture=capture, replay=replay),
+            clock=replay.clock if replay is not None else None,
             play=play,
         )
         size = None if options.visible else script.size
@@ -203,14 +298,23 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
         return INTERRUPTED
     if report is None:
         raise ConfigError("The console ended before the script did.", hint="Run it again with --debug.")
-    if to_stdout:
+    _write_reports(options, report)
+    print_line(f"{report.result} after {report.seconds:.1f} s")
+    return report.exit_code
+
+
+_STDOUT = Path("-")
+
+
+def _write_reports(options: Namespace, report: Report) -> None:
+    from actions.script.report import report_json, write_junit, write_report
+
+    if options.report == _STDOUT:
         sys.stdout.buffer.write(report_json(report))
     elif options.report:
         write_report(report, options.report)
     if options.junit:
         write_junit(report, options.junit)
-    print_line(f"{report.result} after {report.seconds:.1f} s")
-    return report.exit_code
 
 
 async def require_begin(playing: asyncio.Task[Any], began: asyncio.Event, *, seconds: float) -> None:
@@ -242,7 +346,7 @@ def _stop_on_signals(stop: Callable[[], object]) -> None:
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
     from tui.settings.keymap import load_keymap
-    from tui.settings.settings import ConsoleSettings, DemoBadge
+    from tui.settings.settings import ConsoleSettings, DemoBadge, DiskSettings
 
     return ConsoleSettings(
         target=chosen.target,
@@ -250,12 +354,48 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         blueprint_folders=_blueprint_folders(options.blueprints),
         run_environment=chosen.environment,
         demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
+        home=options.home,
         region=chosen.region,
         profile=chosen.profile,
         open_run=run_id,
         watch=watch,
         keymap=load_keymap(),
+        keeps_snapshots=options.keep_snapshots and not options.script,
+        theme=options.theme,
+        skin=getattr(options, "skin", None),
+        aliases=options.aliases,
+        filters=options.filters,
+        alarms=_alarm_settings(options),
+        limits=_limits(options),
+        disk=DiskSettings(compact_after_days=options.compact_after_days, max_bytes=options.runs_max_size),
+        record=options.record,
+        has_clipboard=not options.no_clipboard,
         is_ascii=options.ascii or not speaks_unicode(os.environ),
+    )
+
+
+def _limits(options: Namespace) -> LimitTexts | None:
+    """Return the limits of config.yaml for launches; `None` for none."""
+    names = ("until", "budget", "max_hourly", "before_credentials_end", "before_capacity_end", "watchdog")
+    if not any(getattr(options, f"limit_{name}", None) for name in names):
+        return None
+    from tui.cli.run_verbs.limits import texts_of
+
+    return texts_of(options, "limit")
+
+
+def _alarm_settings(options: Namespace) -> AlarmSettings:
+    from tui.settings.settings import AlarmSettings, DesktopNotice, hours_of
+
+    quiet = hours_of(options.quiet_hours) or (time(0), time(0))
+    return AlarmSettings(
+        bell=options.bell,
+        desktop=DesktopNotice(options.desktop),
+        hook=tuple(options.alarm_hook),
+        webhook=getattr(options, "alarm_webhook", None),
+        quiet_from=quiet[0],
+        quiet_to=quiet[1],
+        repeat_minutes=options.alarm_repeat,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from actions.base.errors import UsageError
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, assignments, bind
+from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target
 
 if TYPE_CHECKING:
@@ -35,8 +35,12 @@ def run(options: Namespace) -> int:
     target = chosen_target(options)
     os.environ.update(target.environment)  # for boto3
     lines = asyncio.run(_examined(options, target, chosen))
-    is_json = options.output == "json"
-    sys.stdout.write(doctor_json(lines, blueprint=options.blueprint) if is_json else doctor_table(lines))
+    print_table(
+        options.output,
+        table=lambda: doctor_table(lines),
+        document=lambda: doctor_json(lines, blueprint=options.blueprint),
+        rows="checks",
+    )
     return _FAILED if has_failed(lines) else 0
 
 
@@ -54,7 +58,7 @@ async def _examined(
     if launch is not None:
         region = launch[1].text("region", launch[0].cluster.region)
         async with examination(chosen.target, region=region, clock=SystemClock()) as around:
-            return await examine_launch(around, *launch)
+            return await examine_launch(around, *launch, home=options.home)
     blueprints = Catalogue.usual(options.blueprints).list()
     default = blueprints[0].cluster.region if blueprints else ""
     async with examination(chosen.target, region=chosen.region, clock=SystemClock(), default_region=default) as around:

@@ -10,6 +10,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
@@ -17,10 +19,13 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.port_forward import open_forward
 from actions.cluster.state.cluster_state import ClusterState
 from actions.fleet.facts import PodFacts
+from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.cli.watch import first_snapshot
 from tui.feeds.port_forwards import SERVICES, parse_port, served_by
 from tui.present.subject import parse_subject
+
+_SERVICE_FIELDS = ("service", "title", "pod", "port")
 
 
 def run(options: Namespace) -> int:
@@ -38,7 +43,10 @@ async def _forward(chosen: ChosenTarget, options: Namespace) -> int:
     try:
         await first_snapshot(state, following)
         if not options.to:
-            sys.stdout.write(_listed(_pods(state, options.run)))
+            pods = _pods(state, options.run)
+            print_table(
+                options.output, table=lambda: _listed(pods), document=lambda: _document(pods), fields=_SERVICE_FIELDS
+            )
             return 0
         await _serve(session, state, options)
     finally:
@@ -89,6 +97,16 @@ def _target(
 def _pods(state: ClusterState, run: str) -> list[PodFacts]:
     """Return all pods, those of the run first."""
     return sorted(state.snapshot().pods.values(), key=lambda pod: (pod.run != run if run else False, pod.key))
+
+
+def _document(pods: list[PodFacts]) -> str:
+    """Return the services as JSON: `pod` is `null` where none serves one."""
+    rows = []
+    for service in SERVICES:
+        pod = served_by(service, pods)
+        values = (service.name, service.title, pod.key if pod else None, service.port)
+        rows.append(dict(zip(_SERVICE_FIELDS, values, strict=True)))
+    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
 
 
 def _listed(pods: list[PodFacts]) -> str:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from actions.base.errors import ConfigError, ConsoleError, InputError, UsageError
+from actions.base.errors import ConfigError, ConsoleError, InputError, ParameterError, ScriptError, UsageError
 from actions.base.readonly import promise_readonly
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams, require_files
@@ -20,6 +20,14 @@ BAD_USAGE = 2
 _COMMANDS = {
     None: "tui.cli.console:run",
     "nodes": "tui.cli.cluster:print_nodes",
+    "pods": "tui.cli.tables.cluster:print_pods",
+    "events": "tui.cli.tables.cluster:print_events",
+    "cost": "tui.cli.tables.cluster:print_cost",
+    "launch": "tui.cli.launch:run",
+    "approve": "tui.cli.runs:approve",
+    "config": "tui.cli.tables.settings:run",
+    "completion": "tui.cli.manual.completion:run",
+    "man": "tui.cli.manual.page:run",
     "why": "tui.cli.cluster:print_findings",
     "mirror": "tui.cli.mirror:run",
     "read": "tui.cli.read:run",
@@ -31,9 +39,13 @@ _COMMANDS = {
     "prices": "tui.cli.prices:run",
     "doctor": "tui.cli.doctor:run",
     "runs": "tui.cli.runs:run",
+    "serve": "tui.cli.sharing.serve:run",
+    "support": "tui.cli.sharing.support:run",
     "sandbox": "tui.cli.sandbox:run",
 }
 """Function of each command, `(options) -> exit code`; its module is imported when it is called."""
+_WITHOUT_SETTINGS = ("completion", "man")
+"""Commands that a mistake in the settings file does not stop."""
 
 
 def program() -> int:
@@ -51,13 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.umask(0o077)
     prepare_streams()
     options = parse_arguments(argv)
-    if options.readonly:
-        promise_readonly()
-    if options.prices:
-        from actions.fleet.prices import choose_price_file
-
-        choose_price_file(options.prices.expanduser())
     try:
+        _settle(options)
         require_files()
         code = function_of(options.command)(options)
         sys.stdout.flush()
@@ -71,6 +78,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _print_error(_from_oserror(error), debug=options.debug)
     return code
+
+
+def _settle(options: Namespace) -> None:
+    """Complete the options by the settings file, and carry out those that hold for the whole process."""
+    if options.command not in _WITHOUT_SETTINGS:
+        from tui.settings.config import load_config, settle
+
+        options.settled = settle(options, load_config(), os.environ)
+    if options.home:
+        from actions.run.context.home_address import parse_home
+
+        options.home = str(parse_home(options.home))
+    if options.readonly:
+        promise_readonly()
+    if options.prices:
+        from actions.fleet.prices import choose_price_file
+
+        choose_price_file(options.prices.expanduser())
 
 
 def function_of(command: str | None) -> Callable[[Namespace], int]:
@@ -99,7 +124,8 @@ def _print_error(error: ConsoleError, *, debug: bool) -> int:
         import traceback
 
         sys.stderr.write(plain_text(redact("".join(traceback.format_exception(error)))))
-    sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
+    for one in (error, *(error.others if isinstance(error, ScriptError) else ())):
+        sys.stderr.write(f"eksml-tui: {plain_text(redact(one.sentence()))}\n")
     from actions.cluster.auth.exec_plugins import PluginRefusedError
 
-    return BAD_USAGE if isinstance(error, InputError | UsageError | PluginRefusedError) else FAILED
+    return BAD_USAGE if isinstance(error, InputError | UsageError | ParameterError | PluginRefusedError) else FAILED

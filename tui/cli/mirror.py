@@ -28,6 +28,7 @@ from actions.blueprint.terraform_modules import (
 )
 from actions.terraform.modules import ModuleRelease, release_files
 from actions.terraform.providers import MAX_PACKAGE_BYTES, ProviderPackage, this_platform
+from tui.cli.tables.output import print_table
 
 _FAILED = 1
 
@@ -64,11 +65,15 @@ def run(options: Namespace) -> int:
     modules = [_module_line(mirror.folder, one, options) for one in others if isinstance(one, _CalledModule)]
     providers = [_provider_line(mirror.folder, one, options) for one in others if isinstance(one, _PinnedProvider)]
     everything = [*lines, *modules, *providers]
-    if options.output == "json":
-        document = {"folder": str(mirror.folder), "operators": lines, "modules": modules, "providers": providers}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
-    else:
-        sys.stdout.write("".join(f"{_sentence(line)}\n" for line in everything))
+    kinds = {"operators": lines, "modules": modules, "providers": providers}
+    document: object = {"folder": str(mirror.folder), **kinds}
+    if options.output in ("csv", "wide"):
+        document = [{"kind": kind, **msgspec.to_builtins(line)} for kind, few in kinds.items() for line in few]
+    print_table(
+        options.output,
+        table=lambda: "".join(f"{_sentence(line)}\n" for line in everything),
+        document=lambda: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n",
+    )
     for line in everything:
         if line.error:
             sys.stderr.write(f"eksml-tui: {line.error}\n")

@@ -18,11 +18,14 @@ from actions.blueprint.version_rules import require_together, support_note
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
+from tui.cli.run_verbs.limits import watchdog_lines
+from tui.cli.tables.output import formatted
 from tui.cli.target import aws_environment
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import LaunchPlan
     from actions.run.doctor.report import DoctorLine
+    from actions.run.state.records import Limits
 
 
 def run(options: Namespace) -> int:
@@ -36,19 +39,46 @@ def run(options: Namespace) -> int:
     now = SystemClock().now()
     require_together(blueprint, binding, now.date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
+    limits = planned_limits(options, plan)
     may_ask = not (options.no_checks or options.demo or plan.is_cost_simulated)
     if may_ask:
         os.environ.update(aws_environment(options))  # for boto3
-    if options.output != "json":
+    if options.output == "table":
         sys.stdout.write(plan_table(plan))
         sys.stdout.flush()  # the answers may take seconds
     capacity, lines = asyncio.run(_ask(options, blueprint, binding)) if may_ask else ("", [])
-    notes = [note for note in (*_notes(options, blueprint, binding, plan, lines), capacity) if note]
-    if options.output == "json":
-        sys.stdout.write(plan_json(plan, notes, checks=_data(lines) if may_ask else None))
+    if may_ask:
+        lines = [*lines, *watchdog_lines(options)]
+    limited = limit_notes(limits, plan, blueprint.under(binding.preset))
+    notes = [note for note in (*_notes(options, blueprint, binding, plan, lines), capacity, *limited) if note]
+    if options.output != "table":
+        document = plan_json(plan, notes, checks=_data(lines) if may_ask else None)
+        sys.stdout.write(formatted(options.output, document, rows="stages"))
         return 0
     sys.stdout.write("".join(f"\n{line}\n" for line in (*notes, _section(lines, blueprint.id)) if line))
     return 0
+
+
+def planned_limits(options: Namespace, plan: LaunchPlan) -> Limits:
+    """Return the limits of a launch, by the command line and config.yaml.
+
+    Raises:
+        UsageError: They cannot be read, or would be reached at once.
+    """
+    from actions.run.limits.at_launch import require_possible
+    from actions.run.limits.options import limits_of
+    from tui.cli.run_verbs.limits import texts_of
+
+    limits = limits_of(texts_of(options, "limit"), now=SystemClock().now())
+    require_possible(limits, plan)
+    return limits
+
+
+def limit_notes(limits: Limits, plan: LaunchPlan, blueprint: Blueprint) -> tuple[str, ...]:
+    """Return the limits of a launch and what they mean for it; empty without any. `blueprint` is under its preset."""
+    from actions.run.limits.at_launch import launch_notes
+
+    return launch_notes(limits, plan, blueprint, now=SystemClock().now())
 
 
 def _notes(
@@ -80,6 +110,11 @@ def credentials_warning(profile: str, seconds: float) -> str:
     return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
 
 
+async def examine(options: Namespace, blueprint: Blueprint, binding: Binding) -> list[DoctorLine]:
+    """Return the lines of the doctor on a launch; see `_ask`."""
+    return (await _ask(options, blueprint, binding))[1]
+
+
 async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tuple[str, list[DoctorLine]]:
     """Return zone and reservation in a sentence, and the lines of the doctor.
 
@@ -96,7 +131,9 @@ async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tu
 
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     pool = SessionPool()
-    survey = LaunchSurvey(target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False)
+    survey = LaunchSurvey(
+        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False, home=options.home
+    )
     try:
         with pooled(pool):
             asking = asyncio.create_task(survey.run())

@@ -19,17 +19,22 @@ from actions.telemetry.captured.documents import (
     neuron_document,
     point_document,
     smi_document,
+    topology_document,
 )
-from actions.telemetry.captured.readers import CapturedEfa, CapturedNccl, CapturedNeuron, CapturedSmi
+from actions.telemetry.captured.readers import CapturedEfa, CapturedNccl, CapturedNeuron, CapturedSmi, CapturedTopology
 from actions.telemetry.captured.source import pieces_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogStream
 from actions.telemetry.points import Point
 from tui.cli.read_plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
+from tui.cli.tables.output import formatted
 from tui.present import captured as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"
+_POINT_FIELDS = ("step", "metric", "value", "raw", "key", "rank")
+_ROWS = {"nccl": "rows", "nvidia-smi": "gpus", "topo": "devices", "neuron": "devices", "efa": "adapters"}
+"""The key of each kind's document whose rows make CSV and the wide table."""
 Reading_co = TypeVar("Reading_co", covariant=True)
 
 
@@ -47,6 +52,10 @@ def run(options: Namespace) -> int:
     Raises:
         UnreadableError: It cannot be read.
     """
+    if options.kind == "capture":
+        from tui.cli.sharing.capture import read_capture
+
+        return read_capture(options)
     with _opened(options.file) as stream:
         try:
             _READERS[options.kind](pieces_of(stream), options)
@@ -78,8 +87,11 @@ def _log(pieces: Iterable[bytes], options: Namespace) -> None:
             _print_points(point for point in points if point.raw)
         case "plot":
             _plot_points(points, options.metric)
-        case _:
+        case "table":
             _tabulate(points)
+        case form:
+            documents = [point_document(point) for point in points if point.raw]
+            sys.stdout.write(formatted(form, json.dumps(documents, ensure_ascii=False), fields=_POINT_FIELDS))
     for notice in sorted(stream.reader.notices):
         sys.stderr.write(f"eksml-tui: {notice}\n")
 
@@ -180,8 +192,11 @@ def _print_reading(
             _print_document(document(reading))
         case "plot":
             _print_lines(plot(reading))
-        case _:
+        case "table":
             _print_lines(lines(reading))
+        case form:
+            encoded = msgspec.json.encode(document(reading)).decode()
+            sys.stdout.write(formatted(form, encoded, rows=_ROWS[options.kind]))
 
 
 def _print_document(document: dict[str, object]) -> None:
@@ -193,4 +208,15 @@ def _print_lines(lines: Iterable[str]) -> None:
         sys.stdout.write(f"{line}\n")
 
 
-_READERS = {"log": _log, "nccl": _nccl, "nvidia-smi": _smi, "neuron": _neuron, "efa": _efa}
+def _topology(pieces: Iterable[bytes], options: Namespace) -> None:
+    _print_reading(
+        CapturedTopology(),
+        pieces,
+        options,
+        document=topology_document,
+        plot=saved.topology_lines,
+        lines=saved.topology_lines,
+    )
+
+
+_READERS = {"log": _log, "nccl": _nccl, "nvidia-smi": _smi, "topo": _topology, "neuron": _neuron, "efa": _efa}

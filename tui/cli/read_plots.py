@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from actions.telemetry.curves import Curves, Series
 from actions.telemetry.tools.collectives import NcclReading, NccomReading
@@ -15,8 +16,12 @@ from actions.telemetry.tools.node_listing import NodeListing
 from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from tui.present.ansi import visible_text
 from tui.present.cells import bar
+from tui.present.charts import BANDWIDTH
 from tui.present.curves import Curve, figures_of, short_number
-from tui.widgets.plot_renderer import Color, Pen, PlotOptions, picture_of
+from tui.widgets.plot_renderer import Color, Pen, PlotOptions, Smoothing, picture_of
+
+if TYPE_CHECKING:
+    from actions.run.comparison import RunCurves
 
 _COLORS: tuple[Color, ...] = (
     (95, 175, 255),
@@ -26,6 +31,7 @@ _COLORS: tuple[Color, ...] = (
     (255, 95, 95),
     (0, 215, 215),
 )
+_RAW = PlotOptions(smoothing=Smoothing.OFF)
 _LEAST_ROWS = 12
 _MOST_ROWS = 30
 _LABEL = 18
@@ -40,14 +46,60 @@ def curves_of(curves: Curves, metrics: Sequence[str] = ()) -> list[Curve]:
 
 def log_plot(curves: Sequence[Curve]) -> Iterator[str]:
     """Draw curves over the step."""
-    yield from _chart(curves, PlotOptions(), "over step")
+    yield from _chart(curves, _RAW, "over step")
+
+
+def comparison_plot(runs: Sequence[RunCurves], metric: str) -> Iterator[str]:
+    """Draw the curves of runs over each other."""
+    curves = [_curve(run.id, series) for run in runs if (series := run.series(metric)) is not None]
+    is_by_size = _are_over_size([metric])
+    options = PlotOptions(is_by_size=is_by_size, smoothing=Smoothing.OFF)
+    yield from _chart(curves, options, f"{metric} {_over(is_by_size)}")
+
+
+def run_plot(run: RunCurves, metrics: Sequence[str]) -> Iterator[str]:
+    """Draw curves of a run: the named metrics, else the losses, else the first one."""
+    chosen = _chosen(run, metrics)
+    is_by_size = _are_over_size(chosen)
+    curves = [_curve(metric, series) for metric in chosen if (series := run.series(metric)) is not None]
+    yield from _chart(curves, PlotOptions(is_by_size=is_by_size, smoothing=Smoothing.OFF), _over(is_by_size))
+
+
+def run_picture(run: RunCurves, metrics: Sequence[str], form: str) -> bytes:
+    """Return the curves that `run_plot` draws as SVG or PNG, smoothed where the console smooths them.
+
+    Raises:
+        ConfigError: A PNG cannot be drawn here.
+    """
+    from tui.widgets.plot_picture import png_of, svg_of
+
+    chosen = _chosen(run, metrics)
+    is_by_size = _are_over_size(chosen)
+    curves = [_curve(metric, series) for metric in chosen if (series := run.series(metric)) is not None]
+    options = PlotOptions(is_by_size=is_by_size)
+    x_label = _over(is_by_size).removeprefix("over ")
+    if form == "png":
+        return png_of(curves, title=run.id, x_label=x_label, options=options)
+    return svg_of(curves, title=run.id, x_label=x_label, options=options).encode()
+
+
+def _chosen(run: RunCurves, metrics: Sequence[str]) -> Sequence[str]:
+    known = run.metrics()
+    return metrics or [name for name in known if name.endswith("_loss")] or known[:1]
+
+
+def _are_over_size(metrics: Sequence[str]) -> bool:
+    """Return whether metrics are measured by message size, not by step."""
+    return bool(metrics) and all(metric == BANDWIDTH for metric in metrics)
+
+
+def _over(is_by_size: bool) -> str:
+    return "over message size" if is_by_size else "over step"
 
 
 def nccl_plot(reading: NcclReading | NccomReading) -> Iterator[str]:
     """Draw bus bandwidth over message size."""
-    yield from _chart(
-        bandwidth_curves(reading), PlotOptions(is_by_size=True, is_smoothed=False), "GB/s over message size"
-    )
+    yield from _chart(bandwidth_curves(reading), PlotOptions(is_by_size=True), "GB/s over message size")
 
 
 def bandwidth_curves(reading: NcclReading | NccomReading) -> list[Curve]:
@@ -67,7 +119,7 @@ def smi_plot(reading: SmiReading, history: Mapping[int, Series]) -> Iterator[str
     """Draw the load of each GPU: over the samples, or as bars if there is only one."""
     if any(len(series.samples()) > 1 for series in history.values()):
         curves = [_curve(f"GPU {index}", series) for index, series in sorted(history.items())]
-        yield from _chart(curves, PlotOptions(), "percent busy, over samples")
+        yield from _chart(curves, _RAW, "percent busy, over samples")
         return
     yield from _bars([(f"GPU {gpu.index} {gpu.name}", gpu.util_pct) for gpu in reading.gpus])
 
@@ -75,7 +127,7 @@ def smi_plot(reading: SmiReading, history: Mapping[int, Series]) -> Iterator[str
 def neuron_plot(reading: NeuronReport | NeuronScreen | NeuronListing, history: Series) -> Iterator[str]:
     """Draw the load of the cores: over the records, or as bars if there is only one."""
     if len(history.samples()) > 1:
-        yield from _chart([_curve("mean of all cores", history)], PlotOptions(), "percent busy, over records")
+        yield from _chart([_curve("mean of all cores", history)], _RAW, "percent busy, over records")
         return
     match reading:
         case NeuronReport():

@@ -14,37 +14,69 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock, time_of_day
-from actions.base.errors import ConfigError, ConsoleError, RefusedError
+from actions.base.errors import ConfigError, ConsoleError, MissingError, RefusedError, UsageError
 from actions.base.untrusted import plain_text
 from actions.run.client import (
+    RunMissingError,
+    RunSummary,
     find_run,
     list_runs,
     load_run,
+    replace_runner,
     resume_interrupted,
     send_request,
     stalled_runner,
     start_runner,
-    take_over,
+    with_losses,
 )
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
-from actions.run.state.view import RunState, RunView, StageState
+from actions.run.state.view import OVER, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
+from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
 
 if TYPE_CHECKING:
     from actions.run.results import Copy
 
 _FOLLOW_SECONDS = 0.25
-_LOOKING = ("list", "show", "logs", "terraform")
+_HOMES_SECONDS = 3.0
+"""Time for the homes of parked runs to name another machine."""
+_RUN_FIELDS = (
+    "id", "folder", "state", "stage", "blueprint", "title", "cluster", "created_at", "began_at", "ended_at",
+    "last_loss", "spent", "holds", "limits", "leftovers", "unknown", "error", "notices",
+)  # fmt: skip
+_LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "disk", "archive")
 _LEAVING_ALONE = frozenset(
-    {"resume", "repair", "approve", "teardown", "cancel", "park", "retry", "import", "waive", "export"}
+    {
+        "resume",
+        "repair",
+        "approve",
+        "teardown",
+        "cancel",
+        "park",
+        "retry",
+        "import",
+        "waive",
+        "export",
+        "pause",
+        "unpause",
+        "rm",
+        "gc",
+        "takeover",
+        "adopt",
+        "limit",
+        "archive",
+        "restore",
+        "compact",
+        "disk",
+    }
 )
 """Verbs that start the run's runner themselves, or must not find one that was just started for them."""
-_OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 
 
 def run(options: Namespace) -> int:
@@ -59,6 +91,8 @@ def run(options: Namespace) -> int:
         "list": _list,
         "show": _show,
         "logs": _logs,
+        "compare": _compare,
+        "curves": _curves,
         "resume": _resume,
         "runbook": _runbook,
         "results": _results,
@@ -72,10 +106,40 @@ def run(options: Namespace) -> int:
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
         "retry": lambda chosen: _wish(chosen, RequestKind.RETRY),
+        "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
+        "unpause": lambda chosen: _wish(chosen, RequestKind.UNPAUSE),
+        "gc": _stored,
+        "takeover": _take_over,
+        "adopt": _adopt,
+        "limit": _limit,
+        "rm": _stored,
+        "archive": _stored,
+        "restore": _stored,
+        "compact": _stored,
+        "disk": _stored,
     }
     if not options.readonly and options.verb not in _LEAVING_ALONE:
         _resume_interrupted(options)
-    return verbs[options.verb](options)
+    try:
+        return verbs[options.verb](options)
+    except RunMissingError as error:
+        if not getattr(options, "run", ""):
+            raise
+        from tui.cli.run_verbs.remote_runs import show_or_refuse
+
+        return show_or_refuse(options, error)
+
+
+def approve(options: Namespace) -> int:
+    """Carry out `eksml-tui approve`, which is `eksml-tui runs approve`."""
+    options.verb = "approve"
+    return run(options)
+
+
+def _stored(options: Namespace) -> int:
+    from tui.cli.run_verbs.storage import VERBS
+
+    return VERBS[options.verb](options)
 
 
 def _resume_interrupted(options: Namespace) -> None:
@@ -90,17 +154,113 @@ def _resume_interrupted(options: Namespace) -> None:
 
 
 def _list(options: Namespace) -> int:
-    runs = list_runs()
+    if options.of_home is not None:
+        from tui.cli.run_verbs.home import print_home
+
+        return print_home(options)
+    if options.cluster:
+        from tui.cli.run_verbs.remote_runs import print_cluster_runs
+
+        return print_cluster_runs(options)
+    runs = with_losses(_listed(options))
     is_short = sys.stdout.isatty()
-    sys.stdout.write(runs_json(runs) if options.output == "json" else runs_table(runs, is_short=is_short))
+    now = SystemClock().now().timestamp()
+    print_table(
+        options.output,
+        table=lambda: runs_table(runs, now=now, is_short=is_short),
+        document=lambda: runs_json(runs),
+        fields=_RUN_FIELDS,
+    )
     return 0
+
+
+def _listed(options: Namespace) -> list[RunSummary]:
+    """Return the runs of this machine; the homes of those without a runner name who has taken them over."""
+    runs = list_runs()
+    if options.readonly or not any(run.home for run in runs):
+        return runs
+    from actions.run.home.taken import note_taken
+
+    os.environ.update(_environment(options))  # for boto3
+    return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_HOMES_SECONDS)) else runs
 
 
 def _show(options: Namespace) -> int:
-    view = load_run(find_run(options.run))
+    if options.of_home is not None:
+        from tui.cli.run_verbs.home import copied
+
+        view = load_run(copied(options))
+    else:
+        view = load_run(find_run(options.run))
     now = SystemClock().now().timestamp()
-    sys.stdout.write(run_json(view, now=now) if options.output == "json" else run_table(view, now=now))
+    print_table(
+        options.output,
+        table=lambda: run_table(view, now=now),
+        document=lambda: run_json(view, now=now),
+        rows="stages",
+    )
     return 0
+
+
+def _compare(options: Namespace) -> int:
+    from actions.run.comparison import FORMATS, metric_to_compare, read_run
+
+    folders = list(dict.fromkeys(find_run(run) for run in options.runs))
+    if len(folders) < 2:
+        raise UsageError("runs compare needs two runs.", hint="List them with `eksml-tui runs list`.")
+    runs = [read_run(folder) for folder in folders]
+    metric = metric_to_compare(runs, options.metric)
+    if options.output == "plot":
+        from tui.cli.read_plots import comparison_plot
+
+        sys.stdout.writelines(f"{line}\n" for line in comparison_plot(runs, metric))
+    else:
+        sys.stdout.write(FORMATS[options.output](runs, metric))
+    return 0
+
+
+def _curves(options: Namespace) -> int:
+    from actions.run.comparison import read_run, series_csv
+    from tui.cli.read_plots import run_picture, run_plot
+
+    if options.of_home is not None:
+        from tui.cli.run_verbs.home import copied
+
+        run = read_run(copied(options))
+    else:
+        run = read_run(find_run(options.run))
+    unknown = [metric for metric in options.metric if metric not in run.metrics()]
+    if unknown:
+        raise MissingError(f"Run {run.id} has no {unknown[0]!r}.", hint=f"It has {', '.join(run.metrics()) or 'none'}.")
+    match options.output:
+        case "csv":
+            data = series_csv({metric: run.series(metric) for metric in options.metric or run.metrics()}).encode()
+        case "svg" | "png":
+            data = run_picture(run, options.metric, options.output)
+        case _:
+            data = "".join(f"{line}\n" for line in run_plot(run, options.metric)).encode()
+    if options.file is None:
+        _print_bytes(data, is_text=options.output != "png")
+        return 0
+    try:
+        options.file.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{options.file} cannot be written: {error.strerror or error}.") from error
+    return 0
+
+
+def _print_bytes(data: bytes, *, is_text: bool) -> None:
+    """Print what a file would hold.
+
+    Raises:
+        ConfigError: It is a picture, and stdout is a terminal.
+    """
+    if is_text:
+        sys.stdout.write(data.decode())
+    elif sys.stdout.isatty():
+        raise ConfigError("A PNG is not for a terminal.", hint="Name a FILE, or write to a pipe.")
+    else:
+        sys.stdout.buffer.write(data)
 
 
 def _runbook(options: Namespace) -> int:
@@ -114,7 +274,7 @@ def _repair(options: Namespace) -> int:
     from actions.run.repair import repair_json, repair_run, repair_text
 
     done = repair_run(find_run(options.run))
-    sys.stdout.write(repair_json(done) if options.output == "json" else repair_text(done))
+    print_table(options.output, table=lambda: repair_text(done), document=lambda: repair_json(done))
     return 0 if done.is_whole else 1
 
 
@@ -123,7 +283,12 @@ def _results(options: Namespace) -> int:
 
     folder = _entered(options)
     listing = asyncio.run(list_results(folder, SystemClock()))
-    sys.stdout.write(results_json(listing) if options.output == "json" else results_table(listing))
+    print_table(
+        options.output,
+        table=lambda: results_table(listing),
+        document=lambda: results_json(listing),
+        rows="files",
+    )
     return 0
 
 
@@ -167,8 +332,12 @@ def _entered(options: Namespace) -> Path:
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
     load_run(folder)  # report a damaged journal here rather than in the runner's log
+    if options.restored:
+        from tui.cli.run_verbs.takeover import take_up
+
+        take_up(options, folder)
     if options.takeover:
-        started = take_over(folder, options.takeover, environment=_environment(options))
+        started = replace_runner(folder, options.takeover, environment=_environment(options))
     else:
         _refuse_stalled(folder)
         started = start_runner(folder, environment=_environment(options))
@@ -190,12 +359,30 @@ def _refuse_stalled(folder: Path) -> None:
         )
 
 
+def _take_over(options: Namespace) -> int:
+    from tui.cli.run_verbs.takeover import take_over as take_over_run
+
+    return take_over_run(options)
+
+
+def _adopt(options: Namespace) -> int:
+    from tui.cli.run_verbs.takeover import adopt
+
+    return adopt(options)
+
+
 def _wish(options: Namespace, kind: RequestKind) -> int:
     folder = find_run(options.run)
     in_the_way = send_request(folder, kind, environment=_environment(options))
     _say(f"Asked run {folder.name} to {kind.value}.")
     _warn(in_the_way)
     return 0
+
+
+def _limit(options: Namespace) -> int:
+    from tui.cli.run_verbs.limits import run_limit
+
+    return run_limit(options)
 
 
 def _approve(options: Namespace) -> int:
@@ -236,7 +423,9 @@ def _terraform(options: Namespace) -> int:
 
     folder = find_run(options.run)
     report = terraform_report(folder, load_run(folder))
-    sys.stdout.write(terraform_json(report) if options.output == "json" else terraform_table(report, folder.name))
+    print_table(
+        options.output, table=lambda: terraform_table(report, folder.name), document=lambda: terraform_json(report)
+    )
     return 0
 
 
@@ -284,7 +473,7 @@ def _follow(printer: _Printer, reader: RunReader) -> None:
     view: RunView | None = None
     while True:
         view = reader.poll() or view
-        is_over = view is not None and view.state in _OVER and not reader.runner_alive
+        is_over = view is not None and view.state in OVER and not (reader.runner_alive and not is_watched(view))
         if not printer.print_new() and is_over:
             return
         time.sleep(_FOLLOW_SECONDS)  # noqa: TID251 - a program without a loop that polls a file

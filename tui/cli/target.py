@@ -8,6 +8,7 @@ from argparse import Namespace
 
 import msgspec
 
+from actions.base.errors import UsageError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 
 
@@ -29,11 +30,21 @@ def chosen_target(options: Namespace) -> ChosenTarget:
 
         allow(options.allow_plugin)
     if options.demo:
+        _require_s3(options)
         return _demo(options)
     environment = aws_environment(options)
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     return ChosenTarget(target, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+
+
+def _require_s3(options: Namespace) -> None:
+    """Refuse a home beside `--demo` if there is no S3 but the embedded account's, which has none."""
+    if getattr(options, "home", "") and not os.environ.get("AWS_ENDPOINT_URL_S3"):
+        raise UsageError(
+            "The embedded account has no S3, so there is no place for --home.",
+            hint="Set AWS_ENDPOINT_URL_S3 to a service like S3, such as a moto server, or omit --home.",
+        )
 
 
 def aws_environment(options: Namespace) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ Handler = Callable[[Any], Awaitable[None]]
 """A function that carries out one command; its argument is the command's own Struct."""
 
 
+async def _as_it_was(text: str, _argv: Sequence[str]) -> str:
+    return text
+
+
 class AppActions(msgspec.Struct, frozen=True):
     """The actions of the app that handlers use, passed in so that they need not import it.
 
@@ -24,15 +28,21 @@ class AppActions(msgspec.Struct, frozen=True):
         notify_plainly: Show one sentence; markup in it is not interpreted.
         save_screen: Write the screen to a file.
         leave: End the console.
+        close_notifications: Take away all notifications; `False` if there is none.
         close_front: Close the screen in front of the console; `False` if there is none.
         open_shell: Put a shell in a container in front.
         allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
+        choose_theme: Draw in the theme of this name.
+        edit_text: Have a text changed in an editor, given by the words that start it; return it as it was saved.
     """
 
     show: Callable[[Screen[None]], None]
     notify_plainly: Callable[[str], None]
     save_screen: Callable[[Path], None]
     leave: Callable[[], None]
+    close_notifications: Callable[[], bool]
     close_front: Callable[[], bool]
     open_shell: Callable[[PodFacts, str], None]
     allow_plugin: Callable[[ConfigError], Awaitable[bool]]
+    choose_theme: Callable[[str], None] = lambda _: None
+    edit_text: Callable[[str, Sequence[str]], Awaitable[str]] = _as_it_was

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
-from actions.command.verbs import (
+from actions.base.executors import in_thread
+from actions.command.arguments import (
     Arguments,
-    Call,
-    Danger,
     ExportArguments,
+    TakeoverArguments,
     TeardownArguments,
     WaiveArguments,
+)
+from actions.command.verbs import (
+    Call,
+    Danger,
 )
 from actions.run.state.planner import kept_stages
 from actions.run.state.view import RunView, StageState
@@ -40,6 +44,9 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
     """
     if call.command.danger is Danger.NONE:
         return None
+    if isinstance(call.arguments, TakeoverArguments):
+        return _taking_over(call.arguments)
+    runs.require_here(getattr(call.arguments, "run", ""))
     summary = runs.find(getattr(call.arguments, "run", ""))
     if runs.view is None or runs.view.id != summary.id:
         runs.choose(summary.folder)
@@ -55,6 +62,27 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
             assert_never(never)
 
 
+async def with_users(confirmation: Confirmation, call: Call, runs: RunFeed) -> Confirmation:
+    """Return the dialog of a teardown with the other runs that count on what it removes; any other as it is.
+
+    Raises:
+        ConfigError: The folder of all runs cannot be read.
+    """
+    view, folder = runs.view, runs.folder
+    if not isinstance(call.arguments, TeardownArguments) or view is None or folder is None:
+        return confirmation
+    from actions.run.teardown.sharing import local_users
+
+    deletes_data = call.arguments.delete_data or view.deletes_data
+    users = await in_thread("runs", lambda: local_users(folder, view, deletes_data=deletes_data))
+    if not users:
+        return confirmation
+    text = f"▲ Others use what it removes: {'; '.join(users)}."
+    way = "" if call.arguments.even_if_shared else " It is refused unless they are torn down first."
+    lines: list[Cells] = [(Span(line, Tone.BAD),) for line in textwrap.wrap(f"{text}{way}", _WIDTH)]
+    return replace(confirmation, lines=[*lines, *confirmation.lines])
+
+
 def confirmed_arguments(call: Call, view: RunView | None) -> Arguments:
     """Return the arguments of `call` after a yes: the typed name becomes its `confirm`.
 
@@ -66,6 +94,8 @@ def confirmed_arguments(call: Call, view: RunView | None) -> Arguments:
         return replace(call.arguments, confirm=view.cluster.name)
     if isinstance(call.arguments, WaiveArguments):
         return replace(call.arguments, confirm=call.arguments.address)
+    if isinstance(call.arguments, TakeoverArguments):
+        return replace(call.arguments, confirm=call.arguments.run)
     return call.arguments
 
 
@@ -80,6 +110,19 @@ def _yes_or_no(call: Call, view: RunView) -> Confirmation:
     else:
         text = call.command.help
     return Confirmation(f"{call.command.title}: {view.id}?", _wrapped(text))
+
+
+def _taking_over(arguments: TakeoverArguments) -> Confirmation | None:
+    """Return the dialog of a take-over; the run is on another machine, so none is put on screen."""
+    if arguments.confirm:
+        return None  # typed on the line; the handler refuses a wrong one
+    text = (
+        "The machine that carries it out now will not change anything of it any more. If it may be alive, some seconds "
+        "pass before this one begins."
+    )
+    if arguments.machine_is_gone:
+        text = "You state that the machine that had it no longer exists: locks that it left are removed."
+    return Confirmation(f"Take over {arguments.run}", _wrapped(text), word=arguments.run, word_is="the run's id")
 
 
 def _typed(call: Call, view: RunView) -> Confirmation | None:

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from actions.base.errors import ConsoleError, RefusedError
-from actions.command.parse import parse_line
-from actions.command.verbs import Arguments, Call, Danger, LaunchArguments
+from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.command.arguments import (
+    TARGETED,
+    Arguments,
+    LaunchArguments,
+    TakeoverArguments,
+)
+from actions.command.parse import parse_typed
+from actions.command.verbs import (
+    Call,
+    Danger,
+)
+from tui.feeds.runs import RunFeed
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject
 from tui.screens.workspace import PaneWorkspace
@@ -18,6 +28,11 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from tui.base_app import TypeAheadApp
     from tui.commands.app_actions import Handler
+    from tui.commands.recorder import SessionRecorder
+
+
+_NOT_IN_A_REPLAY = ("context", "results", "terraform")
+"""Commands that ask others than what was captured."""
 
 
 class CommandDispatcher:
@@ -46,6 +61,8 @@ class CommandDispatcher:
         self._services = services
         self._workspace = workspace
         self._make_handlers = make_handlers
+        self.recorder: SessionRecorder | None = None
+        """Writes a script of the commands that are carried out, if the session is recorded."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -59,8 +76,11 @@ class CommandDispatcher:
             command: A line as typed after `:`, or a command with its arguments.
         """
         try:
-            call = parse_line(command) if isinstance(command, str) else command
-            call = with_selected_run(call, self._workspace.current.subject())
+            if isinstance(command, str):
+                command = expanded(command, self._services.settings.aliases)
+            call = parse_typed(command, self._services.objects.knows) if isinstance(command, str) else command
+            call = with_whole_run(with_selected_run(call, self._workspace.current.subject()), self._services.runs)
+            self._refuse_mutation(call)
         except ConsoleError as error:
             self._app.notify_error(error)
             return
@@ -71,24 +91,37 @@ class CommandDispatcher:
         """Run the handler of a complete and confirmed call.
 
         Raises:
-            RefusedError: The session is read-only, and the command could change something.
+            RefusedError: The session is read-only, or what is on screen is not live, and the command could change
+                something.
             ConsoleError: The command failed.
         """
         self._refuse_mutation(call)
-        await self._handlers[call.command.id](call.arguments)
+        await self._carry_out(with_whole_run(call, self._services.runs))
 
     async def _run(self, call: Call, release: Callable[[], None]) -> None:
         try:
             self._refuse_mutation(call)
             arguments = await self._confirmed(call)
             if arguments is not None:
-                await self._handlers[call.command.id](arguments)
+                await self._carry_out(Call(call.command, arguments))
         except ConsoleError as error:
             self._app.notify_error(error)
         except Exception as error:  # noqa: BLE001 - the command boundary: a defect in one handler must not end the console
             self._app.notify_plainly(f"{call.command.id} failed: a bug of eksml-tui ({type(error).__name__}: {error}).")
         finally:
             self._app.release_when_shown(release, self._workspace.current)
+
+    async def _carry_out(self, call: Call) -> None:
+        recorder, handler = self.recorder, self._handlers[call.command.id]
+        if recorder is None:
+            await handler(call.arguments)
+            return
+        line, is_done = recorder.begun(call), False
+        try:
+            await handler(call.arguments)
+            is_done = True
+        finally:
+            recorder.ended(call, line, is_done=is_done)
 
     async def _confirmed(self, call: Call) -> Arguments | None:
         """Ask for the confirmation that the danger of a command requires.
@@ -100,16 +133,29 @@ class CommandDispatcher:
             return call.arguments
         if isinstance(call.arguments, LaunchArguments):
             return await self._reviewed(call.arguments)
-        from tui.commands.confirmations import confirmation_for, confirmed_arguments
+        if isinstance(call.arguments, TARGETED):
+            return await self._confirmed_change(call)
+        from tui.commands.confirmations import confirmation_for, confirmed_arguments, with_users
         from tui.screens.confirm import ConfirmModal, TypeNameModal
 
         confirmation = confirmation_for(call, self._services.runs)
         if confirmation is None:
             return call.arguments
+        confirmation = await with_users(confirmation, call, self._services.runs)
         modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
         if not await self._app.put_in_front(modal):
             return None
         return confirmed_arguments(call, self._services.runs.view)
+
+    async def _confirmed_change(self, call: Call) -> Arguments | None:
+        """Name the objects that a change is meant for, as they are when the dialog opens."""
+        from tui.commands.targets import confirmation_of_change, resolve_targets
+        from tui.screens.confirm import ConfirmModal, TypeNameModal
+
+        targets = await resolve_targets(self._services, self._workspace, getattr(call.arguments, "object", ""))
+        confirmation, resolved = await confirmation_of_change(self._services, call, targets)
+        modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
+        return resolved.arguments if await self._app.put_in_front(modal) else None
 
     async def _reviewed(self, arguments: LaunchArguments) -> LaunchArguments | None:
         """Show the launch form, which has plan and cost, and a confirmation of its own."""
@@ -119,9 +165,18 @@ class CommandDispatcher:
         return await self._app.put_in_front(LaunchScreen(blueprint, arguments, self._services))
 
     def _refuse_mutation(self, call: Call) -> None:
+        if self._services.replay is not None and (call.command.is_mutation or call.command.id in _NOT_IN_A_REPLAY):
+            raise RefusedError(
+                f"This is a replay: {call.command.id} was not carried out.", hint="Open the cluster without --replay."
+            )
         if self._services.settings.readonly and call.command.is_mutation:
             raise RefusedError(
                 f"This console is read-only: {call.command.id} was not carried out.", hint="Start without --readonly."
+            )
+        if call.command.is_mutation and hasattr(call.arguments, "object") and (words := self._services.as_of_words()):
+            raise RefusedError(
+                f"The nodes and pods on screen are {words}: {call.command.id} was not carried out.",
+                hint="Wait until they are live.",
             )
 
     @cached_property
@@ -129,8 +184,44 @@ class CommandDispatcher:
         return self._make_handlers()
 
 
+def expanded(line: str, aliases: Mapping[str, str]) -> str:
+    """Return a line with the operator's own word at its beginning replaced by the line that it stands for."""
+    word, _, rest = line.strip().partition(" ")
+    return f"{aliases[word]} {rest}".rstrip() if word in aliases else line
+
+
 def with_selected_run(call: Call, subject: Subject | None) -> Call:
     """Return the call with the selected run in the place of an empty `run`."""
     if subject is None or subject.kind != "Run" or getattr(call.arguments, "run", None) != "":
         return call
     return Call(call.command, replace(call.arguments, run=subject.name))
+
+
+def with_whole_run(call: Call, runs: RunFeed) -> Call:
+    """Return a take-over with the whole id of its run; any other call as it is.
+
+    Raises:
+        MissingError: Several runs begin like that, or none is selected.
+    """
+    if not isinstance(call.arguments, TakeoverArguments):
+        return call
+    return Call(call.command, replace(call.arguments, run=_whole_id(runs, call.arguments.run)))
+
+
+def _whole_id(runs: RunFeed, run_id: str) -> str:
+    """Return the id of a run by its beginning, as far as this machine and the connected cluster know it.
+
+    Args:
+        run_id: Empty for the run on screen. What is no beginning of an id is returned as it is: a home may know it.
+
+    Raises:
+        MissingError: It is the beginning of several; or no run is on screen.
+    """
+    if not run_id and runs.view is None:
+        raise MissingError("No run is selected.", hint="Put the cursor on one in the runs pane, or name it.")
+    wanted = run_id or (runs.view.id if runs.view else "")
+    known = {run.id for run in runs.summaries} | {run.id for run in (runs.others.runs if runs.others else ())}
+    found = [wanted] if wanted in known else sorted(one for one in known if one.startswith(wanted))
+    if len(found) > 1:
+        raise MissingError(f"{wanted!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
+    return found[0] if found else wanted

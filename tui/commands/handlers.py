@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from textual.app import SuspendNotSupported
 from textual.screen import Screen
 
-from actions.base.errors import ConfigError
+from actions.base.errors import ConfigError, RefusedError, ToolError
 from actions.base.executors import in_thread
+from actions.base.process import run_in_terminal
 from tui.commands.app_actions import AppActions, Handler
+from tui.commands.changes import ObjectChanges
 from tui.commands.confirmations import plugin_confirmation
+from tui.commands.curves import CurveCommands
+from tui.commands.edit import EditCommand
+from tui.commands.kinds import KindCommands, TreeCommand
 from tui.commands.objects import ForwardCommand, ObjectCommands
+from tui.commands.panes import PaneCommands
+from tui.commands.reading import ReadingCommands
 from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
 from tui.commands.screenshot import save_screen
-from tui.commands.view import ContextCommand, ViewCommands, WatchCommand
+from tui.commands.view import ContextCommand, ReplayCommand, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
 from tui.screens.confirm import ConfirmModal
@@ -32,12 +42,21 @@ def handlers_for(
 ) -> dict[str, Handler]:
     """Return the handler of every command, by id."""
     actions = app_actions(app, services)
+    submit = partial(submit_line, app)
     return {
         **ViewCommands(workspace, services, actions).handlers(),
+        **CurveCommands(workspace, services, actions, submit).handlers(),
+        **PaneCommands(workspace, actions).handlers(),
         **ObjectCommands(workspace, services, actions).handlers(),
+        **EditCommand(workspace, services, actions).handlers(),
+        **ObjectChanges(workspace, services, actions).handlers(),
+        **KindCommands(workspace, services, actions).handlers(),
+        **TreeCommand(workspace, services, actions, submit).handlers(),
         **ContextCommand(services, actions).handlers(),
+        **ReplayCommand(services).handlers(),
         **ForwardCommand(services, actions).handlers(),
         **ResultsCommands(services, actions).handlers(),
+        **ReadingCommands(workspace, services, actions, app).handlers(),
         **TerraformCommands(services, run_actions, actions).handlers(),
         **WatchCommand(workspace, services).handlers(),
         **RunCommands(workspace, services, run_actions, actions).handlers(),
@@ -64,10 +83,56 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
         notify_plainly=app.notify_and_release,
         save_screen=partial(save_screen, app, services.settings),
         leave=app.exit,
+        close_notifications=app.close_notifications,
         close_front=close_front,
         open_shell=open_shell,
         allow_plugin=partial(allow_plugin, app, services),
+        choose_theme=app.choose_theme,
+        edit_text=partial(edit_text, app),
     )
+
+
+def submit_line(app: TypeAheadApp[Any], line: str) -> None:
+    """Start a command line on the console's screen, whatever is in front of it."""
+    from tui.screens.console import ConsoleScreen
+
+    console = app.screen_stack[0]
+    if isinstance(console, ConsoleScreen):
+        console.action_run_line(line)
+
+
+async def edit_text(app: TypeAheadApp[Any], text: str, argv: Sequence[str]) -> str:
+    """Have a text changed in an editor that has the whole terminal; return it as it was saved.
+
+    Feeds, runs and alarms go on meanwhile; keys are the editor's, and nothing is painted until it has ended.
+
+    Raises:
+        RefusedError: There is no terminal, or the editor cannot be started.
+        ToolError: The editor failed.
+    """
+    if app.is_headless:
+        raise RefusedError("An editor needs a terminal.", hint="Use kubectl apply in scripts.")
+    with tempfile.TemporaryDirectory(prefix="eksml-tui-") as folder:
+        file = Path(folder) / "object.yaml"
+        file.write_text(text)
+        code, refusal, was_unseen = 0, "", app.is_unseen
+        try:
+            app.is_unseen = True
+            with app.suspend():
+                try:
+                    code = await run_in_terminal([*argv, str(file)])
+                except OSError as error:  # raised through it, the terminal would stay suspended
+                    refusal = str(error)
+                app.is_unseen = was_unseen
+        except SuspendNotSupported as error:
+            refusal = str(error)
+        finally:
+            app.is_unseen = was_unseen
+        if refusal:
+            raise RefusedError(f"The editor {argv[0]} cannot be started: {refusal}.")
+        if code:
+            raise ToolError(argv, exit_code=code, tail="")
+        return file.read_text()
 
 
 async def begin_when_allowed(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from actions.base.errors import MissingError, RefusedError, UnreachableError
-from actions.command import verbs
+from actions.base.errors import MissingError, ParameterError, RefusedError, UnreachableError
+from actions.cluster.job_pods import JobRef
+from actions.cluster.kinds import find_word
+from actions.command import arguments as args
 from actions.fleet.facts import PodFacts
 from tui.commands.app_actions import AppActions, Handler
+from tui.commands.devices import DeviceDetails
+from tui.feeds.logs import LogBegin
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
 from tui.feeds.services import ConsoleServices, explain_stage
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
+from tui.present.pods import PodOwner
 from tui.present.subject import Subject, parse_subject
+from tui.present.text import span_seconds
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 
@@ -45,7 +51,7 @@ class WhyCommand:
         """Return the handlers by command id."""
         return {"why": self._why}
 
-    async def _why(self, arguments: verbs.ObjectArguments) -> None:
+    async def _why(self, arguments: args.ObjectArguments) -> None:
         from actions.cluster.diagnose.codes import findings_text
 
         subject = self._subject(arguments)
@@ -59,16 +65,18 @@ class WhyCommand:
         """Return the stage's state, then its diagnosis; without a cluster, from what the run has kept on disk."""
         from actions.cluster.diagnose.codes import findings_text
 
-        parts = [self._stage_line(subject.name)]
+        parts: list[str] = []
         try:
             _ = self._services.cluster.session
         except UnreachableError as error:
             parts.append(error.sentence())
+        found: list[Finding] = []
         try:
-            parts.append(findings_text(await explain_stage(self._services, subject.name), width=_PAGE_WIDTH))
+            found = await explain_stage(self._services, subject.name)
+            parts.append(findings_text(found, width=_PAGE_WIDTH))
         except MissingError as error:
             parts.append(error.sentence())
-        return "\n\n".join(parts)
+        return "\n\n".join([self._stage_line(subject.name, found), *parts])
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
         from actions.cluster.diagnose.collect import explain
@@ -76,20 +84,30 @@ class WhyCommand:
         selector = _selector_of(subject) if subject is not None else None
         return await explain(self._services.cluster.session, selector, clock=self._services.clock)
 
-    def _subject(self, arguments: verbs.ObjectArguments) -> Subject | None:
+    def _subject(self, arguments: args.ObjectArguments) -> Subject | None:
         """Return the named object, or the one under the cursor; `None` for the whole cluster."""
         if arguments.object:
-            return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
+            return self._stage_named(arguments.object) or parse_subject(
+                arguments.object, default_namespace=self._services.cluster.namespace
+            )
         subject = self._workspace.current.subject()
         return None if subject is None or subject.kind in _WITHOUT_DIAGNOSIS else subject
 
-    def _stage_line(self, name: str) -> str:
-        """Return the stage's state and message, from the run's journal."""
+    def _stage_named(self, text: str) -> Subject | None:
+        """Return the stage of the run on screen that `stage/NAME` names; `None` if it has none of that name."""
+        word, _, name = text.partition("/")
+        view = self._services.runs.view
+        is_one = word == "stage" and view is not None and any(stage.id == name for stage in view.stages)
+        return Subject(_STAGE, name) if is_one else None
+
+    def _stage_line(self, name: str, found: Sequence[Finding]) -> str:
+        """Return the stage's state, from the run's journal, and its message unless a finding quotes that."""
         view = self._services.runs.view
         stage = next((stage for stage in view.stages if stage.id == name), None) if view is not None else None
         if stage is None:
             return f"Stage {name}"
-        message = f": {stage.message}" if stage.message else ""
+        is_quoted = any(stage.message in (*one.evidence, one.headline) for one in found)
+        message = f": {stage.message}" if stage.message and not is_quoted else ""
         return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{message}"
 
 
@@ -112,6 +130,7 @@ class ObjectCommands:
         self._workspace = workspace
         self._services = services
         self._app = actions
+        self._devices = DeviceDetails(services)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
@@ -123,34 +142,89 @@ class ObjectCommands:
         }
         return own | dict(WhyCommand(self._workspace, self._services, self._app).handlers())
 
-    async def _describe(self, arguments: verbs.ObjectArguments) -> None:
-        subject = self._subject(arguments)
+    async def _describe(self, arguments: args.ObjectArguments) -> None:
+        subject = await self._any_subject(arguments)
         document = await self._fetch(subject)
         snapshot = self._services.cluster.snapshot()
         events = events_in(snapshot.events if snapshot else (), EventScope(subject.namespace, subject.name))
-        page = object_page(document, events, now=self._services.clock.now().timestamp())
+        devices = await self._devices.section(subject)
+        page = object_page(document, events, now=self._services.clock.now().timestamp(), devices=devices)
         self._app.show(Viewer(subject.title(), page))
 
-    async def _yaml(self, arguments: verbs.ObjectArguments) -> None:
-        subject = self._subject(arguments)
+    async def _yaml(self, arguments: args.ObjectArguments) -> None:
+        subject = await self._any_subject(arguments)
         self._app.show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
 
-    async def _logs(self, arguments: verbs.ObjectArguments) -> None:
-        pod, container = self._pod(arguments)
+    async def _logs(self, arguments: args.LogsArguments) -> None:
+        subject = self._subject(arguments)
+        begin = self._begin(arguments)
+        failing = self._failing_pod_of(subject)
+        if failing is not None:
+            self._show_log(failing, arguments.container, begin)
+        elif subject.kind == "Pod":
+            self._show_log(*self._pod(arguments), begin)
+        else:
+            await self._show_logs_of(subject, begin)
+
+    def _show_log(self, pod: PodFacts, container: str, begin: LogBegin) -> None:
         from tui.panes.logs import LogsPane
 
         pane = self._workspace.pane("logs")
         if isinstance(pane, LogsPane):
-            pane.show_pod(pod, container)
+            pane.show_pod(pod, container, begin)
         self._workspace.focus("logs")
 
-    async def _shell(self, arguments: verbs.ObjectArguments) -> None:
+    def _begin(self, arguments: args.LogsArguments) -> LogBegin:
+        if not arguments.since:
+            return LogBegin(tail=arguments.tail, is_previous=arguments.previous)
+        seconds = span_seconds(arguments.since)
+        if seconds is None:
+            raise ParameterError(f"since: {arguments.since!r} is not a duration.", hint="Write 10m, 1h30m or 2d.")
+        since = self._services.clock.now().timestamp() - seconds
+        return LogBegin(since_ns=int(since * 1e9), is_previous=arguments.previous)
+
+    async def _show_logs_of(self, subject: Subject, begin: LogBegin) -> None:
+        """Show the logs of a workload: all of a job together, of anything else those of its pods, to choose one.
+
+        Raises:
+            RefusedError: It has no pods.
+        """
+        snapshot = self._services.cluster.snapshot()
+        if subject.row is not None and subject.row.is_watched:
+            await self._services.watch(JobRef(subject.kind, subject.namespace, subject.name))
+            self._workspace.focus("logs")
+            return
+        owner = PodOwner(subject.kind, subject.namespace, subject.name)
+        pods = [pod for pod in snapshot.pods.values() if owner.owns(pod)] if snapshot else []
+        if not pods:
+            raise RefusedError(f"{subject.title()} is not a pod, and has none.", hint="Put the cursor on a pod.")
+        if len(pods) == 1:
+            self._show_log(pods[0], subject.container, begin)
+        else:
+            self._workspace.open("pods", owner.text())
+
+    async def _any_subject(self, arguments: args.ObjectArguments) -> Subject:
+        """Return the named object, also of a kind that only the cluster knows, or the one under the cursor."""
+        words = arguments.object.split("/")
+        if len(words) < 2 or find_word(words[0]) is not None or not self._services.objects.knows(words[0]):
+            return self._subject(arguments)
+        kind = await self._services.objects.find(words[0])
+        if len(words) == 2 and kind.is_namespaced and self._has_pod(*words):
+            return self._subject(arguments)  # people call namespaces `jobs` and `services`
+        namespace = words[1] if len(words) > 2 else self._services.cluster.namespace
+        return Subject(kind.kind, words[-1], namespace if kind.is_namespaced else "", api_version=kind.api_version)
+
+    def _has_pod(self, namespace: str, name: str) -> bool:
+        snapshot = self._services.cluster.snapshot()
+        return snapshot is not None and f"{namespace}/{name}" in snapshot.pods
+
+    async def _shell(self, arguments: args.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
         if pod.phase != "Running":
             raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}. A shell needs a running one.")
         self._app.open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
 
-    def _subject(self, arguments: verbs.ObjectArguments) -> Subject:
+    def _subject(self, arguments: args.ObjectArguments | args.LogsArguments) -> Subject:
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
         subject = self._workspace.current.subject()
@@ -158,7 +232,8 @@ class ObjectCommands:
             raise MissingError("Nothing is selected.", hint="Put the cursor on a pod or a node.")
         return subject
 
-    def _pod(self, arguments: verbs.ObjectArguments) -> tuple[PodFacts, str]:
+    def _pod(self, arguments: args.ObjectArguments | args.LogsArguments) -> tuple[PodFacts, str]:
+        """Return a pod and one of its containers."""
         subject = self._subject(arguments)
         if subject.kind != "Pod":
             raise RefusedError(f"{subject.title()} is not a pod.", hint="Put the cursor on a pod.")
@@ -171,15 +246,23 @@ class ObjectCommands:
             raise MissingError(f"Pod {pod.key} has no container {arguments.container!r}.", hint=f"It has: {known}.")
         return pod, arguments.container or subject.container
 
+    def _failing_pod_of(self, owner: Subject) -> PodFacts | None:
+        """Return a pod of a workload that has begun and is not fine: its log has the reason."""
+        snapshot, key = self._services.cluster.snapshot(), (owner.namespace, owner.kind, owner.name)
+        pods = snapshot.pods.values() if snapshot else ()
+        own = (pod for pod in pods if (pod.namespace, pod.owner_kind, pod.owner_name) == key)
+        return next((pod for pod in own if not pod.is_fine and pod.node), None)
+
     async def _fetch(self, subject: Subject) -> Mapping[str, Any]:
         from actions.cluster.objects.client import Discovery, ObjectRef, fetch
 
         row = subject.row
-        if row is None or not row.is_shown:
+        api_version = subject.api_version or (row.api_version if row is not None else "")
+        if not api_version or (row is not None and not row.is_shown):
             hint = "Name a pod, a node, a job or another object: kind/name."
             raise RefusedError(f"{subject.kind} cannot be described.", hint=hint)
         session = self._services.cluster.session
-        ref = ObjectRef(row.api_version, subject.kind, subject.namespace, subject.name)
+        ref = ObjectRef(api_version, subject.kind, subject.namespace, subject.name)
         return await fetch(session, Discovery(session), ref)
 
 
@@ -209,7 +292,7 @@ class ForwardCommand:
         """Return the handlers by command id."""
         return {"forward": self._forward}
 
-    async def _forward(self, arguments: verbs.ForwardArguments) -> None:
+    async def _forward(self, arguments: args.ForwardArguments) -> None:
         if not arguments.to:
             self._app.show(Viewer("forward", self._page()))
             return
@@ -236,7 +319,7 @@ class ForwardCommand:
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
-    async def _open_port(self, arguments: verbs.ForwardArguments) -> None:
+    async def _open_port(self, arguments: args.ForwardArguments) -> None:
         target, port = parse_port(arguments.to)
         subject = parse_subject(target, default_namespace=self._services.cluster.namespace)
         find = self._named(f"{subject.namespace}/{subject.name}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from actions.command import verbs
+from actions.base.errors import UsageError
+from actions.command import arguments as args
 from actions.run.engine.systemd import logout_warning
 from actions.run.state.records import RequestKind
 from tui.commands.app_actions import AppActions, Handler
@@ -48,35 +49,63 @@ class RunCommands:
             "launch": self._launch,
             "approve": self._approve,
             "retry": self._retry,
+            "limit": self._limit,
             "teardown": self._teardown,
             "resume": self._resume,
+            "takeover": self._take_over,
             **requests,
         }
 
-    async def _launch(self, arguments: verbs.LaunchArguments) -> None:
+    async def _launch(self, arguments: args.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
+        from actions.run.limits.options import limits_of
+        from tui.present.blueprints import home_of_command
+        from tui.present.limits import texts_of_command
 
         blueprint = await self._services.blueprints.find(arguments.blueprint)
         preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
         await self._run_actions.fetch_supplies(blueprint, binding, say=self._app.notify_plainly)
-        await self._run_actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
+        texts = texts_of_command(arguments)
+        if not texts.is_given and self._services.settings.limits is not None:
+            texts = self._services.settings.limits
+        limits = limits_of(texts, now=self._services.clock.now())
+        home = home_of_command(arguments.home, self._services.settings.home)
+        await self._run_actions.launch(
+            blueprint, binding, auto_approve=arguments.auto_approve, limits=limits, home=home
+        )
         self._notify(logout_warning())
         self._services.unwatch()
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
-    async def _approve(self, arguments: verbs.ApproveArguments) -> None:
+    async def _approve(self, arguments: args.ApproveArguments) -> None:
         self._notify(await self._run_actions.approve(arguments.run, arguments.stage))
 
-    async def _retry(self, arguments: verbs.RetryArguments) -> None:
+    async def _retry(self, arguments: args.RetryArguments) -> None:
         self._notify(await self._run_actions.ask_for(arguments.run, RequestKind.RETRY))
 
-    async def _resume(self, arguments: verbs.ResumeArguments) -> None:
+    async def _limit(self, arguments: args.LimitArguments) -> None:
+        from tui.present.limits import texts_of_command
+
+        texts = texts_of_command(arguments)
+        if not (texts.is_given or arguments.none):
+            raise UsageError("No limit was named.", hint="Write limit until=+8h budget=50, or limit none=true.")
+        self._notify(await self._run_actions.limit(arguments.run, texts, is_none=arguments.none))
+
+    async def _resume(self, arguments: args.ResumeArguments) -> None:
         run_id = await self._run_actions.resume(arguments.run, takeover=arguments.takeover)
         self._app.notify_plainly(f"Run {run_id} continues.")
 
-    async def _teardown(self, arguments: verbs.TeardownArguments) -> None:
+    async def _take_over(self, arguments: args.TakeoverArguments) -> None:
+        sentence = await self._run_actions.take_over(
+            arguments.run, home=arguments.home, confirm=arguments.confirm, is_machine_gone=arguments.machine_is_gone
+        )
+        self._app.notify_plainly(sentence)
+        await self._services.runs.refresh_list()
+        self._services.open_run(arguments.run)  # from its journal on this machine, not what other places know of it
+
+    async def _teardown(self, arguments: args.TeardownArguments) -> None:
         obstacle = await self._run_actions.teardown(
             arguments.run,
             confirm=arguments.confirm,
@@ -86,8 +115,8 @@ class RunCommands:
         self._notify(obstacle)
         self._workspace.focus("run")
 
-    def _request(self, kind: RequestKind) -> Callable[[verbs.RunArguments], Awaitable[None]]:
-        async def handler(arguments: verbs.RunArguments) -> None:
+    def _request(self, kind: RequestKind) -> Callable[[args.RunArguments], Awaitable[None]]:
+        async def handler(arguments: args.RunArguments) -> None:
             self._notify(await self._run_actions.ask_for(arguments.run, kind))
 
         return handler
@@ -114,14 +143,14 @@ class ResultsCommands:
         """Return the handlers by command id."""
         return {"results": self._results, "export": self._export}
 
-    async def _results(self, arguments: verbs.RunArguments) -> None:
+    async def _results(self, arguments: args.RunArguments) -> None:
         from actions.run.results import list_results, results_table
 
         run = self._services.runs.find(arguments.run)
         listing = await list_results(run.folder, self._services.clock)
         self._app.show(Viewer(f"results of {run.id}", results_table(listing)))
 
-    async def _export(self, arguments: verbs.ExportArguments) -> None:
+    async def _export(self, arguments: args.ExportArguments) -> None:
         from actions.run.results import export_results
 
         run = self._services.runs.find(arguments.run)
@@ -160,17 +189,17 @@ class TerraformCommands:
         """Return the handlers by command id."""
         return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
 
-    async def _terraform(self, arguments: verbs.RunArguments) -> None:
+    async def _terraform(self, arguments: args.RunArguments) -> None:
         run = self._services.runs.find(arguments.run)
         self._app.show(Viewer(f"terraform of {run.id}", await self._run_actions.terraform(arguments.run)))
 
-    async def _import(self, arguments: verbs.ImportArguments) -> None:
+    async def _import(self, arguments: args.ImportArguments) -> None:
         stage = await self._run_actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
         self._app.notify_plainly(f"{arguments.address} will be imported when you retry {stage}.")
 
-    async def _waive(self, arguments: verbs.WaiveArguments) -> None:
+    async def _waive(self, arguments: args.WaiveArguments) -> None:
         stage = await self._run_actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )

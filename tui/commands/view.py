@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.errors import ConfigError, MissingError
+from actions.base.errors import ConfigError, MissingError, ParameterError, RefusedError
+from actions.base.wording import listed
 from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
-from actions.command import verbs
+from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
+from tui.commands.panes import without_arguments
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.keys import help_page
 
+SLOWEST = 0.1
+"""Speed of a replay."""
+
 if TYPE_CHECKING:
     from actions.cluster.auth.kubeconfig import ClusterTarget
 
 
 class ViewCommands:
-    """The handlers of commands on panes, filters, layouts, and of `help`, `screenshot`, `back`, `quit`.
+    """The handlers of commands on panes, filters, and of `help`, `screenshot`, `back`, `quit`.
 
     Args:
         workspace: The panes.
@@ -41,55 +46,96 @@ class ViewCommands:
             "open": self._open,
             "filter": self._filter,
             "sort": self._sort,
-            "layout": self._layout,
-            "chart": self._chart,
-            "zoom": _without_arguments(self._workspace.zoom),
-            "focus": self._focus,
+            "columns": self._columns,
+            "theme": self._theme,
             "screenshot": self._screenshot,
-            "back": _without_arguments(self._back),
+            "back": without_arguments(self._back),
             "help": self._help,
-            "quit": _without_arguments(self._app.leave),
+            "ack": without_arguments(self._acknowledge),
+            "quit": without_arguments(self._app.leave),
         }
 
-    async def _open(self, arguments: verbs.OpenArguments) -> None:
+    async def _open(self, arguments: args.OpenArguments) -> None:
         self._workspace.open(arguments.pane, arguments.of)
 
-    async def _filter(self, arguments: verbs.FilterArguments) -> None:
-        self._workspace.current.filter(arguments.text)
+    async def _filter(self, arguments: args.FilterArguments) -> None:
+        saved = self._services.settings.filters
+        name = arguments.text.removeprefix("@")
+        is_saved = name != arguments.text and name in saved
+        self._workspace.current.filter(saved[name] if is_saved else arguments.text)
 
-    async def _sort(self, arguments: verbs.SortArguments) -> None:
+    async def _sort(self, arguments: args.SortArguments) -> None:
         self._workspace.current.order(arguments.column, descending=arguments.descending)
 
-    async def _chart(self, arguments: verbs.ChartArguments) -> None:
-        from tui.panes.charts import ChartsPane
+    async def _columns(self, arguments: args.ColumnsArguments) -> None:
+        titles = [title.strip() for title in arguments.names.split(",") if title.strip()]
+        self._workspace.current.choose_columns(titles)
 
-        pane = self._workspace.pane("charts")
-        if isinstance(pane, ChartsPane):
-            pane.choose(arguments.metric)
+    async def _theme(self, arguments: args.ThemeArguments) -> None:
+        self._app.choose_theme(arguments.theme)
 
-    async def _layout(self, arguments: verbs.LayoutArguments) -> None:
-        self._workspace.arrange(arguments.name)
-
-    async def _focus(self, arguments: verbs.FocusArguments) -> None:
-        self._workspace.focus(arguments.pane)
-
-    async def _screenshot(self, arguments: verbs.ScreenshotArguments) -> None:
+    async def _screenshot(self, arguments: args.ScreenshotArguments) -> None:
         self._app.save_screen(Path(arguments.file))
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
-    async def _help(self, _arguments: verbs.NoArguments) -> None:
+    async def _help(self, _arguments: args.NoArguments) -> None:
         self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
 
+    def _acknowledge(self) -> None:
+        alarms = self._services.alarms.acknowledge()
+        if not alarms:
+            raise MissingError("No alarm waits to be acknowledged.")
+        self._app.notify_plainly(f"Acknowledged: {listed([alarm.text for alarm in alarms], 3)}")
+
     def _back(self) -> None:
-        if not self._app.close_front():
+        if not self._app.close_notifications() and not self._app.close_front():
             self._workspace.back()
 
 
-def _without_arguments(act: Callable[[], object]) -> Callable[[verbs.NoArguments], Awaitable[None]]:
-    async def handler(_arguments: verbs.NoArguments) -> None:
-        act()
+class ReplayCommand:
+    """The handler of `replay`.
 
-    return handler
+    Args:
+        services: Show the capture.
+    """
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by command id."""
+        return {"replay": self._replay}
+
+    async def _replay(self, arguments: args.ReplayArguments) -> None:
+        feed = self._services.replay
+        if feed is None:
+            raise RefusedError("This console shows no replay.", hint="Start it with --replay FILE.")
+        replay, clock, to = feed.replay, feed.replay.clock, arguments.to
+        match arguments.action:
+            case "toggle":
+                (clock.play if clock.is_paused else clock.pause)()
+            case "play":
+                clock.play()
+            case "pause":
+                clock.pause()
+            case "speed":
+                clock.run_at(_number(to, "a speed", least=SLOWEST))
+            case "seek":
+                await feed.go_to(replay.moment(to))
+            case "step" | "back" as action:
+                clock.pause()
+                steps = int(_number(to or "1", "a number of steps", least=1.0))
+                await feed.go_to(replay.index.step_from(clock.at, steps if action == "step" else -steps))
+
+
+def _number(text: str, what: str, *, least: float) -> float:
+    try:
+        number = float(text.strip().removeprefix("×").removeprefix("x"))
+    except ValueError:
+        number = 0.0
+    if not least <= number < float("inf"):
+        raise ParameterError(f"{text!r} is not {what}.", hint=f"Write a number from {least:g} on.")
+    return number
 
 
 _RUN = "run"
@@ -112,7 +158,7 @@ class ContextCommand:
         """Return the handlers by command id."""
         return {"context": self._context}
 
-    async def _context(self, arguments: verbs.ContextArguments) -> None:
+    async def _context(self, arguments: args.ContextArguments) -> None:
         from actions.cluster.auth.kubeconfig import ClusterTarget
 
         if not arguments.name:
@@ -128,6 +174,7 @@ class ContextCommand:
             if not await self._app.allow_plugin(error):
                 raise
         self._services.unwatch()
+        self._services.narrow("")
         self._services.cluster.target = target
         self._services.connect()
 
@@ -178,7 +225,7 @@ class WatchCommand:
         """Return the handlers by command id."""
         return {"watch": self._watch}
 
-    async def _watch(self, arguments: verbs.WatchArguments) -> None:
+    async def _watch(self, arguments: args.WatchArguments) -> None:
         if arguments.job == _RUN:
             self._services.unwatch()
             self._workspace.arrange("watch")

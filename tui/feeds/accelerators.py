@@ -1,4 +1,4 @@
-"""The feed of accelerators: devices of chosen pods, sampled by exec or taken from a run's samples."""
+"""The feed of accelerators, now and over time: of chosen pods, sampled by exec or taken from a run's samples."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
+from actions.telemetry.tools.device_history import DeviceHistory, Quantity, RateMeter, SpanRecord
 from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
@@ -25,10 +26,13 @@ AT_ONCE = 8
 """Maximum number of pods sampled at the same time; the API server allows few exec sessions."""
 FRESH_SECONDS = 12.0
 """A run's sample of at most this age replaces one of our own."""
-_NVIDIA = ("nvidia-smi",)
 _NEURON = ("sh", "-c", "neuron-monitor | head -n 2")
 """The first record of neuron-monitor has no runtimes yet, and it does not end by itself."""
 _DEADLINE_SECONDS = 15.0
+_CHUNK_BYTES = 128 * 1024
+"""Bytes of a run's history read at once: some ten milliseconds of the loop."""
+_RECENT_SECONDS = 900.0
+"""Age up to which a run's spans begin the history of a device that is watched."""
 
 
 class WorkerReading(msgspec.Struct, frozen=True):
@@ -43,6 +47,8 @@ class WorkerReading(msgspec.Struct, frozen=True):
     pod: PodFacts
     reading: DeviceReading
     at: float
+    moment: float = 0.0
+    """Seconds since the epoch; 0 without an answer."""
 
 
 class Sampled(msgspec.Struct, frozen=True):
@@ -50,6 +56,16 @@ class Sampled(msgspec.Struct, frozen=True):
 
     folder: Path
     stage: str
+
+
+class PastReadings(msgspec.Struct, frozen=True):
+    """The accelerators of a stage without running pods: means over all its time, and their histories in the feed."""
+
+    place: Sampled
+    readings: tuple[WorkerReading, ...]
+    began_at: float
+    ended_at: float
+    """Seconds since the epoch: of the first and the last sample."""
 
 
 class AcceleratorFeed:
@@ -64,10 +80,23 @@ class AcceleratorFeed:
     def __init__(self, cluster: ClusterFeed, clock: Clock, changed: Callable[[], None]) -> None:
         self.readings: tuple[WorkerReading, ...] = ()
         """Newest samples, in the order in which the pods were chosen."""
+        self.histories: dict[tuple[str, str], DeviceHistory] = {}
+        """By the pod's `namespace/name` (of the past without the namespace) and the device's label."""
+        self.past: PastReadings | None = None
+        """The whole time of a stage, while no pod is chosen and a run has kept one."""
         self.revision = 0
+        self.asked = 0
+        """Number of pods of the newest round."""
+        self.zero_since: dict[str, float] = {}
+        """Since when each requested device has been at 0 % in every sample: monotonic seconds, by pod and index."""
         self._cluster = cluster
         self._clock = clock
         self._changed = changed
+        self._seen: dict[str, float] = {}
+        """Moment of the newest sample of each pod that is in the histories."""
+        self._meters: dict[str, RateMeter] = {}
+        """By the pod's uid."""
+        self._past_bytes = 0
 
     async def run(
         self,
@@ -75,6 +104,7 @@ class AcceleratorFeed:
         live: Callable[[], None],
         *,
         sampled: Callable[[], Sampled | None] = lambda: None,
+        past: Callable[[], Sampled | None] = lambda: None,
     ) -> None:
         """Sample until cancelled.
 
@@ -82,20 +112,125 @@ class AcceleratorFeed:
             choose: Returns the pods to sample; called before every round.
             live: Called after a round with an answer, or without pods.
             sampled: Returns the place of a run's samples, if any.
+            past: Returns the place of the samples to show while no pod is chosen.
 
         Raises:
             UnreachableError: The cluster is not connected.
         """
         while True:
             pods = list(choose())
-            gate = asyncio.Semaphore(AT_ONCE)
-            kept = self._samples(sampled())
-            self.readings = tuple(await asyncio.gather(*(self._read(gate, pod, kept) for pod in pods)))
-            self.revision += 1
-            if not self.readings or any(not worker.reading.error for worker in self.readings):
+            place = past() if not pods else None
+            if place is not None:
+                await self._show_past(place)
                 live()
-            self._changed()
+            else:
+                await self._show_present(pods, sampled())
+                if not self.readings or any(not worker.reading.error for worker in self.readings):
+                    live()
             await self._clock.sleep(ASK_EVERY_SECONDS)
+
+    def forget(self) -> None:
+        """Drop all samples: they are of pods that are not shown any more."""
+        self.readings, self.asked, self.zero_since = (), 0, {}
+        self.past = None
+        self.histories, self._seen, self._meters = {}, {}, {}
+        self.revision += 1
+
+    async def _show_present(self, pods: list[PodFacts], place: Sampled | None) -> None:
+        if self.past is not None:
+            self.forget()
+        self.asked = len(pods)
+        gate = asyncio.Semaphore(AT_ONCE)
+        kept = self._samples(place)
+        readings = tuple(await asyncio.gather(*(self._read(gate, pod, kept) for pod in pods)))
+        if place is not None:
+            self._begin_from(place, [pod for pod in pods if pod.key not in self._seen])
+        self.readings = self._rated(readings)
+        self._note_histories()
+        self._note_zeros()
+        self.revision += 1
+        self._changed()
+
+    def _rated(self, readings: Iterable[WorkerReading]) -> tuple[WorkerReading, ...]:
+        """Return samples with the bytes a second since those before."""
+        known, self._meters = self._meters, {}
+        rated = []
+        for worker in readings:
+            meter = self._meters[worker.pod.uid] = known.get(worker.pod.uid) or RateMeter()
+            if worker.moment:
+                worker = msgspec.structs.replace(worker, reading=meter.rated(worker.moment, worker.reading))  # noqa: PLW2901
+            rated.append(worker)
+        return tuple(rated)
+
+    def _note_zeros(self) -> None:
+        before, self.zero_since = self.zero_since, {}
+        for worker in self.readings:
+            for device in worker.reading.devices:
+                key = f"{worker.pod.uid}#{device.index}"
+                if device.load_pct == 0:
+                    self.zero_since[key] = before.get(key, worker.at)
+
+    def _note_histories(self) -> None:
+        """Add the newest samples to the histories; drop those of pods that are gone."""
+        keys = {worker.pod.key for worker in self.readings}
+        self.histories = {key: history for key, history in self.histories.items() if key[0] in keys}
+        self._seen = {key: moment for key, moment in self._seen.items() if key in keys}
+        for worker in self.readings:
+            key = worker.pod.key
+            if worker.moment > self._seen.get(key, 0.0):
+                self._seen[key] = worker.moment
+                for device in worker.reading.devices:
+                    self._history(key, device.label).add_sample(worker.moment, device)
+
+    def _begin_from(self, place: Sampled, pods: Iterable[PodFacts]) -> None:
+        """Begin the histories of pods with the last minutes that the run has kept."""
+        wanted = {pod.name: pod.key for pod in pods}
+        if not wanted:
+            return
+        from actions.run.spool.reader import SpoolReader
+
+        reader = SpoolReader(place.folder, place.stage)
+        records, _ = reader.device_spans(max(0, reader.device_bytes() - _CHUNK_BYTES))
+        since = self._clock.now().timestamp() - _RECENT_SECONDS
+        for record in records:
+            if record.pod in wanted and record.until >= since:
+                key = wanted[record.pod]
+                self._seen[key] = record.until
+                for device in record.devices:
+                    self._history(key, device.label).add(record.since, record.until, device.all_extents, record.samples)
+
+    def _history(self, pod: str, label: str) -> DeviceHistory:
+        return self.histories.setdefault((pod, label), DeviceHistory())
+
+    async def _show_past(self, place: Sampled) -> None:
+        """Read all that a run has kept of a stage, in pieces; nothing if it has not grown."""
+        from actions.run.spool.reader import SpoolReader
+
+        reader = SpoolReader(place.folder, place.stage)
+        size = reader.device_bytes()
+        if self.past is not None and self.past.place == place and self._past_bytes == size:
+            return
+        newest: dict[str, SpanRecord] = {}
+        histories: dict[tuple[str, str], DeviceHistory] = {}
+        offset, began = 0, 0.0
+        while offset < size:
+            records, end = reader.device_spans(offset, limit_bytes=_CHUNK_BYTES)
+            if end == offset:
+                break
+            offset = end
+            for record in records:
+                began = min(began or record.since, record.since)
+                newest[record.pod] = record
+                for device in record.devices:
+                    history = histories.setdefault((f"/{record.pod}", device.label), DeviceHistory(is_whole=True))
+                    history.add(record.since, record.until, device.all_extents, record.samples)
+            await asyncio.sleep(0)
+        readings = tuple(_past_reading(record, histories) for record in newest.values())
+        ended = max((record.until for record in newest.values()), default=0.0)
+        self.forget()
+        self.histories = histories
+        self.past, self._past_bytes = PastReadings(place, readings, began, ended), size
+        self._changed()
 
     def _samples(self, sampled: Sampled | None) -> Mapping[str, AcceleratorSample]:
         """Return the run's fresh samples by pod name."""
@@ -119,19 +254,46 @@ class AcceleratorFeed:
         if sample is not None:
             reading = read_devices(sample.text)
             if not reading.error:
-                return WorkerReading(pod, reading, self._clock.monotonic())
+                return WorkerReading(pod, reading, self._clock.monotonic(), sample.at)
         async with gate:
             try:
                 text = await self._ask(self._cluster.session, pod)
             except ConsoleError as error:
                 failed = DeviceReading(error=one_line(error.sentence()))
                 return WorkerReading(pod, failed, self._clock.monotonic())
-        return WorkerReading(pod, read_devices(text), self._clock.monotonic())
+        return WorkerReading(pod, read_devices(text), self._clock.monotonic(), self._clock.now().timestamp())
 
     async def _ask(self, session: KubeSession, pod: PodFacts) -> str:
         from actions.cluster.remote.exec import run_in_pod
+        from actions.telemetry.tools.devices import NVIDIA_COMMAND
 
-        tool = _NEURON if pod.requests.neuron and not pod.requests.gpu else _NVIDIA
+        tool = _NEURON if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
         container = pod.containers[0] if pod.containers else ""
         answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
         return (answer.stdout or answer.stderr).decode("utf-8", "replace")
+
+
+def _past_reading(record: SpanRecord, histories: Mapping[tuple[str, str], DeviceHistory]) -> WorkerReading:
+    """Return the means over all the time of a pod's devices, which are those of its last span."""
+    from actions.telemetry.tools.devices import Device, DeviceReading
+
+    pod = PodFacts(uid="", namespace="", name=record.pod, node=record.node)
+    devices: list[Device] = []
+    for span in record.devices:
+        extents = [histories[pod.key, span.label].extent(quantity) for quantity in Quantity]
+        load, memory, power, degrees, nvlink, efa = (None if extent is None else extent.mean for extent in extents)
+        devices.append(
+            Device(
+                index=len(devices),
+                label=span.label,
+                model=span.model,
+                load_pct=load,
+                mem_used_bytes=None if memory is None else round(memory),
+                mem_total_bytes=span.memory_total_bytes,
+                power_w=power,
+                temp_c=None if degrees is None else round(degrees),
+                nvlink_rate=nvlink,
+                efa_rate=efa,
+            )
+        )
+    return WorkerReading(pod, DeviceReading(tuple(devices), record.noun), 0.0, record.until)

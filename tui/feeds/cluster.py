@@ -6,20 +6,21 @@ import asyncio
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.executors import NamedExecutor
 from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
+from tui.feeds.keeper import SnapshotKeeper
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.gc_tuning import collect_frozen, freeze_startup_objects
 
 if TYPE_CHECKING:
     from actions.cloud.account import CallerIdentity
-    from actions.cluster.auth.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
+    from actions.cluster.auth.session import ClusterIdentity, ClusterTarget, KubeSession, Through, TokenSource
     from actions.cluster.state.cluster_state import ClusterState
     from actions.cluster.state.snapshot import ClusterSnapshot
     from actions.cluster.watch.health import SourceHealth
@@ -46,6 +47,9 @@ class ClusterFeed:
         changed: Called for a new snapshot, or when the health of a source changes.
         completed: Called when the snapshot is complete for the first time.
         region: AWS region for EKS tokens, if the kubeconfig names none.
+        keeps_snapshots: Show the last snapshot of the cluster until it has been read, and keep the newest one.
+        through: What `KubeSession.connect` takes: captures what the cluster sends.
+        replayed: Returns a session with a capture, in the place of one with a cluster.
     """
 
     def __init__(
@@ -57,6 +61,9 @@ class ClusterFeed:
         changed: Callable[[], None],
         completed: Callable[[], None] = lambda: None,
         region: str = "",
+        keeps_snapshots: bool = False,
+        through: Callable[[], Through] | None = None,
+        replayed: Callable[[], KubeSession] | None = None,
     ) -> None:
         self.target = target
         self.identity: ClusterIdentity | None = None
@@ -67,6 +74,10 @@ class ClusterFeed:
         self._completed = completed
         self._session: KubeSession | None = None
         self._state: ClusterState | None = None
+        self._keeps_snapshots = keeps_snapshots
+        self._through = through
+        self._replayed = replayed
+        self._keeper: SnapshotKeeper | None = None
         self._settled = asyncio.Event()
         self._connected = asyncio.Event()
 
@@ -84,6 +95,8 @@ class ClusterFeed:
     @property
     def context_name(self) -> str:
         """The name of the kubeconfig's context; empty before it is read."""
+        if self._session is None and self._keeper is not None and self._keeper.context:
+            return self._keeper.context
         return self._session.context if self._session else self.target.context
 
     @property
@@ -92,8 +105,16 @@ class ClusterFeed:
         return (self._session.namespace if self._session else "") or "default"
 
     def snapshot(self) -> ClusterSnapshot | None:
-        """Return the newest snapshot; `None` before the first."""
-        return self._state.snapshot() if self._state else None
+        """Return the newest snapshot, or the kept one while it is incomplete; `None` before the first."""
+        newest = self._state.snapshot() if self._state else None
+        kept = self._keeper.shown if self._keeper else None
+        return newest if kept is None or (newest is not None and (newest.is_complete or newest.as_of)) else kept
+
+    @property
+    def as_of(self) -> float:
+        """The time of the kept snapshot while it is shown, in seconds since the epoch; 0.0 for a live one."""
+        snapshot = self.snapshot()
+        return snapshot.as_of if snapshot else 0.0
 
     async def settle(self, *, at_most_seconds: float) -> None:
         """Wait until the snapshot is complete or fails, so that less urgent work leaves it the processor."""
@@ -103,9 +124,9 @@ class ClusterFeed:
 
     def health(self, resource: str) -> FeedHealth | None:
         """Return the health of the source of one resource (`nodes`, `pods`, `events`…); `None` without a session."""
-        snapshot = self.snapshot() if self._session else None
+        snapshot = self._state.snapshot() if self._session and self._state else None
         found = snapshot.health.get(resource) if snapshot else None
-        return None if found is None else _reading_of(found)
+        return None if found is None else reading_of(found)
 
     async def run(self, live: Callable[[], None]) -> None:
         """Connect and follow the cluster until cancelled.
@@ -122,30 +143,85 @@ class ClusterFeed:
             self._settled.set()
 
     async def _follow(self, live: Callable[[], None]) -> None:
-        await _import_in_thread()
         is_first = self._state is None
+        keeper = await self._load_kept()
+        await _import_in_thread()
         if is_first:
             freeze_startup_objects()
-        from actions.cluster.auth.session import KubeSession
         from actions.cluster.state.cluster_state import ClusterState
 
-        session = await KubeSession.connect(
-            self.target, readonly=self._readonly, clock=self._clock, token_factory=self._token_source
-        )
+        session = await self._connect()
         self._session = session
         self._connected.set()
-        self._state = state = ClusterState(session, clock=self._clock)
-        painter = asyncio.create_task(self._tell_changes(state, is_first=is_first), name="feed painter")
+        state: ClusterState | None = None
+        try:
+            kept = await keeper.confirm(session) if keeper else None
+            self._state = state = ClusterState(session, clock=self._clock, kept=kept)
+            await self._watch(state, session, keeper, live, is_first=is_first)
+        finally:
+            self._connected.clear()
+            self._session = None
+            self.identity = None
+            if keeper is not None and state is not None:  # from here on another cluster may be followed already
+                await keeper.write(state, session, may_ask=False)
+            await session.aclose()
+
+    async def _connect(self) -> KubeSession:
+        if self._replayed is not None:
+            return self._replayed()
+        from actions.cluster.auth.session import KubeSession
+
+        return await KubeSession.connect(
+            self.target,
+            readonly=self._readonly,
+            clock=self._clock,
+            token_factory=self._token_source,
+            through=self._through() if self._through is not None else None,
+        )
+
+    async def _watch(
+        self,
+        state: ClusterState,
+        session: KubeSession,
+        keeper: SnapshotKeeper | None,
+        live: Callable[[], None],
+        *,
+        is_first: bool,
+    ) -> None:
+        """Run the state, paint its changes and keep its snapshots, until cancelled."""
+        telling = self._tell_changes(state, keeper, is_first=is_first)
+        painter = asyncio.create_task(telling, name="feed painter")
+        writer = asyncio.create_task(self._keep(keeper, state, session), name="snapshot keeper")
         try:
             live()
             self._changed()
             await state.run()
         finally:
             painter.cancel()
-            self._connected.clear()
-            self._session = None
-            self.identity = None
-            await session.aclose()
+            writer.cancel()
+
+    async def _load_kept(self) -> SnapshotKeeper | None:
+        """Show what was kept of the target, when it is first connected to."""
+        if not self._keeps_snapshots:
+            return None
+        if self._keeper is None or self._keeper.target != self.target:
+            self._keeper = SnapshotKeeper(self.target, self._clock, self._changed)
+            await self._keeper.load()
+            if self._keeper.shown is not None:
+                self._state = None
+                self._completed()
+        return self._keeper
+
+    async def _keep(self, keeper: SnapshotKeeper | None, state: ClusterState, session: KubeSession) -> None:
+        await self._settled.wait()
+        if keeper is not None:
+            await keeper.write_now_and_then(state, session)
+
+    def leave(self) -> None:
+        """Let `wait_connected` and `settle` wait for the next session: this one is about to be replaced."""
+        self._session = None
+        self._connected.clear()
+        self._settled.clear()
 
     async def wait_connected(self) -> None:
         """Wait a little for the session, right after the start.
@@ -166,6 +242,8 @@ class ClusterFeed:
             ConsoleError: The cluster does not answer.
         """
         self.identity = await self.session.identity()
+        if self._keeper is not None:
+            self._keeper.uid = self.identity.uid
         self._changed()
 
     def _token_source(self, exec_argv: Sequence[str]) -> TokenSource | None:
@@ -174,7 +252,7 @@ class ClusterFeed:
 
         return token_factory(exec_argv, region=self._region, clock=self._clock)
 
-    async def _tell_changes(self, state: ClusterState, *, is_first: bool) -> None:
+    async def _tell_changes(self, state: ClusterState, keeper: SnapshotKeeper | None, *, is_first: bool) -> None:
         """Report changes in batches; sleep while there are none. The first complete snapshot is reported at once."""
         while not state.snapshot().is_complete:
             self._changed()
@@ -182,7 +260,9 @@ class ClusterFeed:
             await self._clock.sleep(_LOADING_SECONDS)
         self._settled.set()
         self._completed()
-        if not is_first:
+        if keeper is not None:
+            keeper.shown = None
+        if not is_first and self._replayed is None:
             await asyncio.sleep(_REPAINTED_SECONDS)
             collect_frozen()
         freeze_startup_objects()
@@ -201,7 +281,8 @@ async def _import_in_thread() -> None:
         thread.close()
 
 
-def _reading_of(health: SourceHealth) -> FeedHealth:
+def reading_of(health: SourceHealth) -> FeedHealth:
+    """Return the health of a reflector's source in the words of feeds."""
     match health.state.value:
         case "live":
             state = FeedState.LIVE
@@ -264,6 +345,7 @@ class FleetCosts:
 
 REFRESH_SECONDS = 300.0
 RETRY_SECONDS = 60.0
+_REPLAYED_SECONDS = 5.0
 
 
 class CredentialsFeed:
@@ -275,9 +357,19 @@ class CredentialsFeed:
         region: Region, if the profile names none.
         clock: Time.
         changed: Called when the answer changed.
+        answered: Called with every answer: the identity, or the reason why there is none.
+        replayed: Returns the answers of a capture, in the place of those of STS.
     """
 
-    def __init__(self, *, region: str, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        region: str,
+        clock: Clock,
+        changed: Callable[[], None],
+        answered: Callable[[CallerIdentity | None, str], None] = lambda *_: None,
+        replayed: Callable[[], tuple[CallerIdentity | None, str]] | None = None,
+    ) -> None:
         self.caller: CallerIdentity | None = None
         """`None` before the first answer."""
         self.trouble = ""
@@ -285,6 +377,8 @@ class CredentialsFeed:
         self._region = region
         self._clock = clock
         self._changed = changed
+        self._answered = answered
+        self._replayed = replayed
 
     @property
     def account(self) -> str:
@@ -304,6 +398,8 @@ class CredentialsFeed:
 
     async def run(self, live: Callable[[], None]) -> None:
         """Fetch the identity again and again, until cancelled. Having no credentials is an answer, not a failure."""
+        if self._replayed is not None:
+            await self._show_replayed(self._replayed, live)
         from actions.cloud.account import fetch_identity
         from actions.cloud.aws_session import AwsSession
 
@@ -315,7 +411,17 @@ class CredentialsFeed:
                     self.caller, self.trouble = await fetch_identity(session), ""
                 except ConsoleError as error:
                     self.trouble = error.sentence()
+                self._answered(None if self.trouble else self.caller, self.trouble)
                 self._changed()
                 await self._clock.sleep(RETRY_SECONDS if self.trouble else REFRESH_SECONDS)
         finally:
             session.close()
+
+    async def _show_replayed(
+        self, answer: Callable[[], tuple[CallerIdentity | None, str]], live: Callable[[], None]
+    ) -> NoReturn:
+        live()
+        while True:
+            self.caller, self.trouble = answer()
+            self._changed()
+            await self._clock.sleep(_REPLAYED_SECONDS)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # they import what asks AWS, after the form is on screen
     from actions.run.doctor.survey import LaunchSurvey
 
 QUIET_SECONDS = 0.7
-"""Time without a change of a field before anything is asked."""
+"""Time without a change of a field before a check begins."""
 
 
 class LaunchChecks:
-    """The checks of one form. A demo, which would ask the account of whoever tries it, has none. Used on the loop only.
+    """The checks of one form. A demo asks no account, only this machine's own runs. Used on the loop only.
 
     Args:
         settings: The cluster; whether launches are checked.
@@ -48,10 +48,16 @@ class LaunchChecks:
         """The checks without an answer so far."""
         return self._survey.waiting if self._survey else ()
 
-    async def run(self, blueprint: Blueprint, bound: Binding) -> None:
-        """Make all checks of a launch, once the fields have been left alone for a while. Cancelled by a change."""
+    async def run(self, blueprint: Blueprint, bound: Binding, *, home: str) -> None:
+        """Make all checks of a launch, once the fields have been left alone for a while. Cancelled by a change.
+
+        Args:
+            blueprint: The blueprint.
+            bound: The values of its parameters.
+            home: Of the run; empty for none.
+        """
         self._survey = None
-        if self._settings.demo or not self._settings.checks_launches:
+        if not self._settings.checks_launches:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(QUIET_SECONDS):
@@ -59,8 +65,18 @@ class LaunchChecks:
         from actions.run.checks.external import SessionPool
         from actions.run.doctor.survey import LaunchSurvey
 
+        preset = blueprint.presets.get(bound.preset)
+        is_rehearsal = bool(preset and preset.is_cost_simulated)
         self._pool = self._pool or SessionPool()
-        self._survey = LaunchSurvey(self._settings.target, blueprint, bound, clock=self._clock, pool=self._pool)
+        self._survey = LaunchSurvey(
+            self._settings.target,
+            blueprint,
+            bound,
+            clock=self._clock,
+            pool=self._pool,
+            only_runs=self._settings.demo is not None or is_rehearsal,
+            home=home,
+        )
         await self._survey.run(self._changed)
 
     def hurry(self) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
 from actions.cluster.logs.batch import marker_of, stamp_in, tagged_lines
-from actions.cluster.logs.lines import ns_of, stamp_of
+from actions.cluster.logs.lines import LogCursor, ns_of, stamp_of
 from actions.fleet.facts import PodFacts
 from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.logs.batch import LogBatch
-    from actions.cluster.logs.lines import LogCursor
 
 
 TAIL_LINES = 2_000
@@ -72,6 +71,20 @@ class LogFeed(Protocol):
         ...
 
 
+class LogBegin(NamedTuple):
+    """The place where the log of a pod begins."""
+
+    tail: int = TAIL_LINES
+    """Number of old lines; not for `since_ns`."""
+    since_ns: int = 0
+    """Nanoseconds since the epoch: all lines from then on. 0 for the last lines."""
+    is_previous: bool = False
+    """The container before the last restart, which is not followed."""
+
+
+FROM_THE_TAIL = LogBegin()
+
+
 class PodLogFeed:
     """The logs of all containers of one pod, over the API.
 
@@ -81,13 +94,23 @@ class PodLogFeed:
         container: Only this one; empty for all.
         clock: Time.
         changed: Called for new lines.
+        begin: The place where it begins.
     """
 
     def __init__(
-        self, cluster: ClusterFeed, pod: PodFacts, *, container: str, clock: Clock, changed: Callable[[], None]
+        self,
+        cluster: ClusterFeed,
+        pod: PodFacts,
+        *,
+        container: str,
+        clock: Clock,
+        changed: Callable[[], None],
+        begin: LogBegin = FROM_THE_TAIL,
     ) -> None:
         self.pod = pod
-        self.title = f"{pod.key} {container}".strip()
+        previous = "before its restart" if begin.is_previous else ""
+        self.title = " ".join(word for word in (pod.key, container, previous) if word)
+        self._begin = begin
         self._cluster = cluster
         self._containers = (container,) if container else pod.containers
         self._clock = clock
@@ -131,7 +154,21 @@ class PodLogFeed:
             raise MissingError(f"Pod {self.pod.key} has no container.")
         async with asyncio.TaskGroup() as tasks:
             for container in self._containers:
-                tasks.create_task(self._follow(container, live))
+                tasks.create_task((self._read_previous if self._begin.is_previous else self._follow)(container, live))
+
+    async def _read_previous(self, container: str, live: Callable[[], None]) -> None:
+        """Read what the container before the last restart has written."""
+        from actions.cluster.logs.batch import batches_of
+        from actions.cluster.logs.follow import ContainerLog, read_log
+
+        source = ContainerLog(self.pod.namespace, self.pod.name, container)
+        since = LogCursor(self._begin.since_ns, 0) if self._begin.since_ns else None
+        tail = None if since else self._begin.tail
+        lines = await read_log(self._cluster.session, source, tail_lines=tail, since=since, previous=True)
+        live()
+        for batch in batches_of(lines):
+            await self._queue(container, batch)
+        self._changed()
 
     async def _follow(self, container: str, live: Callable[[], None]) -> None:
         from actions.cluster.logs.follow import ContainerLog, LogFollower
@@ -144,8 +181,8 @@ class PodLogFeed:
             self._cluster.session,
             ContainerLog(self.pod.namespace, self.pod.name, container, self.pod.uid),
             on_lines=queue,
-            since=self._cursors.get(container),
-            tail_lines=TAIL_LINES,
+            since=self._cursors.get(container) or LogCursor(self._begin.since_ns, 0),
+            tail_lines=self._begin.tail,
             clock=self._clock,
         )
         try:

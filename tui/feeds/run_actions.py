@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
-from actions.run.client import load_run, resume_interrupted, send_request, stalled_runner, start_runner, take_over
-from actions.run.state.records import RequestKind, RunAccount
-from actions.run.state.view import RunView
+from actions.run.client import (
+    load_run,
+    replace_runner,
+    resume_interrupted,
+    send_request,
+    set_limits,
+    stalled_runner,
+    start_runner,
+)
+from actions.run.state.records import Limits, RequestKind, RunAccount
+from actions.run.state.view import RunState, RunView
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.settings.settings import ConsoleSettings
 
@@ -24,6 +33,7 @@ LONGEST_PAUSE_SECONDS = 16.0
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
     from actions.blueprint.parameters import Binding
+    from actions.run.limits.options import LimitTexts
 
 
 class RunActions:
@@ -42,8 +52,23 @@ class RunActions:
         self._disk = NamedExecutor("wishes")
         self._network = NamedExecutor("fetch")
 
-    async def launch(self, blueprint: Blueprint, binding: Binding, *, auto_approve: bool = False) -> Path:
+    async def launch(
+        self,
+        blueprint: Blueprint,
+        binding: Binding,
+        *,
+        auto_approve: bool = False,
+        limits: Limits | None = None,
+        home: str | None = None,
+    ) -> Path:
         """Create a run, start its runner, and put it on screen. `fetch_supplies` comes first.
+
+        Args:
+            blueprint: The blueprint.
+            binding: The values of its parameters.
+            auto_approve: Apply every plan without asking.
+            limits: Those of the run.
+            home: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
 
         Raises:
             ConsoleError: The run cannot be created or its runner cannot be started.
@@ -53,7 +78,9 @@ class RunActions:
 
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
-        folder = await self._disk.call(self._create, blueprint, binding, auto_approve, account)
+        place = self._settings.home if home is None else home
+        create = partial(self._create, auto_approve=auto_approve, account=account, limits=limits, home=place)
+        folder = await self._disk.call(create, blueprint, binding)
         await self._runs.refresh_list()
         self._runs.choose(folder)
         return folder
@@ -136,6 +163,62 @@ class RunActions:
         self._view_of(run_id)  # shows it
         return await self._write(run_id, lambda folder: self._wish(folder, kind))
 
+    async def limit(self, run_id: str, texts: LimitTexts, *, is_none: bool = False) -> str:
+        """Change the limits of a run: what the texts do not state stays.
+
+        Args:
+            run_id: The run.
+            texts: As typed.
+            is_none: Take all limits away first.
+
+        Returns:
+            The limits in a sentence, with one that is reached already.
+
+        Raises:
+            UsageError: One of the texts cannot be read.
+            RefusedError: The run is torn down.
+        """
+        from actions.run.limits.options import limits_of, limits_text, reach_text
+
+        view = self._view_of(run_id)
+        known = limits_of(texts, now=self._clock.now(), known=Limits() if is_none else view.limits)
+        environment = self._settings.run_environment
+        warning = await self._write(
+            run_id, lambda folder: set_limits(folder, known, clock=self._clock, environment=environment)
+        )
+        return " ".join(part for part in (f"Limits: {limits_text(known)}.", warning or reach_text(known)) if part)
+
+    async def take_over(self, run_id: str, *, home: str, confirm: str, is_machine_gone: bool) -> str:
+        """Carry out a run of another machine on this one.
+
+        Args:
+            run_id: Its whole id.
+            home: Its home; empty for that of the settings.
+            confirm: Its id again, as typed.
+            is_machine_gone: The other machine does not exist any more.
+
+        Returns:
+            The result, in a sentence.
+
+        Raises:
+            ConsoleError: See `take_over_run`.
+        """
+        from actions.run.takeover.take_over import home_known_here, open_run_home, take_over_run
+
+        said: list[str] = []
+        done = await take_over_run(
+            run_id,
+            open_run_home(home or self._settings.home or home_known_here(run_id), self._clock),
+            self._clock,
+            confirm=confirm,
+            is_machine_gone=is_machine_gone,
+            environment=self._settings.run_environment,
+            target=self._settings.target if self._settings.target.context else None,
+            say=said.append,
+        )
+        ways = [text for text in said if text.startswith(("AWS:", "Cluster:"))]
+        return " ".join([f"This machine carries out {done.folder.name} (epoch {done.epoch}).", *ways, *done.left_out])
+
     async def resume(self, run_id: str, *, takeover: int = 0) -> str:
         """Restart the run's runner.
 
@@ -149,7 +232,11 @@ class RunActions:
         Raises:
             RefusedError: A runner is at work, or is stalled and was not named.
         """
+        self._runs.require_here(run_id)
         folder = self._runs.find(run_id).folder
+        if self._runs.find(run_id).state is RunState.PARKED:  # its runner has nothing to do before it is asked to
+            await self._write(run_id, lambda parked: self._wish(parked, RequestKind.RETRY))
+            return folder.name
         environment = self._settings.run_environment
         stalled = await self._disk.call(stalled_runner, folder)
         if stalled is not None and not takeover:
@@ -158,7 +245,7 @@ class RunActions:
                 hint=f"To end it and start another: `:resume takeover={stalled.pid}`.",
             )
         if takeover:
-            started = await self._disk.call(take_over, folder, takeover, environment=environment)
+            started = await self._disk.call(replace_runner, folder, takeover, environment=environment)
         else:
             started = await self._disk.call(start_runner, folder, environment=environment)
         if started is None:
@@ -186,6 +273,7 @@ class RunActions:
         """
         from actions.run.terraform_changes import request_import
 
+        self._runs.require_here(run_id)
         folder = self._runs.find(run_id).folder
         return (
             await self._disk.call(request_import, folder, address, resource_id, stage=stage, clock=self._clock)
@@ -203,6 +291,7 @@ class RunActions:
         """
         from actions.run.terraform_changes import waive
 
+        self._runs.require_here(run_id)
         folder = self._runs.find(run_id).folder
         return (await self._disk.call(waive, folder, address, confirm=confirm, stage=stage, clock=self._clock)).stage
 
@@ -212,6 +301,7 @@ class RunActions:
         self._network.close()
 
     def _view_of(self, run_id: str) -> RunView:
+        self._runs.require_here(run_id)
         summary = self._runs.find(run_id)
         if self._runs.view is None or self._runs.view.id != summary.id:
             self._runs.choose(summary.folder)
@@ -265,7 +355,16 @@ class RunActions:
         """Restart the runner of every run whose own was killed or lost in a reboot; return a sentence about each."""
         return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
 
-    def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool, account: RunAccount | None) -> Path:
+    def _create(
+        self,
+        blueprint: Blueprint,
+        binding: Binding,
+        *,
+        auto_approve: bool,
+        account: RunAccount | None,
+        limits: Limits | None,
+        home: str,
+    ) -> Path:
         from actions.run.launch import create_run
 
         folder = create_run(
@@ -276,6 +375,8 @@ class RunActions:
             clock=self._clock,
             auto_approve=auto_approve,
             account=account,
+            home_url=home,
+            limits=limits,
         )
         start_runner(folder, environment=self._settings.run_environment)
         return folder

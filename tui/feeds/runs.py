@@ -10,12 +10,14 @@ from actions.base.clock import Clock
 from actions.base.errors import MissingError, RefusedError
 from actions.base.executors import NamedExecutor
 from actions.run.journal.run_ids import short_ids
-from actions.run.state.view import RunState, RunView, StageState, StageView
+from actions.run.state.view import Notice, RunState, RunView, StageState, StageView, is_watched_only
 
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint, Catalogue
     from actions.blueprint.model import Blueprint
     from actions.run.journal.reader import RunReader, RunSummary
+    from actions.run.presence.record import RemoteRun
+    from tui.feeds.remote_runs import RemoteRunFeed
 
 
 def waiting_stage(view: RunView, stage_id: str = "") -> StageView:
@@ -62,17 +64,29 @@ class RunFeed:
         self.revision = 0
         """Number of changes of `view` and `summaries`."""
         self.summaries: tuple[RunSummary, ...] = ()
+        self.is_listed = False
+        """True once the runs were listed."""
         self.unreadable: RunSummary | None = None
         """The newest run, if it cannot be read and no run was named: no other one is shown in its place."""
         self.names: Mapping[str, str] = {}
         """Short names of the runs by id: unique prefixes."""
+        self.others: RemoteRunFeed | None = None
+        """The runs of other machines, as the connected cluster knows them."""
+        self.remote: RemoteRun | None = None
+        """The run on screen, if another machine carries it out: it can only be watched."""
+        self.is_record_gone = False
+        """The cluster has no record of it any more."""
+        self.remote_stage = ""
+        """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
         self._clock = clock
         self._changed = changed
         self._wanted = open_run
         self._reader: RunReader | None = None
+        self._newest: RunView | None = None
+        """The view that was read last."""
         self._listed_at = float("-inf")
-        self._listed: tuple[str, RunState] | None = None
-        """The run on screen and its state when the list was read."""
+        self._listed: tuple[str, RunState, tuple[Notice, ...]] | None = None
+        """The run on screen, its state and notices when the list was read."""
         self._disk = NamedExecutor("runs")
 
     @property
@@ -81,16 +95,26 @@ class RunFeed:
         return self._reader.folder if self._reader else None
 
     @property
+    def is_copy(self) -> bool:
+        """True if the run on screen is another machine's, read from a copy of its home: that has no lines of logs."""
+        return self.remote is not None and self._reader is not None
+
+    @property
     def is_busy(self) -> bool:
-        """True if a runner works on the run on screen."""
+        """True if a runner works on the run on screen, here or elsewhere."""
+        if self.remote is not None:
+            return not (self.remote.is_over or self.is_record_gone or _is_silent(self.others, self.remote))
         return self._reader is not None and self._reader.runner_alive
 
     @property
     def is_interrupted(self) -> bool:
         """True if the run on screen was started, is unfinished, and has no runner: after a crash or reboot."""
         view = self.view
-        is_begun = view is not None and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
-        return is_begun and not self.is_busy
+        if view is None or self.remote is not None or self.is_busy:
+            return False
+        return (
+            not is_watched_only(view.notices) and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
+        )
 
     def choose(self, folder: Path) -> None:
         """Show the run in `folder` from here on.
@@ -100,22 +124,95 @@ class RunFeed:
         """
         from actions.run.journal.reader import RunReader
 
-        if self._reader is not None:
-            self._reader.close()
-        self._reader = self.view = self.unreadable = None
+        self._leave()
+        self.remote = None
         self._reader = RunReader(folder, clock=self._clock)
         self.catch_up()
+
+    def open(self, run_id: str) -> bool:
+        """Show a run, of this machine or of another one. Return whether it is of another one.
+
+        Raises:
+            MissingError: There is none with this id.
+            JournalError: Its journal cannot be read.
+        """
+        remote = self._elsewhere(run_id)
+        if remote is None:
+            self.choose(self.find(run_id).folder)
+            return False
+        self._leave()
+        self.remote, self.remote_stage, self.is_record_gone = remote, "", False
+        self._show_remote()
+        return True
+
+    def _leave(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self._newest = self.view = self.unreadable = None
+
+    def use_copy(self, folder: Path) -> None:
+        """Read the run on screen, which another machine carries out, from a copy of its folder.
+
+        Raises:
+            JournalError: Its journal cannot be read.
+        """
+        from actions.run.journal.reader import RunReader
+
+        if self.folder != folder:
+            self._reader = RunReader(folder, clock=self._clock)
+            self.catch_up()
+
+    def take_others(self) -> None:
+        """Take over what the feed of other machines' runs has now."""
+        if self.remote is not None and self.others is not None:
+            found = self.others.find(self.remote.id)
+            self.remote, self.is_record_gone = found or self.remote, found is None
+            self._show_remote()
+        else:
+            self._tell()
+
+    def listed_elsewhere(self) -> tuple[RemoteRun, ...]:
+        """Return the runs that other machines carry out, newest first; with those that were taken over from here."""
+        return self.others.elsewhere(self.summaries) if self.others is not None else ()
+
+    def require_here(self, run_id: str) -> None:
+        """Refuse to act on a run that another machine carries out.
+
+        Args:
+            run_id: Empty for the one on screen.
+
+        Raises:
+            RefusedError: With its owner, and the command that takes it over.
+        """
+        remote = self._elsewhere(run_id or (self.view.id if self.view else ""))
+        if remote is not None:
+            from actions.run.presence.listing import refusal_of
+
+            raise refusal_of(remote)
+
+    def _elsewhere(self, run_id: str) -> RemoteRun | None:
+        return next((run for run in self.listed_elsewhere() if run.id == run_id), None)
+
+    def _show_remote(self) -> None:
+        from actions.run.presence.remote_view import remote_view
+
+        if self.remote is not None:
+            is_silent = _is_silent(self.others, self.remote)
+            self.view = remote_view(self.remote, self._newest, is_silent=is_silent, is_gone=self.is_record_gone)
+            self._tell()
 
     def find(self, run_id: str) -> RunSummary:
         """Return the run with this id, or the one on screen for an empty id.
 
         Raises:
             MissingError: There is none.
+            RefusedError: It is on another machine.
         """
         wanted = run_id or (self.view.id if self.view else "")
         for summary in self.summaries:
             if summary.id == wanted:
                 return summary
+        self.require_here(wanted)
         if run_id:
             raise MissingError(f"There is no run {run_id!r}.", hint="The runs pane lists all runs.")
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
@@ -123,12 +220,13 @@ class RunFeed:
     async def refresh_list(self) -> None:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
-        self._listed = None if self.view is None else (self.view.id, self.view.state)
-        summaries = tuple(await self._disk.call(_list_runs))
+        self._listed = self._to_list
+        summaries = tuple(await self._disk.call(_list_runs, self._clock.now().timestamp()))
+        self.is_listed = True
         if summaries != self.summaries:
             self.summaries, self.names = summaries, short_ids([run.id for run in summaries])
             self._tell()
-        if self._reader is None:
+        if self._reader is None and self.remote is None:
             self._choose_first()
 
     async def run(self, live: Callable[[], None]) -> None:
@@ -144,10 +242,23 @@ class RunFeed:
         live()
         while True:
             await self._follow()
-            is_another = self.view is not None and (self.view.id, self.view.state) != self._listed
+            is_another = self.view is not None and self._to_list != self._listed
             if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
+
+    @property
+    def _to_list(self) -> tuple[str, RunState, tuple[Notice, ...]] | None:
+        view = self.view
+        return None if view is None else (view.id, view.state, view.notices)
+
+    def forget(self) -> None:
+        """Show no run, until the list is read again: a replay has gone to another moment."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self.view = self.unreadable = self._listed = None
+        self.summaries = ()
+        self._tell()
 
     def close(self) -> None:
         """Close the journal."""
@@ -170,12 +281,17 @@ class RunFeed:
             await self._disk.call(reader.poll)
             if reader is self._reader:  # another run may have been chosen meanwhile
                 self._show(reader)
+        elif self.is_busy:
+            self._changed()  # durations advance
 
     def _show(self, reader: RunReader) -> None:
         """Show the view read last, here or in the thread, whose result may still be on its way."""
-        if self.view is not reader.newest:
-            self.view = reader.newest
-            self._tell()
+        if self._newest is not reader.newest:
+            self.view = self._newest = reader.newest
+            if self.remote is not None:
+                self._show_remote()
+            else:
+                self._tell()
         elif self.is_busy:
             self._changed()  # its spool may have grown, and durations advance
 
@@ -198,10 +314,15 @@ class RunFeed:
         self._changed()
 
 
-def _list_runs() -> Sequence[RunSummary]:
+def _list_runs(now: float) -> Sequence[RunSummary]:
     from actions.run.journal.reader import list_runs  # on the thread that reads them: the first frame needs no journal
 
-    return list_runs()
+    runs = list_runs(now=now)
+    if not any((run.folder / "series").is_dir() for run in runs):
+        return runs
+    from actions.run.client import with_losses  # imports the readers of logs
+
+    return with_losses(runs)
 
 
 class BlueprintFeed:
@@ -215,6 +336,8 @@ class BlueprintFeed:
     def __init__(self, folders: tuple[Path, ...], changed: Callable[[], None]) -> None:
         self.found: tuple[Blueprint, ...] = ()
         self.broken: tuple[BrokenBlueprint, ...] = ()
+        self.is_read = False
+        """True after the catalogue has been read once."""
         self._folders = folders
         self._changed = changed
         self._disk = NamedExecutor("blueprints")
@@ -223,6 +346,7 @@ class BlueprintFeed:
         """Read the catalogue."""
         catalogue = await self._disk.call(_catalogue, self._folders)
         self.found, self.broken = await self._disk.call(catalogue.read)
+        self.is_read = True
         self._changed()
 
     async def find(self, blueprint_id: str) -> Blueprint:
@@ -244,3 +368,8 @@ def _catalogue(folders: tuple[Path, ...]) -> Catalogue:
     from actions.blueprint.catalogue import Catalogue
 
     return Catalogue(folders) if folders else Catalogue.usual()
+
+
+def _is_silent(others: RemoteRunFeed | None, run: RemoteRun) -> bool:
+    """Return whether the heartbeats of another machine's run are missing."""
+    return others is not None and others.is_silent(run)

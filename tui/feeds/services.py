@@ -6,14 +6,22 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from actions.base.clock import Clock
-from actions.base.errors import MissingError, UnreachableError
+from msgspec.structs import replace
+
+from actions.base.clock import Clock, as_of_words
+from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
+from tui.feeds.alarms import AlarmFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts
+from tui.feeds.home import HomeFeed
+from tui.feeds.objects import ObjectsFeed
+from tui.feeds.remote_runs import RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
-from tui.feeds.supervisor import FeedHealth, Supervisor
+from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker
+from tui.feeds.training import TrainingFeed
+from tui.feeds.upkeep import TakenFeed, UpkeepFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
@@ -21,7 +29,10 @@ if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.job_pods import JobRef
+    from actions.run.presence.record import RemoteRun
     from tui.feeds.job import JobFeed
+    from tui.feeds.objects import ObjectsScope
+    from tui.feeds.replay import CaptureFeed, ReplayFeed
 
 
 CLUSTER = "cluster"
@@ -30,6 +41,17 @@ CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
+TRAINING = "training"
+UPKEEP = "upkeep"
+TAKEN = "runs taken over"
+KEPT = ("nodes", "pods")
+"""The resources of a kept snapshot."""
+OBJECTS = "objects"
+KINDS = "kinds"
+REMOTE = "runs of other machines"
+REMOTE_ON_SCREEN = "run of another machine"
+REPLAY = "replay"
+CAPTURE = "capture"
 _HEAD_START_SECONDS = 10.0
 """Time for the cluster, before the catalogue and the AWS identity are read: the nodes come first."""
 
@@ -51,6 +73,10 @@ class ConsoleServices:
         self.clock = clock
         self.ticker = ticker
         self.supervisor = Supervisor(clock, ticker.request_paint)
+        self.capture = _capture_feed(settings, clock)
+        """The capture of this session; `None` if there is none."""
+        self.replay = _replay_feed(settings, self)
+        """The capture that is shown; `None` on a live cluster."""
         self.cluster = ClusterFeed(
             settings.target,
             readonly=settings.readonly,
@@ -58,13 +84,36 @@ class ConsoleServices:
             changed=ticker.request_paint,
             completed=ticker.paint_now,
             region=settings.region,
+            keeps_snapshots=settings.keeps_snapshots,
+            through=self.capture.through if self.capture is not None else None,
+            replayed=settings.replay.session if settings.replay is not None else None,
         )
-        self.credentials = CredentialsFeed(region=settings.region, clock=clock, changed=ticker.request_paint)
+        self.credentials = CredentialsFeed(
+            region=settings.region,
+            clock=clock,
+            changed=self._has_news,
+            answered=self.capture.identified if self.capture is not None else lambda *_: None,
+            replayed=self.replay.identity if self.replay is not None else None,
+        )
         self.fleet = FleetCosts(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
-        self.runs = RunFeed(clock, ticker.request_paint, open_run=settings.open_run)
+        self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
+        self.remote = self.runs.others = RemoteRunFeed(
+            self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
+        )
+        self.alarms = AlarmFeed(settings.alarms, self.runs, self.credentials, clock, is_quiet=settings.is_silent)
+        self.training = TrainingFeed(self.runs, clock, self._has_news)
+        self.alarms.sources.append(lambda: self.training.alarms)
+        self.upkeep = UpkeepFeed(settings.disk, clock, ticker.request_paint, is_readonly=settings.readonly)
+        self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
+        self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
+        self.objects = ObjectsFeed(self.cluster, clock=clock, changed=ticker.request_paint)
+        self.namespace = ""
+        """The namespace that pods, events and objects are narrowed to; empty for all."""
         self.watched: JobFeed | None = None
         """The job shown by the log, accelerator and chart panes; `None` while they show the run."""
+        self.picked_charts: dict[str, tuple[str, ...]] = {}
+        """The names of the charts that the operator has picked, by what they are of: `RUN/STAGE`, a job."""
 
     async def require_target(self) -> None:
         """Refuse a kubeconfig, context or exec plugin that cannot be used. Having none is fine: a run may make one.
@@ -92,13 +141,27 @@ class ConsoleServices:
     def start(self) -> None:
         """Start to follow the cluster and the runs."""
         self.connect()
+        if (replay := self.replay) is not None:
+            replay.replay.clock.play()
+            self.supervisor.keep(REPLAY, lambda: replay.run(lambda: self.supervisor.mark_live(REPLAY)))
+        if (capture := self.capture) is not None:
+            self.supervisor.keep(CAPTURE, lambda: capture.run(self.runs, self.alarms))
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
-        self.supervisor.keep(RUNS, lambda: self.runs.run(lambda: self.supervisor.mark_live(RUNS)))
+        self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
+        if self.settings.has_operator:  # a script has its own expectations, and nobody hears a bell
+            self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
+            self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
+            if not self.settings.readonly and self.replay is None:
+                self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
 
     def connect(self) -> None:
         """Connect to the feed's target, leaving the cluster that was on screen."""
         self.supervisor.drop(IDENTITY)
         self.supervisor.drop(CREDENTIALS)
+        self.supervisor.drop(OBJECTS)
+        self.supervisor.drop(REMOTE)
+        self.remote.forget()
+        self.objects.forget_kinds()
         self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
 
     async def watch(self, job: JobRef) -> None:
@@ -115,6 +178,31 @@ class ConsoleServices:
         self.supervisor.keep(WATCH, lambda: feed.run(lambda: self.supervisor.mark_live(WATCH)))
         self.ticker.request_paint()
 
+    def show_objects(self, scope: ObjectsScope) -> None:
+        """Show objects of a kind in the objects pane."""
+        self.objects.show(scope)
+        self.follow_objects()
+
+    def follow_objects(self) -> None:
+        """Start to follow the objects of the objects pane, from their list on."""
+        self.supervisor.keep(OBJECTS, lambda: self.objects.run(lambda: self.supervisor.mark_live(OBJECTS)))
+
+    def narrow(self, namespace: str) -> None:
+        """Narrow pods, events and objects to a namespace; empty for all."""
+        self.namespace = namespace
+        scope = self.objects.scope
+        if scope is not None and scope.kind.is_namespaced:
+            self.show_objects(replace(scope, namespace=namespace))
+        self.ticker.request_paint()
+
+    def read_kinds(self) -> None:
+        """Read the kinds of the cluster for completion, unless they are known."""
+        if self.objects.known_kinds is None:
+            self.supervisor.keep(KINDS, self._read_kinds)
+
+    async def _read_kinds(self) -> None:
+        await self.objects.kinds()
+
     def unwatch(self) -> None:
         """Show the run in the panes again."""
         self.watched = None
@@ -123,7 +211,14 @@ class ConsoleServices:
 
     def health(self, resource: str) -> FeedHealth:
         """Return the health of the source of one of the cluster's resources."""
-        return self.cluster.health(resource) or self.supervisor.health(CLUSTER)
+        health = self.cluster.health(resource) or self.supervisor.health(CLUSTER)
+        is_kept = resource in KEPT and health.state is not FeedState.LIVE
+        return replace(health, as_of=self.as_of_words()) if is_kept else health
+
+    def as_of_words(self) -> str:
+        """Return the time of the kept snapshot while it is shown, or a part of it: `as of 14:02 UTC`; else empty."""
+        as_of = self.cluster.as_of
+        return as_of_words(as_of, now=self.clock.now().timestamp()) if as_of else ""
 
     def label_of(self, health: FeedHealth) -> str:
         """Return the health of a source in words; if they contain an age, schedule a paint for when it changes."""
@@ -134,18 +229,35 @@ class ConsoleServices:
         return health.label(now)
 
     def fleet_cost(self) -> FleetCost | None:
-        """Return the cost of all nodes; `None` before the first complete snapshot."""
+        """Return the cost of all nodes; `None` before the first complete snapshot, which may be a kept one."""
         snapshot = self.cluster.snapshot()
-        return None if snapshot is None or not snapshot.is_complete else self.fleet.total(snapshot)
+        is_known = snapshot is not None and (snapshot.is_complete or snapshot.as_of)
+        return self.fleet.total(snapshot) if snapshot is not None and is_known else None
 
     async def aclose(self) -> None:
         """End all feeds, and wait for those that end soon: a server that does not answer must not block the end."""
         self.ticker.stop()
+        self.alarms.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self.supervisor.aclose()
         self.runs.close()
         self.blueprints.close()
+        self.upkeep.close()
+        self.home.close()
+        if self.capture is not None:
+            await self.capture.aclose()
+        if self.replay is not None:
+            self.replay.close()
+
+    def _has_news(self) -> None:
+        """Paint, and find new alarms, after a change of runs or credentials."""
+        self.ticker.request_paint()
+        self.alarms.look()
+
+    def _runs_listed(self) -> None:
+        self.supervisor.mark_live(RUNS)
+        self.alarms.look()
 
     async def _read_catalogue(self) -> None:
         await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
@@ -154,16 +266,116 @@ class ConsoleServices:
     def _connected(self) -> None:
         self.supervisor.mark_live(CLUSTER)
         self.supervisor.keep(IDENTITY, self._load_identity)
+        self.supervisor.keep(REMOTE, self._follow_others)
+        if self.objects.scope is not None:
+            self.show_objects(self.objects.scope)
+
+    async def _follow_others(self) -> None:
+        await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
+        await self.remote.run(lambda: self.supervisor.mark_live(REMOTE))
+
+    def _others_changed(self) -> None:
+        """Show what has changed; with no run here, the run of another machine that was named, or is the user's own.
+
+        A run on screen that was taken over is shown as the cluster knows it.
+        """
+        runs = self.runs
+        runs.take_others()
+        if runs.view is not None:
+            if runs.remote is None and any(run.id == runs.view.id for run in runs.listed_elsewhere()):
+                self.open_run(runs.view.id)
+            return
+        if not runs.is_listed:
+            return
+        wanted = self.settings.open_run
+        if wanted is None and self.settings.has_operator and not runs.summaries:
+            wanted = self.remote.own_at_work()
+        if wanted and self.remote.find(wanted) is not None:
+            self.open_run(wanted)
+
+    def open_run(self, run_id: str) -> None:
+        """Show a run; one of another machine with the logs and curves that its pods or its home have.
+
+        Raises:
+            ConsoleError: There is none, or it cannot be read.
+        """
+        if self.runs.open(run_id):
+            self.supervisor.keep(REMOTE_ON_SCREEN, lambda: follow_remote(self))
 
     async def _load_identity(self) -> None:
         """Fetch the cluster's identity; on EKS, or with a profile, start to fetch the AWS identity."""
         await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
         await self.cluster.identify()
         identity = self.cluster.identity
-        if self.settings.profile or (identity and identity.account):
+        has_answers = self.replay is not None and bool(self.replay.replay.index.identities)
+        if self.settings.profile or (identity and identity.account) or has_answers:
             self.supervisor.keep(
                 CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
             )
+        if self.capture is not None:
+            await self.capture.ask_for_kinds(self.cluster.session)
+
+
+def _capture_feed(settings: ConsoleSettings, clock: Clock) -> CaptureFeed | None:
+    if settings.capture is None:
+        return None
+    from tui.feeds.replay import CaptureFeed
+
+    return CaptureFeed(settings.capture, clock)
+
+
+def _replay_feed(settings: ConsoleSettings, services: ConsoleServices) -> ReplayFeed | None:
+    if settings.replay is None:
+        return None
+    from tui.feeds.replay import ReplayFeed
+
+    return ReplayFeed(settings.replay, services)
+
+
+def replay_epoch(services: ConsoleServices) -> int:
+    """Return a number that grows when a replay has gone to another moment: what was read is to be read anew."""
+    return services.replay.epoch if services.replay is not None else 0
+
+
+_COPY_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+
+
+async def follow_remote(services: ConsoleServices) -> None:
+    """Follow the run of another machine that is on screen, until another run is: history from its home, logs and
+    newest values from its pods."""
+    from actions.run.presence.remote_view import job_on_screen, open_remote
+
+    runs, on_screen, copied_at = services.runs, services.runs.remote, float("-inf")
+    shown: tuple[JobRef | None, int] | None = None
+    try:
+        while runs.remote is not None and on_screen is not None and runs.remote.id == on_screen.id:
+            if services.clock.monotonic() - copied_at >= _COPY_SECONDS:
+                copied_at = services.clock.monotonic()
+                folder = await in_thread("home of a run", open_remote, runs.remote, services.settings.home)
+                if folder is not None:
+                    runs.use_copy(folder)
+            job = job_on_screen(runs.remote, runs.remote_stage)
+            wanted = job, services.remote.revision
+            if shown is None or job != shown[0] or (services.watched is None and wanted != shown):
+                shown = wanted
+                await _show_job(services, job)
+            await services.clock.sleep(_LOOK_SECONDS)
+    finally:
+        if services.watched is not None and shown is not None and services.watched.title == _title_of(shown[0]):
+            services.unwatch()
+
+
+async def _show_job(services: ConsoleServices, job: JobRef | None) -> None:
+    """Show the job of a run of another machine; nothing if it does not exist (any more)."""
+    services.unwatch()
+    if job is not None:
+        with suppress(ConsoleError):
+            await services.watch(job)
+
+
+def _title_of(job: JobRef | None) -> str:
+    return job.key if job is not None else ""
 
 
 async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
@@ -175,9 +387,27 @@ async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
     from actions.run import diagnosis  # heavy: imports all rules
 
     view, folder = services.runs.view, services.runs.folder
+    if services.runs.remote is not None and folder is None:
+        return await _explain_remote(services, services.runs.remote, stage)
     if view is None or folder is None:
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
     return await diagnosis.explain_stage(_session_of(services), view, folder, stage, clock=services.clock)
+
+
+async def _explain_remote(services: ConsoleServices, run: RemoteRun, stage: str) -> list[Finding]:
+    """Diagnose the job of a stage of another machine's run, which is all that can be read of it here."""
+    from actions.cluster.diagnose import collect
+    from actions.cluster.diagnose.select import ObjectSelector
+    from actions.run.presence.remote_view import job_on_screen
+
+    job = job_on_screen(run, stage)
+    if job is None:
+        raise MissingError(
+            f"The stage {stage} of run {run.id} has no job in the cluster.",
+            hint=f"Ask {run.owner}, who has its journal.",
+        )
+    selector = ObjectSelector(job.kind, job.name, job.namespace)
+    return await collect.explain(services.cluster.session, selector, clock=services.clock)
 
 
 def _session_of(services: ConsoleServices) -> KubeSession | None:

@@ -16,15 +16,33 @@ from tui.feeds.logs import TimeOrder
 
 CHUNK_BYTES = 256 * 1024
 """Bytes read at once: some milliseconds of the loop."""
-_AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
+AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 
 def watched_stage(view: RunView, folder: Path) -> str | None:
     """Return the stage whose log to show: the one at work, else the last one that printed anything."""
-    printed = [stage for stage in view.stages if _reader_of(folder, stage.id).has_lines()]
-    at_work = [stage for stage in printed if stage.state in _AT_WORK]
+    printed = [stage for stage in view.stages if _has_printed(_reader_of(folder, stage.id))]
+    at_work = [stage for stage in printed if stage.state in AT_WORK]
     chosen = at_work or printed
     return chosen[-1].id if chosen else None
+
+
+def _has_printed(reader: SpoolReader) -> bool:
+    return reader.has_lines() or reader.has_findings()
+
+
+def sampled_stage(view: RunView, folder: Path) -> str | None:
+    """Return the last stage whose accelerators were kept over time."""
+    kept = (stage.id for stage in reversed(view.stages) if _reader_of(folder, stage.id).device_bytes())
+    return next(kept, None)
+
+
+def place_of(view: RunView, stage: str) -> str:
+    """Name a stage for titles: `RUN/STAGE`, and the name of its workload once that is made: `RUN/train · esm1nv`."""
+    from actions.cluster.kinds import JOB_NAMES
+
+    jobs = [item.name for item in view.owned if item.stage == stage and item.kind in JOB_NAMES]
+    return f"{view.id}/{stage} · {jobs[-1]}" if jobs else f"{view.id}/{stage}"
 
 
 class SpoolLogFeed:
@@ -125,7 +143,36 @@ class SpoolCurves:
                 self.curves.add(item.finding)
         if findings:
             self.revision += 1
-        return offset - was >= CHUNK_BYTES
+        return offset - was >= CHUNK_BYTES // 2
+
+
+class OwnProgress:
+    """The time that a stage still takes by what its pods print: newer and nearer than what its blueprint expects.
+
+    Args:
+        folder: The run's folder.
+        stage: Id of the stage.
+    """
+
+    def __init__(self, folder: Path, stage: str) -> None:
+        self.folder = folder
+        self.stage = stage
+        self._reader = _reader_of(folder, stage)
+        self._offset = self._reader.findings_tail(CHUNK_BYTES)
+        self._newest: dict[str, TrainingProgress] = {}
+
+    def left_seconds(self) -> float | None:
+        """Read on, and return the longest time that a pod's newest bar gives; `None` while none gives any.
+
+        Raises:
+            JournalError: The spool cannot be read.
+        """
+        findings, self._offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
+        for item in findings:
+            if isinstance(item.finding, TrainingProgress):
+                self._newest[item.pod] = item.finding
+        known = [state for state in self._newest.values() if state.total and 0 < state.done < state.total]
+        return max((state.remaining_seconds for state in known if state.remaining_seconds is not None), default=None)
 
 
 def _reader_of(folder: Path, stage: str) -> SpoolReader:

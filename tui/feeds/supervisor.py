@@ -36,18 +36,26 @@ class FeedHealth(msgspec.Struct, frozen=True):
         state: The state.
         detail: Reason in one line, cleaned; empty while healthy.
         since: Monotonic seconds at which `state` began.
+        as_of: `as of 14:02 UTC` while the data are a kept snapshot's; else empty.
     """
 
     state: FeedState
     detail: str = ""
     since: float = 0.0
+    as_of: str = ""
 
     def label(self, now: float) -> str:
-        """Return the text for a border: `live`, `waiting 42 s: connection refused`.
+        """Return the text for a border: `live`, `stale 42 s: connection refused`, `as of 14:02 UTC · reading`.
 
         Args:
             now: Monotonic seconds.
         """
+        label = self._label(now)
+        if not self.as_of:
+            return label
+        return f"{self.as_of} · {'reading' if self.state is FeedState.STARTING else label}"
+
+    def _label(self, now: float) -> str:
         match self.state:
             case FeedState.ENDED:
                 return self.detail

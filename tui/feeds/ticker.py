@@ -11,7 +11,7 @@ PAINT_INTERVAL_SECONDS = 0.25
 """Four times a second looks live; ten times would double the traffic on a slow line."""
 LONGEST_INTERVAL_SECONDS = 0.5
 UNSEEN_INTERVAL_SECONDS = 2.0
-"""While a script plays without a terminal, nobody sees what it does not request."""
+"""While a script plays without a terminal, nothing is seen but what it requests."""
 _SHARE = 0.03
 """Share of a core for painting: expensive frames (slow machine, whole screen changed) are painted less often."""
 

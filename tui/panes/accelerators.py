@@ -2,51 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.geometry import Size
 
 from actions.cluster.job_pods import role_of
 from actions.fleet.facts import PodFacts
-from tui.feeds.accelerators import AcceleratorFeed, Sampled
-from tui.feeds.services import ConsoleServices
-from tui.feeds.spool import watched_stage
+from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
+from tui.feeds.services import ConsoleServices, replay_epoch
+from tui.feeds.spool import AT_WORK, place_of, sampled_stage, watched_stage
+from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators
 from tui.present.accelerators import DeviceRow
+from tui.present.cells import wrapped
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table_model import Column
 
 _WORK = "accelerators"
+_SHARE = 5
+"""The part of a pane's height that the lines above its table may take: a fifth, and two rows a line at least."""
+_MARGINS = 4
+"""Terminal columns of the border and of the padding of the lines above the table."""
 
-COLUMNS: tuple[Column[DeviceRow], ...] = (
+_HEAD: tuple[Column[DeviceRow], ...] = (
     Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30, keeps_ends=True),
     Column("gpu", "DEV", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
-    Column("load", "BUSY", accelerators.load_cell, width=13, sort_key=accelerators.load_key),
-    Column("memory", "MEMORY", accelerators.memory_cell, width=16),
-    Column("power", "POWER", accelerators.power_cell, width=9, align="right", drop=2),
-    Column("temperature", "TEMP", accelerators.temperature_cell, width=6, align="right", drop=1),
-    Column("name", "MODEL", accelerators.name_cell, width=8, flex=2, limit=40, drop=3),
+    Column(
+        "load",
+        "BUSY",
+        accelerators.load_cell,
+        width=13,
+        flex=2,
+        limit=45,
+        sort_key=accelerators.load_key,
+        sized=accelerators.load_cell,
+    ),
 )
+_TREND: Column[DeviceRow] = Column(
+    "trend", "TREND", accelerators.trend_cell, width=8, flex=3, limit=60, drop=3, sized=accelerators.trend_cell
+)
+_RANGE: Column[DeviceRow] = Column("range", "MIN–MAX", accelerators.load_range_cell, width=8, align="right", drop=6)
+_MEMORY: Column[DeviceRow] = Column(
+    "memory",
+    "MEMORY",
+    accelerators.memory_cell,
+    width=16,
+    flex=1,
+    limit=40,
+    sized=accelerators.memory_cell,
+)
+_TAIL: tuple[Column[DeviceRow], ...] = (
+    Column("ecc", "ECC C/U", accelerators.ecc_cell, width=7, align="right", drop=8),
+    Column("processes", "PROC", accelerators.processes_cell, width=4, align="right", drop=11),
+    Column("peak", "PEAK", accelerators.memory_peak_cell, width=7, align="right", drop=10),
+    Column("node", "NODE", accelerators.node_cell, width=13, flex=1, limit=20, drop=9, keeps_ends=True),
+    Column("name", "MODEL", accelerators.name_cell, width=8, flex=2, limit=40, drop=4),
+)
+COLUMNS: tuple[Column[DeviceRow], ...] = (
+    *_HEAD,
+    _TREND,
+    _RANGE,
+    _MEMORY,
+    Column("power", "POWER", accelerators.power_cell, width=9, align="right", drop=2),
+    Column("watts", "WATTS", accelerators.power_range_cell, width=8, align="right", drop=12),
+    Column("temperature", "TEMP", accelerators.temperature_cell, width=6, align="right", drop=1),
+    Column("degrees", "TEMP MIN–MAX", accelerators.temperature_range_cell, width=12, align="right", drop=13),
+    Column("clock", "CLOCK MHZ", accelerators.clock_cell, width=9, align="right", drop=7),
+    Column("throttle", "THROTTLE", accelerators.throttle_cell, width=9, flex=1, limit=28, drop=5),
+    *_TAIL,
+)
+NEURON_COLUMNS: tuple[Column[DeviceRow], ...] = (
+    *_HEAD,
+    Column("cores", "CORES", accelerators.cores_cell, width=10, flex=3, limit=60, sized=accelerators.cores_cell),
+    _TREND,
+    _RANGE,
+    _MEMORY,
+    Column("kinds", "MEMORY BY KIND", accelerators.memory_kinds_cell, width=24, flex=2, limit=70, drop=5),
+    *_TAIL,
+)
+"""neuron-monitor shows neither power nor temperature nor clocks."""
+
+_NVLINK: tuple[Column[DeviceRow], ...] = (
+    Column(
+        "nvlink", "NVLINK", accelerators.nvlink_cell, width=9, flex=2, limit=40, drop=5, sized=accelerators.nvlink_cell
+    ),
+    Column("nvlink-range", "NVLINK MIN–MAX", accelerators.nvlink_range_cell, width=17, align="right", drop=11),
+    Column("nvlink-errors", "LINK ERR", accelerators.link_errors_cell, width=8, align="right", drop=8),
+)
+_EFA: tuple[Column[DeviceRow], ...] = (
+    Column(
+        "efa", "EFA OF NODE", accelerators.efa_cell, width=11, flex=2, limit=40, drop=5, sized=accelerators.efa_cell
+    ),
+    Column("efa-range", "EFA MIN–MAX", accelerators.efa_range_cell, width=17, align="right", drop=11),
+)
+
+
+@cache
+def columns_for(*, is_neuron: bool, has_nvlink: bool, has_efa: bool) -> tuple[Column[DeviceRow], ...]:
+    """Return the columns for devices of one kind: those of links only where they are counted."""
+    base = NEURON_COLUMNS if is_neuron else COLUMNS
+    links = (*(_NVLINK if has_nvlink else ()), *(_EFA if has_efa else ()))
+    before = len(base) - len(_TAIL)
+    return (*base[:before], *links, *base[before:]) if links else base
 
 
 class AcceleratorsPane(TablePane[DeviceRow]):
     """The accelerators of running pods: of the watched job, else of the run on screen, else of all pods."""
 
+    DEFAULT_CSS = "AcceleratorsPane > .totals { height: auto; min-height: 2; max-height: 6; }"
     CONTEXT = KeyContext.ACCELERATORS
     BINDINGS: ClassVar = bindings_of(KeyContext.ACCELERATORS)
     NOUN = "accelerators"
     SORT = "gpu"
     EMPTY = "No running pod requests an accelerator."
+    READING = "Reading the pods."
 
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
         self._summary = Lines(classes="totals")
         self._feed = AcceleratorFeed(services.cluster, services.clock, services.ticker.request_paint)
-        self._shown = -1
+        self._shown = (-1, 0, False, Size())
+        self._scope: tuple[str, str] | None = None
+        """The watched job and the run for which samples are taken; `None` before the first look."""
 
     def compose(self) -> ComposeResult:
         """Yield mean and slowest device above the table."""
@@ -58,7 +141,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         supervisor = self.services.supervisor
         supervisor.keep(
             _WORK,
-            lambda: self._feed.run(self._workers, lambda: supervisor.mark_live(_WORK), sampled=self._sampled),
+            lambda: self._feed.run(
+                self._workers, lambda: supervisor.mark_live(_WORK), sampled=self._sampled, past=self._past
+            ),
         )
 
     def on_hide(self) -> None:
@@ -67,39 +152,112 @@ class AcceleratorsPane(TablePane[DeviceRow]):
 
     def refresh_data(self) -> None:
         """Show the newest samples."""
-        self.show_health(self.services.supervisor.health(_WORK))
+        self._follow_scope()
+        self.show_health(self._health())
+        past = self._feed.past
+        readings = [reading for reading in self._feed.readings if self._still_runs(reading)]
+        if past is not None:
+            readings = list(past.readings)
         cost = self.services.fleet_cost()
-        if cost is not None and cost.idle_accelerators and not self._feed.readings:
-            self.table.empty = f"{self.EMPTY} {cost.idle_text}."
-        if self._shown == self._feed.revision:
+        if not readings and cost is not None:
+            requested = cost.accelerators - cost.idle_accelerators
+            if requested:
+                self.table.empty = f"Asking the pods that request the {requested} accelerators in use."
+            elif cost.idle_accelerators:
+                self.table.empty = f"{self.EMPTY} {cost.idle_text}."
+        has_ended = past is not None and self._has_ended(past.place)
+        shown = self._feed.revision, len(readings), has_ended, self.size
+        if self._shown == shown:
             return
-        self._shown = self._feed.revision
-        rows = accelerators.device_rows(self._feed.readings)
-        self._summary.show(accelerators.summary(rows))
+        self._shown = shown
+        rows = accelerators.device_rows(readings, self._feed.histories, is_past=past is not None)
+        self._use_columns_of(rows)
+        now = self.services.clock.monotonic()
+        zeros = [now - since for since in self._feed.zero_since.values()]
+        lines = accelerators.summary(rows, past, has_ended=has_ended, zeros=zeros)
+        room = self.size.width - _MARGINS
+        most = max(2, self.size.height // _SHARE // max(1, len(lines)))
+        self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
         self.show_rows(rows)
 
+    def on_resize(self) -> None:
+        """Lay the lines above the table out for the new width."""
+        self.services.ticker.request_paint()
+
+    def _health(self) -> FeedHealth:
+        """Return the health of the samples; before the pods are known, that of their list: there is nothing to ask."""
+        is_known = self.services.cluster.snapshot() is not None or self._feed.readings or self._feed.past
+        return self.services.supervisor.health(_WORK) if is_known else self.services.health("pods")
+
+    def _use_columns_of(self, rows: Sequence[DeviceRow]) -> None:
+        """Use the columns of the devices that are shown, unless the operator has chosen some."""
+        columns = columns_for(
+            is_neuron=any(row.noun.startswith("Neuron") for row in rows),
+            has_nvlink=accelerators.has_nvlink(rows),
+            has_efa=accelerators.has_efa(rows),
+        )
+        if columns is self._all_columns:
+            return
+        is_chosen = self._columns is not self._all_columns
+        self._all_columns = columns
+        if not is_chosen:
+            self._columns = columns
+            column_id, is_reversed = self.table.sort_state
+            self.table.sort_by(column_id, reverse=is_reversed, columns=columns)
+
     def subject(self) -> Subject | None:
-        """Return the worker under the cursor."""
+        """Return the worker under the cursor, while it exists."""
         row = self.table.selected_row
-        if row is None:
+        if row is None or self._feed.past is not None:
             return None
         namespace, _, name = row.pod.partition("/")
         return Subject("Pod", name, namespace)
 
     def line_of(self, row: DeviceRow) -> str:
-        """Return the command that opens the worker's log."""
-        return f"logs {row.pod}"
+        """Return the command that opens the worker's log; of a pod that is gone, the log of its stage."""
+        return f"logs {row.pod}" if self._feed.past is None else "open logs"
+
+    def _follow_scope(self) -> None:
+        """Drop the samples of another run or job at once, and sample again."""
+        run, watched = self.services.runs.view, self.services.watched
+        beside = f"{watched.title if watched is not None else ''} {replay_epoch(self.services)}"
+        scope = beside, run.id if run is not None else ""
+        if scope == self._scope:
+            return
+        is_first, self._scope = self._scope is None, scope
+        if not is_first:
+            self._feed.forget()
+            self.entitle(self.CONTEXT.value)
+            if self.services.supervisor.health(_WORK).state is not FeedState.ENDED:
+                self.on_show()
+
+    def _still_runs(self, reading: WorkerReading) -> bool:
+        snapshot = self.services.cluster.snapshot()
+        pod = snapshot.pods.get(reading.pod.key) if snapshot is not None else reading.pod
+        return pod is not None and pod.uid == reading.pod.uid and pod.phase == "Running"
 
     def _workers(self) -> Iterable[PodFacts]:
+        """Choose the pods to sample, and name them in the title."""
         snapshot = self.services.cluster.snapshot()
         if snapshot is None:
             return []
         run, watched = self.services.runs.view, self.services.watched
         busy = [pod for pod in snapshot.pods.values() if _has_accelerators(pod) and pod.phase == "Running"]
         if watched is not None:
+            self.entitle(f"accelerators of {watched.title}")
             return [pod for pod in busy if role_of(watched.job, pod)]
         own = [pod for pod in busy if run is not None and pod.run == run.id]
-        return own or busy
+        if run is not None and own:
+            stages = {pod.stage for pod in own}
+            place = place_of(run, own[0].stage) if len(stages) == 1 else run.id
+            self.entitle(f"accelerators of {place}")
+            return own
+        stage = self._past_stage()
+        if run is not None and stage:
+            self.entitle(f"accelerators of {place_of(run, stage)}")
+            return []
+        self.entitle("accelerators of all pods" + (f" (none of {run.id})" if run is not None else ""))
+        return busy
 
     def _sampled(self) -> Sampled | None:
         """Return the samples that the runner has taken: they need no second exec, nor the permission for one."""
@@ -108,6 +266,22 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             return None
         stage = watched_stage(view, folder)
         return Sampled(folder, stage) if stage is not None else None
+
+    def _past_stage(self) -> str:
+        """Return the last stage of the run whose accelerators were kept; empty if there is none."""
+        view, folder = self.services.runs.view, self.services.runs.folder
+        if view is None or folder is None or self.services.watched is not None:
+            return ""
+        return sampled_stage(view, folder) or ""
+
+    def _past(self) -> Sampled | None:
+        folder, stage = self.services.runs.folder, self._past_stage()
+        return Sampled(folder, stage) if folder is not None and stage else None
+
+    def _has_ended(self, place: Sampled) -> bool:
+        view = self.services.runs.view
+        stage = next((one for one in view.stages if one.id == place.stage), None) if view is not None else None
+        return stage is not None and stage.state not in AT_WORK
 
 
 def _has_accelerators(pod: PodFacts) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -19,7 +20,10 @@ from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import fit_ends, text_of, width_of
 from tui.present.subject import Subject
+from tui.settings.filters import parse_filter
 from tui.settings.keys import KeyContext, keys_of
+from tui.terminal.clipboard import Clipping
+from tui.widgets.marked_table import MarkedTable
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column
 
@@ -58,6 +62,7 @@ class Pane(Widget):
     DEFAULT_CSS = """
     Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }
     Pane > .totals { height: 2; padding: 0 1; }
+    Pane.-stale { border-subtitle-color: $warning; }
     """
 
     @dataclass
@@ -72,6 +77,11 @@ class Pane(Widget):
         self.border_title = self.CONTEXT.value
         self._health_label = ""
 
+    def entitle(self, title: str) -> None:
+        """Set the title at the border."""
+        if self.border_title != Content(title).markup:  # setting it repaints the whole pane
+            self.border_title = Content(title)
+
     @abstractmethod
     def refresh_data(self) -> None:
         """Read the feeds and show what changed."""
@@ -79,6 +89,22 @@ class Pane(Widget):
     def subject(self) -> Subject | None:
         """Return the selected object, for commands that name none."""
         return None
+
+    def clipping(self, column: str) -> Clipping:
+        """Return what `copy` copies: the name of the selected object.
+
+        Args:
+            column: Title of a table's column, for its cell; empty for the name.
+
+        Raises:
+            ConsoleError: Nothing is selected, or there is no such column.
+        """
+        if column:
+            raise RefusedError(f"The {self.CONTEXT} pane has no columns.", hint="Focus a pane with a table.")
+        subject = self.subject()
+        if subject is None:
+            raise MissingError("Nothing is selected.", hint="Put the cursor on a row.")
+        return Clipping(subject.name, f"the name {subject.name}")
 
     def show_target(self, of: str) -> None:
         """Show `of`; its meaning depends on the pane.
@@ -102,6 +128,26 @@ class Pane(Widget):
         """The active filter; empty for none."""
         return ""
 
+    def leave(self) -> bool:
+        """Go back from what the pane shows in the place of its usual content; return whether there was anything."""
+        return False
+
+    def marked(self) -> tuple[Subject, ...]:
+        """Return the marked objects; a command that takes several is meant for all of them."""
+        return ()
+
+    def clear_marks(self) -> bool:
+        """Drop all marks; return whether there were any."""
+        return False
+
+    def mark(self, action: str) -> None:
+        """Mark what the cursor is on or drop its mark (`toggle`), go to a mark (`next`, `previous`), or `clear` all.
+
+        Raises:
+            ConsoleError: The pane has nothing to mark, or no mark.
+        """
+        raise RefusedError(f"The {self.CONTEXT} pane has nothing to mark.", hint="Focus a table or the logs pane.")
+
     def order(self, column: str, *, descending: bool) -> None:
         """Sort by a column.
 
@@ -109,6 +155,19 @@ class Pane(Widget):
             ConsoleError: The pane has nothing to sort, or no such column.
         """
         raise RefusedError(f"The {self.CONTEXT} pane has nothing to sort.", hint="Focus a pane with a table.")
+
+    @property
+    def column_titles(self) -> tuple[str, ...]:
+        """The titles of all columns that can be shown."""
+        return ()
+
+    def choose_columns(self, titles: Sequence[str]) -> None:
+        """Show only these columns.
+
+        Raises:
+            ConsoleError: The pane has no columns, or no such column.
+        """
+        raise RefusedError(f"The {self.CONTEXT} pane has no columns.", hint="Focus a pane with a table.")
 
     def on_mount(self) -> None:
         """Request the first paint."""
@@ -134,7 +193,7 @@ class Pane(Widget):
         if label != self._health_label:
             self._health_label = label
             self.border_subtitle = Content(label)  # setting it repaints the whole pane
-        self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED), "-stale")
+        self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED) or bool(health.as_of), "-stale")
 
 
 RowT = TypeVar("RowT")
@@ -158,12 +217,15 @@ class TablePane(Pane, Generic[RowT]):
         key: Callable[[RowT], str],
         search: Callable[[RowT], str],
         empty: str = "",
+        identify: Callable[[RowT], str] | None = None,
     ) -> None:
         super().__init__(services)
-        self._columns = tuple(columns)
+        self._title = self.CONTEXT.value
+        self._columns = self._all_columns = tuple(columns)
         self._nothing = empty or self.EMPTY
-        self.table: KeyedTable[RowT] = KeyedTable(
+        self.table: MarkedTable[RowT] = MarkedTable(
             columns,
+            identify=identify,
             key=key,
             search=search,
             noun=self.NOUN,
@@ -185,6 +247,36 @@ class TablePane(Pane, Generic[RowT]):
         else:
             self.table.empty = health.detail if is_troubled and health.detail else self._nothing
 
+    def retitle(self, title: str) -> None:
+        """Show another title; behind it stands the number of marked rows."""
+        self._title = title
+        count = len(self.table.marks)
+        self.border_title = Content(f"{title} · {count} marked" if count else title)
+
+    def clear_marks(self) -> bool:
+        """Drop all marks; return whether there were any."""
+        return self.table.clear_marks()
+
+    def mark(self, action: str) -> None:
+        """Mark the row under the cursor or drop its mark (`toggle`), go to a marked row, or `clear` all marks.
+
+        Raises:
+            ConsoleError: Rows of this pane cannot be marked, or none is.
+        """
+        if not self.table.can_mark:
+            super().mark(action)
+        if action == "toggle":
+            self.table.action_mark()
+        elif action == "clear":
+            self.clear_marks()
+        elif not self.table.go_to_mark(down=action == "next"):
+            raise MissingError("No row is marked.", hint="Mark one with space, or :mark.")
+
+    def on_marked_table_marks_changed(self, event: MarkedTable.MarksChanged) -> None:
+        """Show the number of marked rows."""
+        event.stop()
+        self.retitle(self._title)
+
     def show_rows(self, rows: Iterable[RowT]) -> None:
         """Give the table all its rows."""
         self.table.reconcile(rows)
@@ -199,8 +291,40 @@ class TablePane(Pane, Generic[RowT]):
         return ""
 
     def filter(self, text: str) -> None:
-        """Filter the table."""
+        """Filter the table.
+
+        Raises:
+            ParameterError: The filter cannot be read.
+            RefusedError: It has selectors, which only a server can apply.
+        """
+        if parse_filter(text).has_selectors:
+            raise RefusedError(
+                f"The {self.CONTEXT} pane cannot select by label or field.",
+                hint="Show the kind itself: :objects pods labels=app=web.",
+            )
         self.table.filter_text = text
+
+    @property
+    def column_titles(self) -> tuple[str, ...]:
+        """The titles of all columns that can be shown."""
+        return tuple(column.title for column in self._all_columns)
+
+    def choose_columns(self, titles: Sequence[str]) -> None:
+        """Show these columns, in this order; none for all of them.
+
+        Raises:
+            MissingError: There is no such column; the message names the columns.
+        """
+        self._require_columns(titles, self.column_titles)
+        by_title = {column.title.lower(): column for column in self._all_columns}
+        self._columns = tuple(replace(by_title[title.lower()], drop=0) for title in titles) or self._all_columns
+        self.table.set_columns(self._columns)
+
+    def _require_columns(self, titles: Sequence[str], known: Sequence[str]) -> None:
+        lowered = {title.lower() for title in known}
+        missing = next((title for title in titles if title.lower() not in lowered), None)
+        if missing is not None:
+            raise MissingError(f"{self.CONTEXT} has no column {missing!r}.", hint=f"It has {', '.join(known)}.")
 
     @property
     def active_filter(self) -> str:
@@ -213,11 +337,29 @@ class TablePane(Pane, Generic[RowT]):
         Raises:
             MissingError: There is no such column; the message names the columns.
         """
+        self.table.sort_by(self._column(column).id, reverse=descending)
+
+    def clipping(self, column: str) -> Clipping:
+        """Return the name of the selected row's object, or the text of a cell."""
+        if not column:
+            return super().clipping("")
+        found, row = self._column(column), self.table.selected_row
+        if row is None:
+            raise MissingError("Nothing is selected.", hint="Put the cursor on a row.")
+        text = text_of(found.cell(row))
+        return Clipping(text, f"{found.title} {text}")
+
+    def _column(self, name: str) -> Column[RowT]:
+        """Return a column by id or title.
+
+        Raises:
+            MissingError: There is none; the message names the columns.
+        """
         known = {c.id for c in self._columns} | {c.title.lower() for c in self._columns}
-        found = next((c for c in self._columns if column.lower() in (c.id, c.title.lower())), None)
+        found = next((c for c in self._columns if name.lower() in (c.id, c.title.lower())), None)
         if found is None:
-            raise MissingError(f"{self.CONTEXT} has no column {column!r}.", hint=nearest_hint(column.lower(), known))
-        self.table.sort_by(found.id, reverse=descending)
+            raise MissingError(f"{self.CONTEXT} has no column {name!r}.", hint=nearest_hint(name.lower(), known))
+        return found
 
     def focus_content(self) -> None:
         """Focus the table."""

@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 
+from actions.blueprint.launch_plan import CostSummary
+from actions.blueprint.model import Blueprint
 from tui.feeds.services import CATALOGUE, ConsoleServices
 from tui.panes.base import TablePane, bindings_of
-from tui.present import blueprints
+from tui.present import blueprints, cost
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column
 
-if TYPE_CHECKING:
-    from actions.blueprint.model import Blueprint
 
-COLUMNS: tuple[Column[Blueprint], ...] = (
-    Column("id", "BLUEPRINT", lambda blueprint: blueprint.id, width=18, flex=1, limit=30),
-    Column("title", "TITLE", lambda blueprint: blueprint.title, width=24, flex=3),
-    Column("stages", "STAGES", lambda blueprint: str(len(blueprint.stages)), width=6, align="right"),
-    Column("expects", "EXPECTED", blueprints.expectation_cell, width=12),
-    Column("cluster", "CLUSTER", lambda blueprint: blueprint.cluster.name, width=16, drop=1),
-    Column("region", "REGION", lambda blueprint: blueprint.cluster.region, width=10, drop=2),
+class BlueprintRow(msgspec.Struct, frozen=True):
+    """A row of the catalogue, with the figures of its launch; `None` until they are computed."""
+
+    blueprint: Blueprint
+    cost: CostSummary | None
+
+
+COLUMNS: tuple[Column[BlueprintRow], ...] = (
+    Column("id", "BLUEPRINT", lambda row: row.blueprint.id, width=16, flex=1, limit=30),
+    Column("accelerators", "ACCEL", lambda row: cost.accelerators_text(row.cost), width=11),
+    Column(
+        "hourly",
+        "$/H",
+        lambda row: cost.launch_rate_text(row.cost),
+        width=11,
+        align="right",
+        sort_key=lambda row: cost.launch_rate_key(row.cost),
+    ),
+    Column(
+        "cost",
+        "COST",
+        lambda row: cost.launch_cost_text(row.cost),
+        width=15,
+        align="right",
+        sort_key=lambda row: cost.launch_cost_key(row.cost),
+    ),
+    Column(
+        "expects",
+        "EXPECTED",
+        lambda row: cost.launch_time_text(row.cost),
+        width=8,
+        align="right",
+        sort_key=lambda row: row.cost.high_seconds if row.cost else 0.0,
+    ),
+    Column("title", "TITLE", lambda row: row.blueprint.title, width=24, flex=3),
+    Column("stages", "STAGES", lambda row: str(len(row.blueprint.stages)), width=6, align="right", drop=3),
+    Column("cluster", "CLUSTER", lambda row: row.blueprint.cluster.name, width=20, drop=2),
+    Column("region", "REGION", lambda row: row.blueprint.cluster.region, width=10, drop=1),
 )
 
 
-class BlueprintsPane(TablePane["Blueprint"]):
+class BlueprintsPane(TablePane[BlueprintRow]):
     """The catalogue of blueprints; opening one shows its launch form."""
 
     CONTEXT = KeyContext.BLUEPRINTS
@@ -40,7 +72,12 @@ class BlueprintsPane(TablePane["Blueprint"]):
     EMPTY = "Reading the blueprints."
 
     def __init__(self, services: ConsoleServices) -> None:
-        super().__init__(services, COLUMNS, key=lambda blueprint: blueprint.id, search=blueprints.search_text)
+        super().__init__(
+            services,
+            COLUMNS,
+            key=lambda row: row.blueprint.id,
+            search=lambda row: blueprints.search_text(row.blueprint),
+        )
         self._detail = Lines()
 
     def compose(self) -> ComposeResult:
@@ -51,7 +88,9 @@ class BlueprintsPane(TablePane["Blueprint"]):
     def refresh_data(self) -> None:
         """Show the catalogue once it is read, with the folders that could not be read."""
         self.show_health(self.services.supervisor.health(CATALOGUE))
-        self.show_rows(self.services.blueprints.found)
+        services, catalogue = self.services, self.services.blueprints.found
+        services.home.plan(catalogue, services.settings.preferred_preset)
+        self.show_rows([BlueprintRow(one, services.home.costs.get(one.id)) for one in catalogue])
         self._show_detail()
 
     def on_resize(self) -> None:
@@ -62,9 +101,9 @@ class BlueprintsPane(TablePane["Blueprint"]):
         """Return the blueprint under the cursor."""
         return Subject("Blueprint", self.table.selected_key) if self.table.selected_key else None
 
-    def line_of(self, row: Blueprint) -> str:
+    def line_of(self, row: BlueprintRow) -> str:
         """Return the command that opens the launch form."""
-        return f"launch {row.id}"
+        return f"launch {row.blueprint.id}"
 
     def on_keyed_table_highlighted(self, event: KeyedTable.Highlighted) -> None:
         """Show the details of the blueprint under the cursor."""
@@ -73,4 +112,6 @@ class BlueprintsPane(TablePane["Blueprint"]):
 
     def _show_detail(self) -> None:
         width = max(20, self.size.width - 4)
-        self._detail.show(blueprints.detail(self.table.selected_row, self.services.blueprints.broken, width=width))
+        row = self.table.selected_row
+        shown = row.blueprint if row is not None else None
+        self._detail.show(blueprints.detail(shown, self.services.blueprints.broken, width=width))

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import ComposeResult
-from textual.content import Content
 
-from actions.base.errors import MissingError
-from actions.run.state.records import StageFinding
-from actions.run.state.view import StageView
+from actions.base.errors import MissingError, RefusedError
+from actions.base.untrusted import redact
+from actions.run.state.view import StageState, StageView
+from actions.telemetry.alarms import CurveAlarm, alarms_of, hang_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
 from tui.feeds.services import WATCH, ConsoleServices
-from tui.feeds.spool import SpoolCurves, watched_stage
+from tui.feeds.spool import SpoolCurves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane, bindings_of
-from tui.present.charts import MetricChart, charts_of, curves_in, notes_on, progress_lines
+from tui.present.charts import (
+    ChartRow,
+    MetricChart,
+    chart_rows,
+    charts_of,
+    curves_in,
+    marks_on,
+    notes_on,
+    progress_lines,
+)
+from tui.present.curves import Curve, Mark, TimeAxis
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.plot import PlotView
+from tui.widgets.plot_grid import PlotGrid, SmallPlot, shape_of
+
+if TYPE_CHECKING:
+    from actions.run.comparison import RunCurves
 
 _PROGRESS_LINES = 2
 _LOSS = "loss"
+_ALL = "all"
+"""The name of all charts at once in the command `chart`."""
+_DIFFERENCES = 4
+"""Lines for the settings in which compared runs differ."""
 
 
 class CurveSource(Protocol):
@@ -43,122 +62,385 @@ class CurveSource(Protocol):
 
 
 class ChartsPane(Pane):
-    """The curves of the stage at work, of a selected one, or of a watched job: one chart at a time."""
+    """The curves of the stage at work, of a selected one, a watched job, or compared runs: one chart at a time."""
 
     CONTEXT = KeyContext.CHARTS
     BINDINGS: ClassVar = bindings_of(KeyContext.CHARTS)
+    DEFAULT_CSS = """
+    ChartsPane > .compared { height: auto; padding: 0 1; }
+    """
 
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services)
         self._progress = Lines(classes="totals")
         self._plot = PlotView(_LOSS)
+        self._several = PlotGrid()
+        self._is_several = False
+        """All charts are wanted; they are shown where there is room for two."""
+        self._runs = Lines(classes="compared")
+        self._differences = Lines(classes="compared")
+        self._compared: tuple[RunCurves, ...] = ()
+        self._compared_beside = ""
+        """The run on screen when the comparison began; another one ends it."""
         self._source: CurveSource | None = None
+        self._spooled: SpoolCurves | None = None
+        """The curves on disk that were shown last; of a copy, until the watched job has as many values."""
         self._chosen = ""
         self._metric = ""
+        self._alarmed: tuple[CurveSource | None, int, tuple[CurveAlarm, ...]] = (None, -1, ())
+        """Alarms on the curves of a source, and the revision that they were found in."""
+        self._drawn: tuple[object, MetricChart] | None = None
+        """The source and chart that the plot shows; `None` while it is empty."""
 
     def compose(self) -> ComposeResult:
-        """Yield progress above the plot."""
+        """Yield progress above the plot; of compared runs their values above it, their differences below it."""
         yield self._progress
+        yield self._runs
         yield self._plot
+        yield self._several
+        yield self._differences
 
     def refresh_data(self) -> None:
         """Read new values and draw them."""
+        if self._compared and self._compared_beside != _on_screen(self.services):
+            self.leave()
+        self._progress.display = not self._compared
+        self._runs.display = self._differences.display = bool(self._compared)
+        if self._compared:
+            self._show_several(columns=0)
+            self._draw_compared()
+            return
         self._choose()
         source = self._source
         self.show_health(self._health())
         if source is None:
+            self._draw_nothing(f"curves of {self._place()}" if self._place() else self.CONTEXT.value)
             return
         if source.read_on():
             self.services.ticker.request_paint()
-        chart, place = self._chart(source)
-        notes = notes_on(chart, source.curves, self._findings()) if chart else []
+        chart, place = self._chart()
+        alarms = self._alarms(source)
+        stage = _stage_of(self.services, source)
+        notes = notes_on(chart, source.curves, stage.findings if stage else (), alarms) if chart else []
         notes = notes[:_PROGRESS_LINES]
-        self._progress.show([*progress_lines(source.progress, limit=_PROGRESS_LINES - len(notes)), *notes])
+        bars = progress_lines(source.progress, limit=_PROGRESS_LINES - len(notes), width=self.size.width - 4)
+        self._progress.show([*bars, *notes])
         if chart is None:
+            self._draw_nothing(f"curves of {self._place()}")
             return
-        self._entitle(f"{chart.name}{place} of {source.title}")
-        self._plot.describe(chart.label, "message size" if chart.is_by_size else "step", is_by_size=chart.is_by_size)
-        self._plot.show(curves_in(chart, source.curves), version=(id(source), chart, source.curves.revision))
+        charts = self._charts_now()
+        columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, len(charts))
+        if self._show_several(columns=columns if columns * rows > 1 else 0):
+            shown = charts[: columns * rows]
+            self.entitle(f"{len(shown)} of {len(charts)} charts of {self._place()}")
+            self._several.show([self._content(source, one, alarms) for one in shown], columns)
+            return
+        self.entitle(f"{chart.name}{place} of {self._place()}")
+        self._clear_for(source, chart)
+        one = self._content(source, chart, alarms)
+        self._plot.describe(one.label, one.x_label, is_by_size=one.is_by_size)
+        self._plot.show(one.curves, version=one.version, marks=one.marks)
+
+    def _content(self, source: CurveSource, chart: MetricChart, alarms: Sequence[CurveAlarm]) -> SmallPlot:
+        """Return the curves and marks of a chart with their labels."""
+        stage, x_label = _stage_of(self.services, source), "message size" if chart.is_by_size else "step"
+        marks = marks_on(chart, source.curves, stage.worked if stage else (), alarms)
+        version = source.curves.revision, len(marks)
+        curves = curves_in(chart, source.curves)
+        return SmallPlot((source, chart), chart.label, x_label, chart.is_by_size, curves, marks, version)
+
+    def _show_several(self, *, columns: int) -> bool:
+        """Show the grid if it is wanted and has room, else the one plot; return whether it is the grid."""
+        is_grid = self._is_several and columns > 0
+        if self._several.display != is_grid or self._plot.display == is_grid:
+            had_focus = self.has_focus_within
+            self._several.display, self._plot.display = is_grid, not is_grid
+            if had_focus:
+                self.focus_content()
+        return is_grid
+
+    def on_resize(self) -> None:
+        """Choose again how many charts there is room for."""
+        self.services.ticker.request_paint()
 
     def show_target(self, of: str) -> None:
-        """Show the curves of one stage, or of the one at work (empty)."""
+        """Show the curves of one stage, or of the one at work (empty): compared runs stay."""
+        if of:
+            self._compared = ()
+        runs = self.services.runs
+        if runs.remote is not None:
+            runs.remote_stage, of = of, ""  # of its pods, while there are any
         self._chosen = of
         self.refresh_data()
 
     def choose(self, metric: str) -> None:
-        """Show the chart of that name or metric, or the next one (empty).
+        """Show the chart of that name or metric, the next one (empty), or all of them, and back (`all`).
 
         Raises:
             MissingError: The log has no such metric.
+            RefusedError: There is no room for several charts, or for those of compared runs.
         """
-        charts = self._charts(self._source) if self._source is not None else []
+        charts = self._charts_now()
         if not charts:
-            raise MissingError("No curve yet.")
-        names = [chart.name for chart in charts]
+            raise MissingError("There is no curve yet.")
+        if metric == _ALL:
+            self._want_several(len(charts))
+            return
+        self._is_several = False
         if metric:
-            found = next((chart.name for chart in charts if metric in (chart.name, *chart.metrics)), None)
-            if found is None:
-                raise MissingError(f"The log has no {metric!r}.", hint=f"It has {', '.join(names)}.")
-            self._metric = found
+            self._metric = _named(self._all_charts(), metric)
+            if all(chart.name != self._metric for chart in charts):
+                self.services.picked_charts.pop(self._place(), None)
         else:
+            names = [chart.name for chart in charts]
             at = names.index(self._metric) + 1 if self._metric in names else 1
             self._metric = names[at % len(names)]
         self.refresh_data()
 
+    def pick(self, names: Sequence[str]) -> None:
+        """Show these charts alone, side by side where there is room; all of them at choice again if all are named.
+
+        Raises:
+            MissingError: The log has no such metric.
+            RefusedError: Runs are compared: one chart at a time is shown.
+        """
+        if self._compared:
+            raise RefusedError("Compared runs are shown one chart at a time.", hint="esc ends the comparison.")
+        charts = self._all_charts()
+        wanted = {_named(charts, name) for name in names}
+        known = [chart.name for chart in charts]
+        picked = tuple(name for name in known if name in wanted)
+        self.services.picked_charts.pop(self._place(), None)  # the newest choice stands last
+        if len(picked) < len(known):
+            self.services.picked_charts[self._place()] = picked
+        self._metric, self._is_several = picked[0], len(picked) > 1
+        self.refresh_data()
+
+    def choices(self) -> list[ChartRow]:
+        """Return a row for each chart of the log, with its newest values.
+
+        Raises:
+            MissingError: There is no curve yet.
+            RefusedError: Runs are compared.
+        """
+        charts, source = self._all_charts(), self._source
+        if self._compared:
+            raise RefusedError("Compared runs are shown one chart at a time.", hint="m shows the next one.")
+        if not charts or source is None:
+            raise MissingError("There is no curve yet.")
+        return chart_rows(charts, source.curves, {chart.name for chart in self._charts_now()})
+
+    def _want_several(self, count: int) -> None:
+        if self._compared:
+            raise RefusedError("Compared runs are shown one chart at a time.", hint="m shows the next one.")
+        columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, count)
+        if not self._is_several and columns * rows < 2:
+            raise RefusedError("There is no room for two charts.", hint="Zoom the pane with z, or enlarge the window.")
+        self._is_several = not self._is_several
+        self.refresh_data()
+
+    def exported(self, form: str) -> Callable[[], bytes]:
+        """Return what makes a file of the curves on screen as they are, without anything like a credential.
+
+        It may run in a thread: a PNG takes most of a second, and raises a `ConfigError` where it cannot be drawn.
+
+        Args:
+            form: `csv`, or a picture with the chart's axes and the part that is shown: `svg`, `png`.
+
+        Raises:
+            MissingError: There is no curve yet.
+        """
+        from actions.run.comparison import series_csv
+        from tui.present.charts import compared_curves
+        from tui.widgets.plot_picture import png_of, svg_of
+
+        chart, _ = self._chart()
+        runs, source = self._compared, self._source
+        if chart is None or (source is None and not runs):
+            raise MissingError("There is no curve yet.")
+        if form == "csv":
+            found = {metric: source.curves.series(metric) for metric in chart.metrics} if source else {}
+            found = {run.id: run.series(chart.metrics[0]) for run in runs} or found
+            text = series_csv(found, "size_bytes" if chart.is_by_size else "step")
+            return lambda: redact(text).encode()
+        of = f"{len(runs)} runs" if runs else self._place()
+        x_label = "message size" if chart.is_by_size else "step"
+        curves: Sequence[Curve] = compared_curves(runs, chart.metrics[0], [run.id for run in runs])
+        marks: Sequence[Mark] = ()
+        if source is not None and not runs:
+            one = self._content(source, chart, self._alarms(source))
+            curves, marks = one.curves, one.marks
+        title, options = f"{chart.name} of {of}", self._plot.options
+        if form == "png":
+            return partial(png_of, curves, title=title, x_label=x_label, options=options, marks=marks, clean=redact)
+        return lambda: redact(svg_of(curves, title=title, x_label=x_label, options=options, marks=marks)).encode()
+
     def focus_content(self) -> None:
         """Focus the plot."""
-        self._plot.focus()
+        if self._several.display:
+            self._several.focus_plot()
+        else:
+            self._plot.focus()
 
-    def _chart(self, source: CurveSource) -> tuple[MetricChart | None, str]:
+    def compare(self, runs: Sequence[RunCurves], metric: str) -> None:
+        """Overlay the curves of runs, from here on until `leave`."""
+        self._compared, self._metric = tuple(runs), metric
+        self._compared_beside = _on_screen(self.services)
+        self.refresh_data()
+
+    def leave(self) -> bool:
+        """End the comparison, else go back to one chart; return whether there was anything to end."""
+        was = bool(self._compared) or self._is_several
+        if self._compared:
+            self._compared, self._metric = (), ""
+        else:
+            self._is_several = False
+        if was:
+            self.services.ticker.request_paint()
+        return was
+
+    def _draw_compared(self) -> None:
+        """Draw the compared runs; one piece of one spool is read at a time."""
+        from actions.run.comparison import differences_of
+        from tui.present.charts import compared_curves, difference_lines, legend_lines
+
+        runs = self._compared
+        if any(run.read_on() for run in runs):
+            self.services.ticker.request_paint()
+        self.show_health(FeedHealth(FeedState.ENDED, "from the runs' spools · esc ends the comparison"))
+        chart, place = self._chart()
+        if chart is None:
+            return
+        metric = chart.metrics[0]
+        self.entitle(f"{chart.name}{place} of {len(runs)} runs compared")
+        self._runs.show(legend_lines(runs, [self.services.runs.names.get(run.id, run.id) for run in runs], metric))
+        self._differences.show(difference_lines(differences_of([run.settings for run in runs]), limit=_DIFFERENCES))
+        self._clear_for(runs, chart)
+        x_label = "message size" if chart.is_by_size else "step"
+        self._plot.describe(chart.label, x_label, is_by_size=chart.is_by_size, time=TimeAxis.ELAPSED)
+        self._plot.show(compared_curves(runs, metric), version=(metric, *(run.revision for run in runs)))
+
+    def _clear_for(self, source: object, chart: MetricChart) -> None:
+        """Empty the plot before it shows another chart; of the same source, its part of the axis stays."""
+        if (source, chart) == self._drawn:
+            return
+        was = self._drawn
+        is_same = was is not None and was[0] == source and was[1].is_by_size == chart.is_by_size
+        self._drawn = (source, chart)
+        self._plot.clear(keeps_axis=is_same)
+
+    def _chart(self) -> tuple[MetricChart | None, str]:
         """Return the current chart, its index and the number of charts."""
-        charts = self._charts(source)
+        charts = self._charts_now()
         if not charts:
             return None, ""
         at = next((place for place, chart in enumerate(charts) if chart.name == self._metric), 0)
         return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
 
-    def _charts(self, source: CurveSource) -> list[MetricChart]:
-        """Return the charts of the log's metrics, in the blueprint's order."""
-        stage = self._stage_of(source)
+    def _charts_now(self) -> list[MetricChart]:
+        """Return the charts that the operator has picked, as far as the log has them; without any, all of them."""
+        charts = self._all_charts()
+        picked = () if self._compared else self.services.picked_charts.get(self._place(), ())
+        return [chart for chart in charts if chart.name in picked] or charts
+
+    def _all_charts(self) -> list[MetricChart]:
+        """Return the charts of a log's metrics, in the blueprint's order, or of those that compared runs share."""
+        if self._compared:
+            from actions.run.comparison import shared_metrics
+            from tui.present.charts import compared_charts
+
+            return compared_charts(shared_metrics([run.metrics() for run in self._compared]))
+        source = self._source
+        if source is None:
+            return []
+        stage = _stage_of(self.services, source)
         return charts_of(source.curves.metrics(), stage.charts if stage else ())
 
-    def _findings(self) -> Sequence[StageFinding]:
-        """Return the findings that the run has recorded about the stage's output."""
-        stage = self._stage_of(self._source)
-        return stage.findings if stage else ()
-
-    def _stage_of(self, source: CurveSource | None) -> StageView | None:
-        view = self.services.runs.view
-        if view is None or not isinstance(source, SpoolCurves):
-            return None
-        return next((stage for stage in view.stages if stage.id == source.stage), None)
+    def _alarms(self, source: CurveSource) -> Sequence[CurveAlarm]:
+        """Return the alarms on a log: of its curves when they have changed, of its silence each time."""
+        if self._alarmed[:2] != (source, source.curves.revision):
+            self._alarmed = (source, source.curves.revision, alarms_of(source.curves))
+        stage, watched = _stage_of(self.services, source), self.services.watched
+        is_at_work = stage is not None and stage.state is StageState.RUNNING and self.services.runs.is_busy
+        is_live = is_at_work or (watched is not None and watched is source and watched.end is None)
+        hang = hang_of(source.curves, self.services.clock.now().timestamp()) if is_live else None
+        return self._alarmed[2] if hang is None else (hang, *self._alarmed[2])
 
     def _health(self) -> FeedHealth:
         if self._source is not None and self._source is self.services.watched:
             return self.services.supervisor.health(WATCH)
-        word = "from the run's spool" if self._source else "no run on screen"
+        nothing = "no curve yet" if self.services.runs.view is not None else "no run on screen"
+        word = "from the run's spool" if self._source else nothing
         is_live = self._source is not None and self.services.runs.is_busy
         return FeedHealth(FeedState.LIVE if is_live else FeedState.ENDED, word)
 
     def _choose(self) -> None:
-        watched = self.services.watched
-        if watched is not None and not self._chosen:
-            self._take(watched)
+        watched, is_copy = self.services.watched, self.services.runs.is_copy
+        if watched is not None and not self._chosen and not is_copy:
+            self._source = watched
             return
         view, folder = self.services.runs.view, self.services.runs.folder
         if view is None or folder is None:
+            self._source = None
             return
-        stage = self._chosen or watched_stage(view, folder)
-        known = self._source
-        if stage is None or (isinstance(known, SpoolCurves) and (known.folder, known.stage) == (folder, stage)):
-            return
-        self._take(SpoolCurves(folder, stage))
+        wanted = self.services.runs.remote_stage if is_copy else self._chosen
+        is_stage = wanted in {stage.id for stage in view.stages}  # it may be one of another run
+        stage = wanted if is_stage else watched_stage(view, folder)
+        if stage is None:
+            self._source = watched if is_copy else None
+        elif self._spooled is None or (self._spooled.folder, self._spooled.stage) != (folder, stage):
+            self._source = self._spooled = SpoolCurves(folder, stage)
+        else:
+            is_behind = is_copy and not self._spooled.read_on() and _is_ahead(watched, self._spooled)
+            self._source = watched if is_behind else self._spooled
 
-    def _take(self, source: CurveSource) -> None:
-        if source is not self._source:
-            self._source = source
-            self._entitle(f"curves of {source.title}")
+    def _place(self) -> str:
+        """Name run, stage and job of what is drawn, or of what will be; empty without any."""
+        view, source = self.services.runs.view, self._source
+        if source is not None and not isinstance(source, SpoolCurves):
+            return source.title
+        if view is None:
+            return ""
+        return place_of(view, source.stage) if source is not None else view.id
 
-    def _entitle(self, title: str) -> None:
-        if self.border_title != Content(title).markup:  # setting it repaints the whole pane
-            self.border_title = Content(title)
+    def _draw_nothing(self, title: str) -> None:
+        """Empty the plot: no curve may stand below the name of another run."""
+        self.entitle(title)
+        self._show_several(columns=0)
+        if self._source is None:
+            self._progress.show([])
+        if self._drawn is not None:
+            self._drawn = None
+            self._plot.clear()
+        self._plot.describe("", "step")
+        self._plot.show([], version="nothing")
+
+
+def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
+    """Return whether the pods have told more than the home has: a run without a runner goes on there alone."""
+    return watched is not None and watched.curves.revision > copied.curves.revision
+
+
+def _named(charts: Sequence[MetricChart], metric: str) -> str:
+    """Return the name of the chart of a metric.
+
+    Raises:
+        MissingError: The log has no such metric.
+    """
+    found = next((chart.name for chart in charts if metric in (chart.name, *chart.metrics)), None)
+    if found is None:
+        names = ", ".join(chart.name for chart in charts)
+        raise MissingError(f"The log has no {metric!r}.", hint=f"It has {names}.")
+    return found
+
+
+def _on_screen(services: ConsoleServices) -> str:
+    view, watched = services.runs.view, services.watched
+    return f"{view.id if view is not None else ''} {watched.title if watched is not None else ''}"
+
+
+def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:
+    view = services.runs.view
+    if view is None or not isinstance(source, SpoolCurves):
+        return None
+    return next((stage for stage in view.stages if stage.id == source.stage), None)

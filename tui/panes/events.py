@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.content import Content
+from msgspec.structs import replace
 
 from actions.fleet.facts import EventFacts
 from tui.feeds.services import ConsoleServices
@@ -43,6 +43,9 @@ class EventsPane(TablePane[EventFacts]):
     def refresh_data(self) -> None:
         """Show the events of the scope."""
         self.show_health(self.services.health("events"))
+        if self._scope.within != self.services.namespace:
+            self._scope = replace(self._scope, within=self.services.namespace)
+            self.retitle(self._scope.title())
         snapshot = self.services.cluster.snapshot()
         if snapshot is None:
             return
@@ -55,7 +58,8 @@ class EventsPane(TablePane[EventFacts]):
         """Show the events of one object (`namespace/pod`, `node/NAME`), or all (empty)."""
         subject = parse_subject(of, default_namespace=self.services.cluster.namespace) if of else None
         self._scope = EventScope() if subject is None else EventScope(subject.namespace, subject.name)
-        self.border_title = Content(self._scope.title())
+        self._scope = replace(self._scope, within=self.services.namespace)
+        self.retitle(self._scope.title())
         self.refresh_data()
 
     def subject(self) -> Subject | None:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.content import Content
 from textual.timer import Timer
 
-from actions.base.errors import MissingError
+from actions.base.errors import MissingError, ParameterError, RefusedError
+from actions.base.untrusted import redact
+from actions.base.wording import counted, listed
 from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
-from tui.feeds.logs import PAUSE_SECONDS, LogFeed, LogPump, PodLogFeed
-from tui.feeds.services import WATCH, ConsoleServices
-from tui.feeds.spool import SpoolLogFeed, watched_stage
+from tui.feeds.logs import FROM_THE_TAIL, PAUSE_SECONDS, LogBegin, LogFeed, LogPump, PodLogFeed
+from tui.feeds.services import WATCH, ConsoleServices, replay_epoch
+from tui.feeds.spool import SpoolLogFeed, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.panes.base import Pane, bindings_of
+from tui.present.ansi import visible_text
 from tui.present.subject import Subject, parse_subject
+from tui.present.text import clock_of, moment_in
 from tui.settings.keys import KeyContext
+from tui.terminal.clipboard import MOST_BYTES, Clipping
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer
 
 _WORK = "log"
+_SAVED_AT_ONCE = 500
+"""Lines, which take a few milliseconds."""
+_NO_LOG = "No log yet: enter on a stage or a pod shows its log, l that of a workload."
 _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
 """A pane that was not refreshed for so long is hidden."""
 
@@ -45,6 +54,9 @@ class LogsPane(Pane):
         self._pulled_at = 0.0
         self._pod: PodFacts | None = None
         self._goes_along = True
+        self._begin = FROM_THE_TAIL
+        self._container = ""
+        self._epoch = replay_epoch(services)
 
     def compose(self) -> ComposeResult:
         """Yield the log view."""
@@ -52,9 +64,11 @@ class LogsPane(Pane):
 
     def refresh_data(self) -> None:
         """Take new lines."""
+        self._follow_replay()
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
+        self._view.lines.hint = "" if self._feed is not None else _NO_LOG
         self._pulled_at = self.services.clock.monotonic()
         if self._next_slice is None:
             self._take_in()
@@ -79,18 +93,25 @@ class LogsPane(Pane):
         """
         view = self.services.runs.view
         self._goes_along = not of
-        if view is not None and of in {stage.id for stage in view.stages}:
+        if self.services.runs.remote is not None and "/" not in of:
+            self.services.runs.remote_stage, self._goes_along = of, True  # of its pods, while there are any
+        elif view is not None and of in {stage.id for stage in view.stages}:
             self._show_stage(of)
         elif of:
             self.show_pod(self._find(of), "")
 
-    def show_pod(self, pod: PodFacts, container: str) -> None:
-        """Follow a pod over the API."""
+    def show_pod(self, pod: PodFacts, container: str, begin: LogBegin = FROM_THE_TAIL) -> None:
+        """Follow a pod over the API, from `begin` on."""
         self._goes_along = False
-        self._pod = pod
+        self._pod, self._container, self._begin = pod, container, begin
         services = self.services
         feed = PodLogFeed(
-            services.cluster, pod, container=container, clock=services.clock, changed=services.ticker.request_paint
+            services.cluster,
+            pod,
+            container=container,
+            clock=services.clock,
+            changed=services.ticker.request_paint,
+            begin=begin,
         )
         services.supervisor.keep(_WORK, lambda: feed.run(lambda: services.supervisor.mark_live(_WORK)))
         self._show(feed)
@@ -103,9 +124,102 @@ class LogsPane(Pane):
         """Show only matching lines."""
         self._view.filter(text)
 
+    def show_only(self, names: Collection[str]) -> None:
+        """Show only the lines of some pods.
+
+        Args:
+            names: Names of pods, or parts of them. Empty: that of the line that was reached, else of the last one on
+                screen; all pods, if only some are shown.
+
+        Raises:
+            MissingError: There is no such pod in the log, or no line.
+        """
+        sources = self._view.buffer.sources
+        if names:
+            wanted = [source for source in sources if any(name in source for name in names)]
+        elif self._view.only:
+            wanted = []
+        else:
+            wanted = [self._view.buffer.line(number).source for number in self._view.lines_to_copy(is_range=False)[-1:]]
+        if not wanted and not self._view.only:
+            raise MissingError(f"The log has no line of {listed(sorted(names), 3) or 'any pod'}.")
+        self._view.filter(only=wanted)
+
+    def go_to(self, moment: str) -> None:
+        """Scroll to the first line from a moment on; see `moment_in`.
+
+        Raises:
+            ConsoleError: It is no moment, or the log is empty.
+        """
+        buffer = self._view.buffer
+        if buffer.start == buffer.end:
+            raise MissingError("The log has no line yet.")
+        at_ns = moment_in(moment, newest_ns=buffer.line(buffer.end - 1).at_ns)
+        if at_ns is None:
+            hint = "Write 14:02, 14:02:07, 2026-11-20T14:02 (UTC), or -10m."
+            raise ParameterError(f"{moment!r} is not a time.", hint=hint)
+        self._view.go_to(min(buffer.line_at(at_ns), buffer.end - 1))
+
+    def mark(self, action: str) -> None:
+        """Mark a line or drop its mark (`toggle`), go to a mark (`next`, `previous`), or drop all marks (`clear`).
+
+        Raises:
+            MissingError: There is no line to mark, or no mark.
+        """
+        if action == "toggle":
+            if not self._view.lines.visible_lines:
+                raise MissingError("The log has no line yet.")
+            self._view.action_mark()
+            return
+        if not self._view.lines.marks.numbers:
+            raise MissingError("No line of the log is marked.", hint="Mark one with space, or :mark.")
+        if action == "clear":
+            self._view.action_mark(clears=True)
+        else:
+            self._view.action_next_mark(action == "next")
+
+    def clipping(self, column: str) -> Clipping:
+        """Return the lines from the mark on, else the line reached by a search, an error or a time, else all on screen.
+
+        They are copied as they were printed, also where JSON is laid out.
+        """
+        if column:
+            return super().clipping(column)
+        lines = self._view.lines_to_copy()
+        if not lines:
+            raise MissingError("The log has no line yet.")
+        if len(lines) > MOST_BYTES:
+            raise RefusedError(f"{len(lines):,} lines are too many to copy.", hint="Save them: :save FILE.")
+        text = "\n".join(visible_text(self._view.buffer.line(number).text) for number in lines)
+        return Clipping(text, f"{counted(len(lines), 'line')} of the log")
+
+    async def contents(self) -> bytes:
+        """Return the lines that pass the filter, each with its time and its source, without secrets."""
+        view, parts = self._view, list[str]()
+        window, buffer = view.lines.window, view.buffer
+        number, is_single = window.at_or_after(buffer.start), len(buffer.sources) < 2
+        while number is not None:
+            lines: list[str] = []
+            while number is not None and len(lines) < _SAVED_AT_ONCE:
+                line = buffer.line(number)
+                source = "" if is_single else f"{line.source} "
+                lines.append(f"{clock_of(line.at_ns)} {source}{visible_text(line.text)}\n")
+                number = window.at_or_after(number + 1)
+            parts.append(redact("".join(lines)))
+            await asyncio.sleep(0)
+        return "".join(parts).encode("utf-8", "replace")
+
     def focus_content(self) -> None:
         """Focus the lines."""
         self._view.focus()
+
+    def _follow_replay(self) -> None:
+        """Read the log of a pod anew after a replay has gone to another moment."""
+        if self._epoch == replay_epoch(self.services):
+            return
+        self._epoch = replay_epoch(self.services)
+        if isinstance(self._feed, PodLogFeed) and self._pod is not None:
+            self.show_pod(self._pod, self._container, self._begin)
 
     def _go_along(self) -> None:
         watched = self.services.watched
@@ -117,10 +231,13 @@ class LogsPane(Pane):
             return
         view, folder = self.services.runs.view, self.services.runs.folder
         stage = watched_stage(view, folder) if view is not None and folder is not None else None
-        if stage is not None and folder is not None:
-            feed = self._feed
-            if not isinstance(feed, SpoolLogFeed) or (feed.folder, feed.stage) != (folder, stage):
-                self._show_stage(stage)
+        feed = self._feed
+        if stage is None or folder is None:
+            self._show_nothing()
+        elif not isinstance(feed, SpoolLogFeed) or (feed.folder, feed.stage) != (folder, stage):
+            self._show_stage(stage)
+        elif view is not None:
+            self.entitle(f"log of {place_of(view, stage)}")  # its workload may have been made meanwhile
 
     def _show_stage(self, stage: str) -> None:
         folder = self.services.runs.folder
@@ -129,9 +246,22 @@ class LogsPane(Pane):
             self._pod = None
             self._show(SpoolLogFeed(folder, stage))
 
+    def _show_nothing(self) -> None:
+        """Show an empty log: no line of another run may stand beside the one on screen."""
+        view = self.services.runs.view
+        self.entitle(f"log of {view.id}" if view is not None else self.CONTEXT.value)
+        if self._feed is not None:
+            self.services.supervisor.drop(_WORK)
+            self._feed = self._pump = self._pod = None
+            self._view.show(LogBuffer())
+
     def _show(self, feed: LogFeed) -> None:
         self._feed = feed
-        self.border_title = Content(f"log of {feed.title}")
+        view = self.services.runs.view
+        title = feed.title
+        if isinstance(feed, SpoolLogFeed) and view is not None and view.id == feed.folder.name:
+            title = place_of(view, feed.stage)
+        self.entitle(f"log of {title}")
         buffer = LogBuffer()
         self._pump = LogPump(feed, buffer.extend_tagged, clock=self.services.clock)
         self._view.show(buffer)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.content import Content
+from msgspec.structs import replace
 
 from actions.fleet.facts import PodFacts
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.present import pods
-from tui.present.pods import PodScope
+from tui.present.pods import PodOwner, PodScope
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.table_model import Column
 
 if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot
+
+_OWNER_WORDS = 3
+"""Kind, namespace, name."""
 
 COLUMNS: tuple[Column[PodFacts], ...] = (
     Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=4),
@@ -51,17 +54,21 @@ class PodsPane(TablePane[PodFacts]):
     EMPTY = "No pod here."
 
     def __init__(self, services: ConsoleServices) -> None:
-        super().__init__(services, COLUMNS, key=lambda pod: pod.key, search=pods.search_text)
+        super().__init__(
+            services, COLUMNS, key=lambda pod: pod.key, search=pods.search_text, identify=lambda pod: pod.uid
+        )
         self._scope = PodScope()
         self._shown: ClusterSnapshot | None = None
 
     def refresh_data(self) -> None:
         """Show the pods of the scope."""
         self.show_health(self.services.health("pods"))
+        if self._scope.namespace != self.services.namespace:
+            self._point_at(replace(self._scope, namespace=self.services.namespace))
         snapshot = self.services.cluster.snapshot()
         watched = self.services.watched
         if self._scope.job is not None and watched is not None and watched.job != self._scope.job:
-            self._scope, self._shown = PodScope(job=watched.job), None  # the job's pods are known by now
+            self._scope, self._shown = replace(self._scope, job=watched.job), None  # the job's pods are known by now
         if snapshot is None or snapshot is self._shown:
             return
         changes = snapshot.changes_since(self._shown)
@@ -75,7 +82,7 @@ class PodsPane(TablePane[PodFacts]):
     def show_target(self, of: str) -> None:
         """Show the pods of a node (its name), the run on screen (`run`), one of its stages, or all (empty).
 
-        `job` is the watched job.
+        `job` is the watched job; `Deployment/NAMESPACE/NAME` is a workload.
         """
         run = self.services.runs.view
         if run is not None and of == "run":
@@ -85,15 +92,23 @@ class PodsPane(TablePane[PodFacts]):
         elif run is not None and of in {stage.id for stage in run.stages}:
             self._scope = PodScope(run=run.id, stage=of)
         else:
-            self._scope = PodScope(node=of)
-        self.border_title = Content(self._scope.title())
-        self._shown = None
+            owner = of.split("/")
+            self._scope = PodScope(owner=PodOwner(*owner)) if len(owner) == _OWNER_WORDS else PodScope(node=of)
+        self._point_at(replace(self._scope, namespace=self.services.namespace))
         self.refresh_data()
+
+    def _point_at(self, scope: PodScope) -> None:
+        self._scope, self._shown = scope, None
+        self.retitle(scope.title())
 
     def subject(self) -> Subject | None:
         """Return the pod under the cursor."""
         pod = self.table.selected_row
         return None if pod is None else Subject("Pod", pod.name, pod.namespace)
+
+    def marked(self) -> tuple[Subject, ...]:
+        """Return the marked pods."""
+        return tuple(Subject("Pod", pod.name, pod.namespace, uid=pod.uid) for pod in self.table.marked_rows)
 
     def line_of(self, row: PodFacts) -> str:
         """Return the command that opens the pod's log."""

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.content import Content
 
+from actions.base.errors import JournalError
+from actions.fleet.cost import FleetCost
 from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present import run
 from tui.present.cells import Cells, Span, Tone
+from tui.present.cost import held_cost
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
+
+if TYPE_CHECKING:
+    from tui.feeds.spool import OwnProgress
 
 
 class RunPane(Pane):
@@ -40,6 +48,8 @@ class RunPane(Pane):
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")
+        self._progress: OwnProgress | None = None
+        self._left = run.NO_PROGRESS
 
     def compose(self) -> ComposeResult:
         """Yield heading, rail and details."""
@@ -58,9 +68,13 @@ class RunPane(Pane):
             self._detail.show(())
             return
         now = self.services.clock.now().timestamp()
-        self.border_title = Content(view.id)
-        resume = self._keys["resume"] if self.services.runs.is_interrupted else ""
-        self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2, resume_key=resume))
+        self.border_title = Content(f"{view.id} · {run.home_words(view)}")
+        resume = None
+        if self.services.runs.is_interrupted:
+            resume = "" if self._no_changes() else self._keys["resume"]
+        self._left = self._own_progress(view)
+        width = self.size.width - 2
+        self._heading.show(run.run_heading(view, now=now, width=width, resume_key=resume, left=self._left))
         self._show_rail(view)
         self._show_detail()
 
@@ -74,7 +88,7 @@ class RunPane(Pane):
         if of and view is not None:  # a pane that was never shown has no stages yet
             self._show_rail(view)
         if of and not self._rail.select(of):
-            self.services.runs.choose(self.services.runs.find(of).folder)
+            self.services.open_run(of)
         self.refresh_data()
 
     def subject(self) -> Subject | None:
@@ -103,7 +117,40 @@ class RunPane(Pane):
 
     def _show_rail(self, view: RunView) -> None:
         now = self.services.clock.now().timestamp()
-        self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))
+        approve_key = "" if self._no_changes() else self._keys["approve"]
+        self._rail.show(run.rail_of(view, now=now, approve_key=approve_key, left=self._left))
+
+    def _no_changes(self) -> str:
+        """Return why this console changes nothing in the run on screen; empty if it can."""
+        if self.services.replay is not None:
+            return "This is a replay: nothing can be approved or changed."
+        if self.services.runs.remote is not None:
+            return "Another machine carries it out: approve or change it there."
+        if self.services.settings.readonly:
+            return "This console is read-only: nothing can be approved or changed."
+        return ""
+
+    def _own_progress(self, view: RunView) -> Mapping[str, float]:
+        """Return the seconds that the job at work still takes by its own progress bar, by stage; empty without one."""
+        folder = self.services.runs.folder
+        stage = next((one for one in reversed(view.stages) if one.state is StageState.RUNNING), None)
+        if stage is None or folder is None or stage.kind != "job":
+            return {}
+        with suppress(JournalError):
+            if self._progress is None or (self._progress.folder, self._progress.stage) != (folder, stage.id):
+                from tui.feeds.spool import OwnProgress
+
+                self._progress = OwnProgress(folder, stage.id)
+            left = self._progress.left_seconds()
+            return {} if left is None else {stage.id: left}
+        return {}
+
+    def _held_cost(self, view: RunView) -> FleetCost | None:
+        """Return the cost of the run's own nodes; `None` while it works, and before there is a picture of them."""
+        snapshot = self.services.cluster.snapshot()
+        if view.state not in run.ENDED or snapshot is None or not snapshot.is_complete:
+            return None
+        return held_cost(view, snapshot, self.services.fleet.costs(snapshot))
 
     def _show_detail(self) -> None:
         view = self.services.runs.view
@@ -111,17 +158,25 @@ class RunPane(Pane):
         if view is None or stage is None:
             return
         now = self.services.clock.now().timestamp()
-        keys, width = self._keys, self.size.width - 6
+        keys, width, no_changes = self._keys, self.size.width - 6, self._no_changes()
         detail = run.stage_detail(
             stage,
             now=now,
             width=width,
             approve_key=keys["approve"],
+            no_changes=no_changes,
             is_stalled=view.state is RunState.STALLED,
             spent=run.spent_in(view, self._rail.selected_key, now),
+            left_seconds=self._left.get(stage.id),
         )
-        cost = self.services.fleet_cost()
-        idle = run.idle_lines(view, cost, park_key=keys["park"], teardown_key=keys["teardown"], width=width)
+        idle = run.idle_lines(
+            view,
+            self._held_cost(view),
+            park_key=keys["park"],
+            teardown_key=keys["teardown"],
+            no_changes=no_changes,
+            width=width,
+        )
         ending = run.ending_lines(view, width=width)
         if stage.state is StageState.FAILED:  # the reason is on the first screen, whatever its size
             self._detail.show([*detail, *idle, *ending])

@@ -1,38 +1,95 @@
-"""The runs pane: all runs of this machine."""
+"""The runs pane: all runs of this machine, and those of other machines that the connected cluster knows."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from actions.run.journal.reader import RunSummary
+from msgspec.structs import replace
+
 from tui.feeds.services import RUNS, ConsoleServices
+from tui.feeds.supervisor import FeedState
 from tui.panes.base import TablePane, bindings_of
-from tui.present import run as runs
+from tui.present import remote_runs as rows
+from tui.present.remote_runs import RunRow
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext, name_of
-from tui.widgets.table_model import Column
+from tui.widgets.table_model import SPARE, Column
 
 
-def columns_of(services: ConsoleServices) -> tuple[Column[RunSummary], ...]:
+def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
     """Return the table's columns; ages are computed with the services' clock."""
+
+    def now() -> float:
+        return services.clock.now().timestamp()
+
+    def took(row: RunRow) -> float:
+        return (row.local.took_seconds(now()) or 0.0) if row.local else 0.0
+
+    def spent(row: RunRow) -> float:
+        return float(row.local.spending.usd) if row.local and row.local.spending else 0.0
+
+    def loss(row: RunRow) -> float:
+        return (row.local.last_loss or 0.0) if row.local else 0.0
+
     return (
-        Column("id", "RUN", lambda run: services.runs.names.get(run.id, run.id), width=26, flex=2, limit=50),
-        Column("state", "STATE", runs.summary_state_cell, width=17),
-        Column("stage", "STAGE", runs.stage_cell, width=12, flex=1, limit=40),
-        Column("cluster", "CLUSTER", lambda run: run.cluster, width=14, flex=1, limit=30, drop=1),
+        Column("id", "RUN", lambda row: rows.name_cell(row, _name(services, row)), width=25, flex=2, limit=50),
+        Column("state", "STATE", rows.state_cell, width=17),
+        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40),
+        Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=1, sort_key=took),
+        Column("loss", "LOSS", rows.loss_cell, width=7, align="right", drop=4, sort_key=loss),
+        Column(
+            "spent",
+            "SPENT",
+            rows.spent_cell,
+            width=9,
+            flex=1,
+            limit=11,
+            align="right",
+            drop=2,
+            sort_key=spent,
+            sized=rows.spent_cell,
+        ),
+        Column("holds", "HOLDS", rows.holds_cell, width=18, flex=1, limit=50, drop=5),
+        Column("limits", "LIMITS", rows.limits_cell, width=12, flex=1, limit=40, drop=6),
+        Column("cluster", "CLUSTER", rows.cluster_cell, width=14, flex=1, limit=30, drop=3),
         Column(
             "age",
             "AGE",
-            lambda run: runs.age_text(run, services.clock.now().timestamp()),
-            width=7,
+            lambda row: rows.age_cell(row, now()),
+            width=6,
             align="right",
-            sort_key=lambda run: -run.created_at,
+            sort_key=rows.age_key,
         ),
     )
 
 
-class RunsPane(TablePane[RunSummary]):
-    """The runs, newest first; opening one makes it the run on screen."""
+_BESIDE_WHO: Mapping[str, Mapping[str, Any]] = {
+    "id": {"width": 16, "wanted": 24, "keeps_ends": True},
+    "state": {"width": 13, "wanted": 19, "sized": rows.state_cell},
+    "holds": {"drop": SPARE},
+    "limits": {"drop": SPARE + 1},
+    "loss": {"drop": SPARE + 2},
+}
+
+
+def with_who(columns: tuple[Column[RunRow], ...]) -> tuple[Column[RunRow], ...]:
+    """Return the columns with one more for who carries a run out, and room for it on eighty columns.
+
+    Names of runs are cut in the middle, so that time and money have room beside it. What the record of another machine
+    does not have, and what the run holds, give way to a whole name.
+    """
+    who = Column("who", "WHO", rows.who_cell, width=12, wanted=22, flex=1, limit=36)
+    made = [replace(column, **_BESIDE_WHO.get(column.id, {})) for column in columns]
+    return (*made[:3], who, *made[3:])
+
+
+def _name(services: ConsoleServices, row: RunRow) -> str:
+    return services.runs.names.get(row.id) or services.remote.names.get(row.id, row.id)
+
+
+class RunsPane(TablePane[RunRow]):
+    """The runs, newest first, those of other machines after them; opening one makes it the run on screen."""
 
     CONTEXT = KeyContext.RUNS
     BINDINGS: ClassVar = bindings_of(KeyContext.RUNS)
@@ -42,20 +99,40 @@ class RunsPane(TablePane[RunSummary]):
     def __init__(self, services: ConsoleServices) -> None:
         key = name_of(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
         empty = f"No run yet: press {key} for the blueprints."
-        super().__init__(services, columns_of(services), key=lambda run: run.id, search=runs.search_text, empty=empty)
-        self._shown = -1
+        super().__init__(services, columns_of(services), key=lambda row: row.id, search=rows.search_text, empty=empty)
+        self._shown: tuple[int, int, frozenset[str]] = (-1, -1, frozenset())
+        self._has_who = False
 
     def refresh_data(self) -> None:
         """Show the list."""
-        self.show_health(self.services.supervisor.health(RUNS))
-        if self._shown != self.services.runs.revision:
-            self._shown = self.services.runs.revision
-            self.show_rows(self.services.runs.summaries)
+        runs, others = self.services.runs, self.services.remote
+        health = self.services.supervisor.health(RUNS)
+        is_noted = bool(others.note) and health.state is FeedState.LIVE
+        self.show_health(replace(health, detail=others.note) if is_noted else health)
+        over = self.services.upkeep.label
+        self.entitle(f"runs · {over}: see eksml-tui runs disk" if over else "runs")
+        elsewhere = runs.listed_elsewhere()
+        silent = frozenset(run.id for run in elsewhere if others.is_silent(run))
+        if self._shown != (runs.revision, others.revision, silent):
+            self._shown = runs.revision, others.revision, silent
+            self._show_who(is_wanted=bool(elsewhere) or any(run.taken_by for run in runs.summaries))
+            self.show_rows(rows.rows_of(runs.summaries, elsewhere, silent))
+
+    def _show_who(self, *, is_wanted: bool) -> None:
+        """Show the column of other machines' owners while there are any, unless columns were chosen."""
+        if is_wanted == self._has_who:
+            return
+        self._has_who = is_wanted
+        before, columns = self._all_columns, columns_of(self.services)
+        self._all_columns = with_who(columns) if is_wanted else columns
+        if self._columns == before:
+            self._columns = self._all_columns
+            self.table.set_columns(self._columns)
 
     def subject(self) -> Subject | None:
         """Return the run under the cursor."""
         return Subject("Run", self.table.selected_key) if self.table.selected_key else None
 
-    def line_of(self, row: RunSummary) -> str:
+    def line_of(self, row: RunRow) -> str:
         """Return the command that opens the run's stages."""
         return f"open run of={row.id}"

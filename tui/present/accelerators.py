@@ -1,28 +1,42 @@
-"""Accelerators of all workers as rows of a table, with the rank that slows down the others."""
+"""Accelerators of all workers as rows of a table, now and over time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tui.feeds.accelerators import WorkerReading
-from tui.present.cells import Cells, CellValue, Span, Tone, meter
-from tui.present.text import short_names
+from actions.base.clock import time_of_day
+from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
+from tui.feeds.accelerators import PastReadings, WorkerReading
+from tui.feeds.training import UNUSED_SECONDS
+from tui.present.cells import Cells, CellValue, Span, Tone, fit, meter, width_of
+from tui.present.text import duration, short_names
 
 if TYPE_CHECKING:
     from actions.telemetry.tools.devices import Device
 
 _ABSENT = Span("-", Tone.MUTED)
+_LEAST_LOAD = 8
+_LOAD_TEXT = len(" 100%")
+_LEAST_MEMORY = 5
+_MEMORY_TEXT = len(" 100.3/22Gi")
 _GIB = 1 << 30
+_KB, _MB, _GB = 1e3, 1e6, 1e9
 _IDLE_PERCENT = 5
-_LAGS_BY_PERCENT = 20
 _HOT_CELSIUS = 85
+_LAGS_BY_PERCENT = 20
 _STARVED = 0.8
-"""Share of the median power below which a busy device is waiting or throttled."""
+"""Share of the median power or clock below which a busy device is waiting or throttled."""
+_LASTS_SECONDS = 5.0
+"""Duration from which it is said how long a device has lagged."""
+_LEAST_TREND = 8
+_LEVELS = "▁▂▃▄▅▆▇█"
+_HARMLESS = frozenset({"power cap", "sync boost"})
+"""Reasons for a lower clock that are usual under full load."""
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -36,6 +50,11 @@ class DeviceRow(msgspec.Struct, frozen=True):
         rank: Place among all accelerators of all workers; -1 without an answer.
         noun: Kind of device: `GPU`, `Neuron device`.
         error: Reason why there is no answer.
+        node: Name of the worker's node.
+        trouble: Errors that the worker's runtimes counted.
+        history: Its samples over time, if any.
+        entries: Number of entries of the history so far: tells apart two rows of one history.
+        is_past: The reading is the mean of the whole history.
     """
 
     pod: str
@@ -44,40 +63,59 @@ class DeviceRow(msgspec.Struct, frozen=True):
     rank: int = -1
     noun: str = "GPU"
     error: str = ""
+    node: str = ""
+    trouble: tuple[str, ...] = ()
+    history: DeviceHistory | None = None
+    entries: int = 0
+    is_past: bool = False
 
     @property
     def key(self) -> str:
         """The key of the row; sorts by rank."""
         return f"{_sortable(self.pod)}#{self.device.index:03}" if self.device else _sortable(self.pod)
 
+    @property
+    def load(self) -> float | None:
+        """The load in percent, or that of the last samples if it is greater: one alone may be 0 amid work."""
+        now = self.device.load_pct if self.device is not None else None
+        recent = self.history.recent(Quantity.LOAD) if self.history is not None and not self.is_past else None
+        return now if now is None or recent is None else max(now, recent)
 
-def device_rows(readings: Iterable[WorkerReading]) -> list[DeviceRow]:
+
+def device_rows(
+    readings: Iterable[WorkerReading],
+    histories: Mapping[tuple[str, str], DeviceHistory] | None = None,
+    *,
+    is_past: bool = False,
+) -> list[DeviceRow]:
     """Return one row for each accelerator, and one for each worker without an answer."""
     workers = sorted(readings, key=lambda worker: _sortable(worker.pod.name))
     names = short_names([worker.pod.name for worker in workers])
     rows: list[DeviceRow] = []
+    rank = 0
     for worker in workers:
-        pod, short, reading = worker.pod.key, names[worker.pod.name], worker.reading
-        first = sum(row.device is not None for row in rows)
-        rows += [
-            DeviceRow(pod, short, device, first + place, reading.noun) for place, device in enumerate(reading.devices)
-        ]
+        pod, short, node, reading = worker.pod.key, names[worker.pod.name], worker.pod.node, worker.reading
+        for device in reading.devices:
+            history = (histories or {}).get((pod, device.label))
+            entries = history.revision if history is not None else 0
+            row = DeviceRow(
+                pod, short, device, rank, reading.noun, "", node, reading.trouble, history, entries, is_past
+            )
+            rows.append(row)
+            rank += 1
         if not reading.devices:
-            rows.append(DeviceRow(pod, short, None, error=reading.error or "No accelerator."))
+            rows.append(DeviceRow(pod, short, None, error=reading.error or "No accelerator.", node=node))
     return rows
 
 
 def search_text(row: DeviceRow) -> str:
     """Return the text that a filter matches."""
-    return f"{row.pod} {row.device.model if row.device else row.error}"
+    return f"{row.pod} {row.node} {row.device.model if row.device else row.error}"
 
 
 def name_cell(row: DeviceRow) -> CellValue:
-    """The model of a GPU, the load of each core of a Neuron device, or the reason for no answer."""
-    if row.device is None:
-        return Span(row.error, Tone.WARN)
-    cores = " ".join(f"{load:.0f}%" for load in row.device.core_pcts)
-    return f"{row.device.model}, cores {cores}" if cores else row.device.model
+    """The model, or the reason for no answer."""
+    return Span(row.error, Tone.WARN) if row.device is None else row.device.model
 
 
 def index_cell(row: DeviceRow) -> CellValue:
@@ -85,22 +123,89 @@ def index_cell(row: DeviceRow) -> CellValue:
     return row.device.label if row.device else _ABSENT
 
 
-def load_cell(row: DeviceRow) -> CellValue:
-    """The share of time in which the device worked."""
-    load = row.device.load_pct if row.device else None
+def load_cell(row: DeviceRow, width: int = 0) -> CellValue:
+    """The share of time in which the device worked, after a bar in the rest of `width`; or why there is no answer."""
+    if row.device is None:
+        return Span(row.error, Tone.WARN)
+    load = row.device.load_pct
     if load is None:
         return _ABSENT
     text = Span(f" {load:>3.0f}%", Tone.WARN if load < _IDLE_PERCENT else Tone.PLAIN)
-    return (*meter(load, 100, cells=8), text)
+    return (*meter(load, 100, cells=max(_LEAST_LOAD, width - _LOAD_TEXT)), text)
 
 
-def memory_cell(row: DeviceRow) -> CellValue:
-    """Used and total memory, in GiB."""
-    device = row.device
-    if device is None or device.mem_used_bytes is None or not device.mem_total_bytes:
+def cores_cell(row: DeviceRow, width: int = 0) -> CellValue:
+    """The load of each core: one bar each, and the percentages where they fit."""
+    loads = row.device.core_pcts if row.device else ()
+    if not loads:
         return _ABSENT
+    bars = Span("".join(map(_level_of, loads)), Tone.BUSY)
+    both = bars, Span("".join(f" {load:.0f}%" for load in loads))
+    return (bars,) if width and width_of(both) > width else both
+
+
+def trend_cell(row: DeviceRow, width: int = _LEAST_TREND) -> CellValue:
+    """The load over time, up to now at the right end; the memory in use where no load is measured."""
+    if row.history is None or row.device is None:
+        return _ABSENT
+    levels = row.history.levels(Quantity.LOAD, width)
+    if all(level is None for level in levels):
+        total = row.device.mem_total_bytes or 0
+        levels = [
+            None if level is None or not total else 100 * level / total
+            for level in row.history.levels(Quantity.MEMORY, width)
+        ]
+    if len(levels) < 2:
+        return _ABSENT
+    spans = [
+        Span(" " if level is None else _level_of(level), Tone.WARN if (level or 0) < _IDLE_PERCENT else Tone.BUSY)
+        for level in levels
+    ]
+    return fit(tuple(spans), width, align_right=True)
+
+
+def load_range_cell(row: DeviceRow) -> CellValue:
+    """Least and greatest load."""
+    found = _extent(row, Quantity.LOAD)
+    return _ABSENT if found is None else f"{found.least:.0f}–{found.most:.0f}%"
+
+
+def power_range_cell(row: DeviceRow) -> CellValue:
+    """Least and greatest power."""
+    found = _extent(row, Quantity.POWER)
+    return _ABSENT if found is None else f"{found.least:.0f}–{found.most:.0f}W"
+
+
+def temperature_range_cell(row: DeviceRow) -> CellValue:
+    """Least and greatest temperature."""
+    found = _extent(row, Quantity.TEMPERATURE)
+    return _ABSENT if found is None else f"{found.least:.0f}–{found.most:.0f}°C"
+
+
+def memory_peak_cell(row: DeviceRow) -> CellValue:
+    """The most memory that was in use."""
+    found = _extent(row, Quantity.MEMORY)
+    return _ABSENT if found is None else f"{found.most / _GIB:.1f}Gi"
+
+
+def memory_cell(row: DeviceRow, width: int = 0) -> CellValue:
+    """Used and total memory, in GiB, after a bar that takes the rest of `width` columns."""
+    device = row.device
+    if device is None or device.mem_used_bytes is None:
+        return _ABSENT
+    if not device.mem_total_bytes:
+        return f"{device.mem_used_bytes / _GIB:.1f}Gi"
     text = f" {device.mem_used_bytes / _GIB:.1f}/{device.mem_total_bytes / _GIB:.0f}Gi"
-    return (*meter(device.mem_used_bytes, device.mem_total_bytes), Span(text))
+    cells = max(_LEAST_MEMORY, width - _MEMORY_TEXT)
+    if width:
+        cells = max(0, min(cells, width - len(text)))
+    return (*meter(device.mem_used_bytes, device.mem_total_bytes, cells=cells), Span(text))
+
+
+def memory_kinds_cell(row: DeviceRow) -> CellValue:
+    """The memory in use by kind, the greatest first."""
+    parts = row.device.mem_parts if row.device else ()
+    return ", ".join(f"{name} {size / _GIB:.1f}Gi" for name, size in parts) or _ABSENT
 
 
 def power_cell(row: DeviceRow) -> CellValue:
@@ -119,71 +224,257 @@ def temperature_cell(row: DeviceRow) -> CellValue:
     return Span(f"{degrees}°C!", Tone.BAD) if degrees >= _HOT_CELSIUS else f"{degrees}°C"
 
 
+def clock_cell(row: DeviceRow) -> CellValue:
+    """The clock of the multiprocessors and its maximum, in MHz."""
+    device = row.device
+    if device is None or device.clock_mhz is None:
+        return _ABSENT
+    return f"{device.clock_mhz}/{device.clock_max_mhz}" if device.clock_max_mhz else str(device.clock_mhz)
+
+
+def throttle_cell(row: DeviceRow) -> CellValue:
+    """The reasons for a lower clock."""
+    reasons = row.device.throttle if row.device else ()
+    if not reasons:
+        return _ABSENT
+    return Span(", ".join(reasons), Tone.PLAIN if _HARMLESS.issuperset(reasons) else Tone.WARN)
+
+
+def ecc_cell(row: DeviceRow) -> CellValue:
+    """Corrected and uncorrected memory errors."""
+    device = row.device
+    if device is None or (device.ecc_corrected is None and device.ecc_uncorrected is None):
+        return _ABSENT
+    corrected, uncorrected = ("-" if n is None else str(n) for n in (device.ecc_corrected, device.ecc_uncorrected))
+    return Span(f"{corrected}/{uncorrected}", Tone.BAD if device.ecc_uncorrected else Tone.PLAIN)
+
+
+def link_errors_cell(row: DeviceRow) -> CellValue:
+    """Errors of the device's NVLinks since its driver was loaded."""
+    count = row.device.nvlink_errors if row.device else None
+    return _ABSENT if count is None else Span(str(count), Tone.WARN if count else Tone.PLAIN)
+
+
+def nvlink_cell(row: DeviceRow, width: int = 0) -> CellValue:
+    """Bytes a second over the device's NVLinks, after their history in the rest of `width`."""
+    return _traffic_cell(row, Quantity.NVLINK, row.device.nvlink_rate if row.device else None, width)
+
+
+def nvlink_range_cell(row: DeviceRow) -> CellValue:
+    """Least and greatest traffic of the device's NVLinks."""
+    return _traffic_range(row, Quantity.NVLINK)
+
+
+def efa_cell(row: DeviceRow, width: int = 0) -> CellValue:
+    """Bytes a second over the EFA adapters of the device's node, after their history in the rest of `width`."""
+    return _traffic_cell(row, Quantity.EFA, row.device.efa_rate if row.device else None, width)
+
+
+def efa_range_cell(row: DeviceRow) -> CellValue:
+    """Least and greatest traffic of the EFA adapters of the device's node."""
+    return _traffic_range(row, Quantity.EFA)
+
+
+def has_nvlink(rows: Iterable[DeviceRow]) -> bool:
+    """Return whether any device has NVLinks that count."""
+    devices = (row.device for row in rows if row.device is not None)
+    return any(device.nvlink_bytes is not None or device.nvlink_rate is not None for device in devices)
+
+
+def has_efa(rows: Iterable[DeviceRow]) -> bool:
+    """Return whether any worker sees the counters of EFA adapters."""
+    devices = (row.device for row in rows if row.device is not None)
+    return any(device.efa_bytes is not None or device.efa_rate is not None for device in devices)
+
+
+def rate_text(bytes_a_second: float) -> str:
+    """Return a rate in decimal units, as links are sold: `412GB/s`, `1.3GB/s`, `27MB/s`, `0`."""
+    if bytes_a_second < _KB:
+        return "0"
+    if bytes_a_second < _MB:
+        return f"{bytes_a_second / _KB:.0f}kB/s"
+    if bytes_a_second < _GB:
+        return f"{bytes_a_second / _MB:.0f}MB/s"
+    billions = bytes_a_second / _GB
+    return f"{billions:.1f}GB/s" if billions < 99.95 else f"{billions:.0f}GB/s"
+
+
+def _traffic_cell(row: DeviceRow, quantity: Quantity, rate: float | None, width: int) -> CellValue:
+    if rate is None:
+        return _ABSENT
+    text = Span(f" {rate_text(rate):>8}")
+    most = _extent(row, quantity)
+    if row.history is None or most is None or not most.most or width <= len(text.text):
+        return (text,) if width else Span(rate_text(rate))
+    levels = row.history.levels(quantity, width - len(text.text))
+    shown = "".join(" " if level is None else _level_of(100 * level / most.most) for level in levels)
+    return fit((Span(shown, Tone.BUSY), text), width, align_right=True)
+
+
+def _traffic_range(row: DeviceRow, quantity: Quantity) -> CellValue:
+    found = _extent(row, quantity)
+    return _ABSENT if found is None else f"{rate_text(found.least)}–{rate_text(found.most)}"
+
+
+def processes_cell(row: DeviceRow) -> CellValue:
+    """The number of processes that the tool named."""
+    count = row.device.processes if row.device else None
+    return _ABSENT if count is None else str(count)
+
+
+def node_cell(row: DeviceRow) -> CellValue:
+    """The worker's node, without its domain."""
+    return row.node.partition(".")[0] or _ABSENT
+
+
 def load_key(row: DeviceRow) -> float:
     """The sort key of the load: workers without an answer come first, as they need attention."""
     return -1 if row.device is None or row.device.load_pct is None else row.device.load_pct
 
 
-def summary(rows: Sequence[DeviceRow]) -> list[Cells]:
-    """Return two lines: the mean load, and the slowest device."""
-    known = [row for row in rows if row.device is not None]
-    loads = [row.device.load_pct for row in known if row.device is not None and row.device.load_pct is not None]
-    if not rows:
-        return []
-    if not loads:
-        return [(Span("Waiting for the first answer of a worker.", Tone.MUTED),)]
-    mean = sum(loads) / len(loads)
-    silent = len(rows) - len(known)
-    head: list[Span] = [Span(f"{len(known)} {known[0].noun}s, {mean:.0f}% busy on average", Tone.STRONG)]
-    if silent:
-        head.append(Span(f"   ✗ {silent} worker{'s' * (silent > 1)} did not answer", Tone.BAD))
-    return [tuple(head), _laggard(known, mean)]
-
-
-def _laggard(rows: Sequence[DeviceRow], mean: float) -> Cells:
-    """Name the device that slows down the others.
-
-    A rank that waits for another one is as busy as all. So low power or a high temperature is better evidence than a
-    load that is a little lower for a moment.
-    """
-    slowest = min(rows, key=load_key)
-    load = load_key(slowest)
-    suspect = _suspect([row for row in rows if load_key(row) > mean - _LAGS_BY_PERCENT])
-    if suspect:
-        return (Span(f"▲ {suspect}", Tone.WARN),)
-    if mean - load >= _LAGS_BY_PERCENT:
-        return (
-            Span(f"▲ slowest: {_place(slowest)} at {load:.0f}%, {mean - load:.0f} points below the mean", Tone.WARN),
-        )
-    return (Span(f"slowest: {_place(slowest)} at {load:.0f}%, no lag", Tone.MUTED),)
-
-
-def _suspect(busy: Sequence[DeviceRow]) -> str:
-    """Describe the busy device that draws far less power than the others, or is hot; empty if there is none."""
-    devices = [
-        (row, row.device) for row in busy if row.device is not None and (row.device.load_pct or 0) >= _IDLE_PERCENT
-    ]
-    powers = [device.power_w for _, device in devices if device.power_w is not None]
-    usual = median(powers) if len(powers) > 1 else 0.0
-    for row, device in sorted(devices, key=lambda one: one[1].power_w or 0.0):
-        signs = []
-        if device.power_w is not None and device.power_w < _STARVED * usual:
-            signs.append(f"draws {device.power_w:.0f} W (others: {usual:.0f} W)")
-        if device.temp_c is not None and device.temp_c >= _HOT_CELSIUS:
-            signs.append(f"is at {device.temp_c} °C")
-        if signs:
-            return f"{_place(row)} is as busy as the others, but {' and '.join(signs)}"
-    return ""
+def _throttled_by(row: DeviceRow) -> str:
+    """Return the reasons for a lower clock that are not usual; empty if there are none."""
+    return ", ".join(reason for reason in (row.device.throttle if row.device else ()) if reason not in _HARMLESS)
 
 
 def _place(row: DeviceRow) -> str:
-    device = row.device
-    label = device.label if device is not None else "?"
-    if row.noun == "GPU":
-        return f"rank {row.rank}, {row.worker} GPU {label}"
-    return f"{row.worker} {label}"
+    """Name a device in a sentence: `rank 2, worker-2 GPU 0`, `trn-0 ND1`."""
+    label = row.device.label if row.device is not None else "?"
+    return f"rank {row.rank}, {row.worker} GPU {label}" if row.noun == "GPU" else f"{row.worker} {label}"
+
+
+def _level_of(percent: float) -> str:
+    return _LEVELS[max(0, min(len(_LEVELS) - 1, int(percent / 100 * len(_LEVELS))))]
+
+
+def _extent(row: DeviceRow, quantity: Quantity) -> Extent | None:
+    return row.history.extent(quantity) if row.history is not None and row.device is not None else None
 
 
 def _sortable(name: str) -> str:
     """Pad the numbers of a name, so that `worker-2` sorts before `worker-10`."""
     return _NUMBER.sub(lambda match: match[1].zfill(8), name)
+
+
+def summary(
+    rows: Sequence[DeviceRow],
+    past: PastReadings | None = None,
+    *,
+    has_ended: bool = False,
+    zeros: Sequence[float] = (),
+) -> list[Cells]:
+    """Return two lines: the mean load, then what is wrong, then the model; and the slowest device.
+
+    Args:
+        rows: The accelerators.
+        past: The time that they are of, if they are not those of now.
+        has_ended: The stage of that time is over.
+        zeros: Seconds for which each device at 0 % has been there.
+    """
+    known = [row for row in rows if row.device is not None]
+    if not rows:
+        return []
+    if not known:
+        return [(Span("✗ No worker answered.", Tone.BAD),), (Span(rows[0].error, Tone.WARN),)]
+    loads = [load for row in known if (load := load_key(row)) >= 0]
+    noun = f"{len(known)} {known[0].noun}{'s' * (len(known) != 1)}"
+    words = _mean_words(sum(loads) / len(loads) if loads else None)
+    head = [Span(f"{noun}{_time_words(past, has_ended=has_ended)}, {words}", Tone.STRONG)]
+    troubled = next((row for row in known if row.trouble), None)
+    if troubled is not None:
+        head.append(Span(f"   ✗ {troubled.worker}: {', '.join(troubled.trouble)}", Tone.BAD))
+    silent = len(rows) - len(known)
+    if silent:
+        head.append(Span(f"   ✗ {silent} worker{'s' * (silent > 1)} did not answer", Tone.BAD))
+    unused = [seconds for seconds in zeros if seconds >= UNUSED_SECONDS]
+    if unused:
+        told = f"   ▲ {len(unused)} requested, but at 0% for {duration(min(unused))} or more"
+        head.append(Span(told, Tone.WARN))
+    models = {row.device.model for row in known if row.device is not None}
+    if len(models) == 1 and not known[0].noun.startswith(min(models)):
+        head.append(Span(f" · {models.pop()}", Tone.MUTED))
+    return [tuple(head), _laggards(known)] if loads else [tuple(head)]
+
+
+def _mean_words(mean: float | None) -> str:
+    if mean is None:
+        return "whose load is not measured"
+    return f"{mean:.0f}% busy on average"
+
+
+def _time_words(past: PastReadings | None, *, has_ended: bool) -> str:
+    if past is None:
+        return ""
+    label = "ended at" if has_ended else "last sample at"
+    return f" over {duration(past.ended_at - past.began_at)}, {label} {time_of_day(past.ended_at)} UTC"
+
+
+def _laggards(rows: Sequence[DeviceRow]) -> Cells:
+    """Name the devices that slow down the others.
+
+    A rank that waits for another one is as busy as all. So low power, a low clock or a high temperature is better
+    evidence than a load that is a little lower for a moment.
+    """
+    loads = [(row, load) for row in rows if (load := row.load) is not None]
+    if not loads:
+        return (Span("No load was measured.", Tone.MUTED),)
+    usual = median(load for _, load in loads)
+    slowest, least = min(loads, key=lambda one: one[1])
+    busy = [row for row, load in loads if load > usual - _LAGS_BY_PERCENT and load >= _IDLE_PERCENT]
+    late = [row for row, load in loads if usual - load >= _LAGS_BY_PERCENT or load < _IDLE_PERCENT <= usual]
+    suspect = _suspect(busy)
+    if suspect:
+        return (Span(f"▲ {suspect}", Tone.WARN),)
+    if usual < _IDLE_PERCENT and not late:
+        return (Span(f"▲ no device works: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
+    if not late:
+        return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
+    words = f"▲ slowest: {_place(slowest)} at {least:.0f}%, {usual - least:.0f} points below the median"
+    others = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+    signs = _signs(slowest, rows)
+    because = f": {' and '.join(signs)}" if signs else ""
+    return (Span(f"{words}{_for_how_long(slowest, usual)}{others}{because}", Tone.WARN),)
+
+
+def _for_how_long(row: DeviceRow, usual: float) -> str:
+    level = max(usual - _LAGS_BY_PERCENT, _IDLE_PERCENT)
+    if row.history is None or row.is_past:
+        return ""
+    seconds = row.history.seconds_below(Quantity.LOAD, level)
+    return f" for {duration(seconds)}" if seconds >= _LASTS_SECONDS else ""
+
+
+def _suspect(busy: Sequence[DeviceRow]) -> str:
+    """Describe the busy device that shows a sign of being held up; empty if there is none."""
+    for row in sorted(busy, key=lambda row: (row.device.power_w if row.device else None) or 0.0):
+        signs = _signs(row, busy)
+        if signs:
+            return f"{_place(row)} is as busy as the others, but {' and '.join(signs)}"
+    return ""
+
+
+def _signs(row: DeviceRow, others: Sequence[DeviceRow]) -> list[str]:
+    """Return what is unusual in a device: the suspects for its lag."""
+    device = row.device
+    if device is None:
+        return []
+    signs = []
+    watts = _usual(other.device.power_w for other in others if other.device is not None)
+    if device.power_w is not None and device.power_w < _STARVED * watts:
+        signs.append(f"draws {device.power_w:.0f} W (others: {watts:.0f} W)")
+    clock = _usual(other.device.clock_mhz for other in others if other.device is not None)
+    if device.clock_mhz is not None and device.clock_mhz < _STARVED * clock:
+        signs.append(f"runs at {device.clock_mhz} MHz (others: {clock:.0f} MHz)")
+    if reasons := _throttled_by(row):
+        signs.append(f"is throttled ({reasons})")
+    if device.temp_c is not None and device.temp_c >= _HOT_CELSIUS:
+        signs.append(f"is at {device.temp_c} °C")
+    if device.ecc_uncorrected:
+        signs.append(f"has {device.ecc_uncorrected} uncorrected memory error{'s' * (device.ecc_uncorrected > 1)}")
+    return signs
+
+
+def _usual(values: Iterable[float | None]) -> float:
+    """Return the median of known values; 0 of fewer than two."""
+    known = [value for value in values if value is not None]
+    return median(known) if len(known) > 1 else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -26,13 +27,6 @@ def search_text(blueprint: Blueprint) -> str:
     return f"{blueprint.id} {blueprint.title} {blueprint.summary}"
 
 
-def expectation_cell(blueprint: Blueprint) -> str:
-    """The expected duration of all stages, one after the other."""
-    low = sum(stage.expect.low_seconds for stage in blueprint.stages)
-    high = sum(stage.expect.high_seconds for stage in blueprint.stages)
-    return duration_range(low, high)
-
-
 def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, width: int) -> list[Cells]:
     """Return the summary and stages of a blueprint, then the folders that could not be read.
 
@@ -55,6 +49,8 @@ def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, wi
 
 PRESET = "@preset"
 EXISTING = "@existing"
+HOME, NO_HOME = "@home", "none"
+"""The key of the field for the run's home, and the word for a launch without one."""
 NO_PRESET = "none"
 _HEADINGS = ("STAGE", "EXPECTED", "$/H", "COST", "NODES")
 _NUMBERS_AT = (2, 3)
@@ -70,19 +66,50 @@ _KINDS = {
 }
 
 
-def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool) -> list[Field]:
-    """Return the form's fields: preset and cluster, then the parameters with the preset's values as defaults."""
+def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool, usual_preset: str = "") -> list[Field]:
+    """Return the form's fields: preset and cluster, then the parameters with the preset's values as defaults.
+
+    Args:
+        blueprint: The blueprint.
+        preset: The chosen preset; empty for none.
+        existing_cluster: The initial choice of the cluster.
+        usual_preset: The preset that a form begins with, to which its field is reset.
+    """
     fields = [
-        Field(EXISTING, "Use this cluster", FieldKind.SWITCH, existing_cluster, help="provision nothing"),
+        Field(EXISTING, "Use this cluster", FieldKind.SWITCH, existing_cluster, help="yes: provision nothing"),
         *(
             _field(name, parameter, default_of(blueprint, preset, name))
             for name, parameter in blueprint.parameters.items()
         ),
     ]
     if blueprint.presets:
-        chosen = preset or NO_PRESET
-        fields.insert(0, Field(PRESET, "Preset", FieldKind.CHOICE, chosen, choices=(NO_PRESET, *blueprint.presets)))
+        choices = (NO_PRESET, *blueprint.presets)
+        fields.insert(0, Field(PRESET, "Preset", FieldKind.CHOICE, usual_preset or NO_PRESET, choices=choices))
     return fields
+
+
+def home_field(usual: str) -> Field:
+    """Return the field with the place that the run is replicated to.
+
+    Args:
+        usual: The home of the settings; empty for none.
+    """
+    return Field(HOME, "Home", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: this machine alone")
+
+
+def home_of_command(home: str, usual: str) -> str:
+    """Return the home that a launch states: empty for none.
+
+    Args:
+        home: As typed: an address, `none`, or empty for that of the settings.
+        usual: The home of the settings.
+    """
+    return "" if home == NO_HOME else home or usual
+
+
+def command_of_home(home: str, usual: str) -> str:
+    """Return the word by which a launch states a home; see `home_of_command`."""
+    return "" if home == usual else home or NO_HOME
 
 
 def default_of(blueprint: Blueprint, preset: str, name: str) -> Value:
@@ -163,12 +190,18 @@ def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
             mark, tone = _COPY_MARKS[copy.state]
             lines += _wrapped(f"{mark} {copy.name} {copy.version} {copy.state.value}: {copy.note}", tone, width)
     lines += _stage_lines(plan.stages, width)
+    beside = [rate.name for rate in plan.rates if not _NODES.match(rate.name)]
+    if beside:
+        text = f"$/h is of nodes and of {'; '.join(beside)}. The console's header has the nodes alone."
+        lines += _wrapped(text, Tone.MUTED, width)
     for state, words in _GOOD_COPIES.items():
         names = ", ".join(f"{copy.name} {copy.version}" for copy in plan.operators if copy.state is state)
         lines += _wrapped(f"{words} {names}", Tone.MUTED, width) if names else []
     return lines
 
 
+_NODES = re.compile(r"\d+ × ")
+"""The name of a rate of nodes begins so."""
 _COPY_MARKS = {CopyState.UNVERIFIED: ("▲", Tone.WARN), CopyState.MISSING: ("✘", Tone.BAD)}
 """Of operators that need a look."""
 _GOOD_COPIES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from actions.base.untrusted import one_line
@@ -12,6 +13,7 @@ from actions.telemetry.tools.efa import EfaReading
 from actions.telemetry.tools.neuron import NeuronListing, NeuronReport, NeuronScreen
 from actions.telemetry.tools.node_listing import NodeListing
 from actions.telemetry.tools.nvidia_smi_reading import SmiReading
+from actions.telemetry.tools.topology import Topology
 from tui.present.curves import short_number
 
 _UNKNOWN = "-"
@@ -109,10 +111,31 @@ def smi_lines(reading: SmiReading) -> Iterator[str]:
     if reading.processes:
         yield ""
         processes = [
-            (str(one.gpu), str(one.pid), one.type, _or_unknown(one.mem_mib), one.name) for one in reading.processes
+            (_or_unknown(one.gpu), str(one.pid), one.type, _or_unknown(one.mem_mib), one.name)
+            for one in reading.processes
         ]
         yield from columns_of(("gpu", "pid", "type", "MiB", "process"), processes)
     yield from reading.warnings
+
+
+def topology_lines(reading: Topology) -> Iterator[str]:
+    """Return the matrix, and what its words mean."""
+    if reading.error:
+        yield f"✗ {one_line(reading.error)}"
+        return
+    names = [device.name for device in reading.devices]
+    rows = [
+        (
+            f"{device.name} {device.adapter}".strip(),
+            *(device.links.get(name, "X" if name == device.name else _UNKNOWN) for name in names),
+            device.cpu_affinity or _UNKNOWN,
+            device.numa_affinity or _UNKNOWN,
+        )
+        for device in reading.devices
+    ]
+    yield from columns_of(("device", *names, "cpus", "numa"), rows)
+    used = {re.sub(r"^NV\d+$", "NV#", link) for device in reading.devices for link in device.links.values()}
+    yield from (f"{word}: {meaning}" for word, meaning in reading.legend.items() if word in used)
 
 
 def neuron_lines(reading: NeuronReport | NeuronScreen | NeuronListing) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TypeAlias
@@ -30,12 +31,26 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     tone: Tone = Tone.PLAIN
 
 
+class Link(Span, frozen=True, gc=False):
+    """A piece of text that can be clicked.
+
+    Args:
+        line: The command line that a click starts, as typed after `:`.
+        key: The key that a click presses, if there is no line: Textual's name, or the character.
+    """
+
+    line: str = ""
+    key: str = ""
+
+
 Cells: TypeAlias = tuple[Span, ...]
 """A short line of toned text, left to right."""
 
 CellValue: TypeAlias = str | Span | Cells
 """The return type of a column's function."""
 
+_WORDS = re.compile(r"\s*\S+\s?")
+_INDENT = 2
 _LEAST_ENDS = 9
 """Below this width, text is cut at its end, not in the middle."""
 
@@ -82,6 +97,37 @@ def width_of(value: CellValue) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
+def wrapped(cells: Cells, width: int) -> list[Cells]:
+    """Break a line between words into lines of at most `width` terminal columns; a longer word is cut by the widget.
+
+    Args:
+        cells: The line.
+        width: Terminal columns; 0 breaks nothing. Lines after the first one are indented by two.
+    """
+    if width <= 0 or width_of(cells) <= width:
+        return [cells]
+    lines: list[list[Span]] = [[]]
+    room = width
+    for span in cells:
+        for word in _WORDS.findall(span.text):
+            if width_of(word.rstrip()) > room and room < width - _INDENT:
+                lines.append([Span(" " * _INDENT)])
+                room = width - _INDENT
+                word = word.lstrip()  # noqa: PLW2901 - its gap was in the line before
+            lines[-1].append(msgspec.structs.replace(span, text=word))
+            room -= width_of(word)
+    return [tuple(line) for line in lines]
+
+
+def link_at(cells: Cells, x: int) -> Link | None:
+    """Return the link in a terminal column of a line, if there is one."""
+    for span in cells:
+        x -= width_of(span)
+        if x < 0:
+            return span if isinstance(span, Link) else None
+    return None
+
+
 def fit(value: CellValue, width: int, *, align_right: bool = False) -> Cells:
     """Cut or pad `value` to exactly `width` terminal columns; a cut text ends in `…`."""
     if isinstance(value, str):
@@ -97,14 +143,15 @@ def fit(value: CellValue, width: int, *, align_right: bool = False) -> Cells:
     return cells if missing == 0 else _cut(cells, width)
 
 
-def fit_ends(text: str, width: int) -> Cells:
+def fit_ends(value: str | Span, width: int) -> Cells:
     """Cut in the middle, or pad, to exactly `width` terminal columns: pod names differ at their end."""
+    text, tone = (value, Tone.PLAIN) if isinstance(value, str) else (value.text, value.tone)
     over = cell_len(text) - width
     if over <= 0 or width < _LEAST_ENDS:
-        return fit(text, width)
+        return fit(value, width)
     head = set_cell_size(text, (width - 1) // 2)
     tail = text[len(text) - (width - 1 - (width - 1) // 2) :]
-    return fit(f"{head}…{tail}", width)
+    return fit(Span(f"{head}…{tail}", tone), width)
 
 
 def _cut(cells: Cells, width: int) -> Cells:

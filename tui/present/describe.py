@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from actions.base.untrusted import one_line, plain_text, redact
+from actions.base.wording import listed
 from actions.fleet.facts import EventFacts
 from tui.present.text import age
+
+if TYPE_CHECKING:
+    from actions.telemetry.tools.neuron import NeuronListing
+    from actions.telemetry.tools.topology import Topology, TopologyDevice
+    from actions.telemetry.tools.traffic import Traffic
 
 _Object = Mapping[str, Any]
 
@@ -21,16 +29,18 @@ def object_yaml(document: _Object) -> str:
     return redact(plain_text(text))
 
 
-def object_page(document: _Object, events: Iterable[EventFacts], *, now: float) -> str:
+def object_page(document: _Object, events: Iterable[EventFacts], *, now: float, devices: Sequence[str] = ()) -> str:
     """Format the page that `describe` shows.
 
     Args:
         document: The object as the API returned it.
         events: The object's events, oldest first.
         now: Seconds since the epoch.
+        devices: The section about its accelerators, if any.
     """
     sections = [
         _identity(document),
+        devices,
         _mapping("Labels", _part(document, "metadata").get("labels")),
         _spec(document),
         _conditions(_part(document, "status")),
@@ -43,6 +53,77 @@ def object_page(document: _Object, events: Iterable[EventFacts], *, now: float) 
 def _part(document: _Object, name: str) -> _Object:
     """Return a mapping inside an object; empty if it is missing, or null, which some controllers write."""
     return document.get(name) or {}
+
+
+def topology_section(topology: Topology, traffic: Traffic, *, seen_by: str) -> list[str]:
+    """Format how the GPUs of a machine are connected: to each other, to cores and memory, to the nearest cards.
+
+    Args:
+        topology: The matrix, or the error in its place.
+        traffic: The counters of link errors.
+        seen_by: The pod that was asked: it may see only some of its node's GPUs.
+    """
+    title = f"Device topology, as {seen_by} sees it"
+    if topology.error:
+        return [title, f"  {one_line(topology.error)}"]
+    gpus = [device for device in topology.devices if device.is_gpu]
+    rows = [_gpu_row(device, topology) for device in gpus]
+    used = {re.sub(r"^NV\d+$", "NV#", link) for device in gpus for link in device.links.values()}
+    meanings = [f"  {word}: {meaning}" for word, meaning in topology.legend.items() if word in used]
+    return [title, *_table([["GPU", "links", "NUMA", "CPUs", "nearest NIC"], *rows]), *_errors(traffic), *meanings]
+
+
+def neuron_section(listing: NeuronListing, *, seen_by: str) -> list[str]:
+    """Format which Neuron devices of a machine are neighbours, and on which memory.
+
+    Args:
+        listing: The devices, or the error in their place.
+        seen_by: The pod that was asked: it may see only some of its node's devices.
+    """
+    title = f"Device topology, as {seen_by} sees it"
+    if not listing.devices:
+        return [title, f"  {one_line(listing.error)}"]
+    rows = [
+        [
+            f"ND{one.device}",
+            ", ".join(f"ND{other}" for other in one.connected) or "-",
+            "-" if one.numa is None else str(one.numa),
+            "-" if one.cores is None else str(one.cores),
+            one.bdf or "-",
+        ]
+        for one in listing.devices
+    ]
+    return [title, *_table([["device", "connected to", "NUMA", "cores", "PCI"], *rows])]
+
+
+_NAMED_CARDS = 4
+
+
+def _gpu_row(device: TopologyDevice, topology: Topology) -> list[str]:
+    from actions.telemetry.tools.topology import gpus_by_link, nearest_cards
+
+    links = "; ".join(f"{word} {_together(names)}" for word, names in gpus_by_link(device))
+    word, cards = nearest_cards(device, topology)
+    near = f"{word} {listed(cards, _NAMED_CARDS)}" if cards else "-"
+    return [device.name, links or "-", device.numa_affinity or "-", device.cpu_affinity or "-", near]
+
+
+def _together(names: Sequence[str]) -> str:
+    """Name GPUs by their numbers, neighbours together: `GPU1–3, GPU6`."""
+    numbers = sorted(int(name.removeprefix("GPU")) for name in names if name.removeprefix("GPU").isdigit())
+    groups = [list(group) for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    spans = [(group[0][1], group[-1][1]) for group in groups]
+    return ", ".join(f"GPU{first}" if first == last else f"GPU{first}–{last}" for first, last in spans)
+
+
+def _errors(traffic: Traffic) -> list[str]:
+    """Name the links with errors since the driver was loaded."""
+    lines = []
+    for gpu, links in sorted(traffic.link_errors.items()):
+        for one in links:
+            counts = ", ".join(f"{count} {kind}" for kind, count in one.counts.items())
+            lines.append(f"  ▲ GPU{gpu} link {one.link} has errors since its driver was loaded: {counts}")
+    return lines
 
 
 def _identity(document: _Object) -> list[str]:

@@ -17,18 +17,23 @@ class EventScope(msgspec.Struct, frozen=True):
     Args:
         namespace: Namespace of the object.
         name: Name of the object; empty for all objects.
+        within: Only events of this namespace.
     """
 
     namespace: str = ""
     name: str = ""
+    within: str = ""
 
     def holds(self, event: EventFacts) -> bool:
         """Return whether the event is in scope."""
+        if self.within and event.namespace != self.within:
+            return False
         return not self.name or (event.name == self.name and event.namespace in (self.namespace, ""))
 
     def title(self) -> str:
         """The title of the pane."""
-        return f"events of {self.name}" if self.name else "events"
+        subject = f"events of {self.name}" if self.name else "events"
+        return f"{subject} in {self.within}" if self.within else subject
 
 
 def events_in(events: Iterable[EventFacts], scope: EventScope) -> list[EventFacts]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import format_hourly
-from tui.present.cells import Cells, Span, Tone, width_of
+from tui.present.cells import Cells, Link, Span, Tone, width_of
 from tui.present.text import duration
 
 _EXPIRES_SOON_SECONDS = 15 * 60
@@ -23,8 +23,12 @@ class HeaderFacts(msgspec.Struct, frozen=True):
         expires_in_seconds: Time until the credentials expire; negative afterwards, `None` if unknown or never.
         needed_seconds: Longest expected time for what is left of the run on screen; `None` if they renew themselves.
         demo: Badge of the embedded cluster, empty on a real one.
+        replay: Badge of a replay, with the moment that is shown; empty on a live cluster.
+        capture: Badge while what the backends send is kept; empty otherwise.
         cost: Cost of the fleet; `None` before the first complete snapshot of the nodes.
+        as_of: `as of 14:02 UTC` while nodes and costs are a kept snapshot's; else empty.
         trouble: Reason why the snapshot may be stale; empty while it is live.
+        unused: Accelerators of the run on screen at 0 % for minutes; empty if there are none.
         alarm: Reason why the run on screen cannot continue; empty if it can.
     """
 
@@ -34,10 +38,14 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     expires_in_seconds: float | None = None
     needed_seconds: float | None = None
     demo: str = ""
+    replay: str = ""
+    capture: str = ""
     is_readonly: bool = False
     cost: FleetCost | None = None
+    as_of: str = ""
     trouble: str = ""
     alarm: str = ""
+    unused: str = ""
 
 
 class ContextParts(msgspec.Struct, frozen=True):
@@ -60,7 +68,8 @@ def header_line(facts: HeaderFacts, width: int) -> Cells:
     """Format the widest header that fits, with the cost at its right end.
 
     Returns:
-        Exactly `width` columns. Cluster, badges and the hourly sum are cut last.
+        Exactly `width` columns. Cluster, badges and the hourly sum are cut last; credentials that last give way to the
+        cost of idle accelerators.
     """
     last: Cells = ()
     for left, right in _forms(facts):
@@ -72,10 +81,13 @@ def header_line(facts: HeaderFacts, width: int) -> Cells:
 
 
 def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
+    yield _left(facts), _right(facts, with_idle=True, says_of_what=True)
     yield _left(facts), _right(facts, with_idle=True)
     short = replace(facts, demo=facts.demo.partition(",")[0])
     yield _left(short), _right(short, with_idle=True)
     short = replace(short, account=f"…{short.account[-4:]}" if len(short.account) > 5 else short.account)
+    yield _left(short), _right(short, with_idle=True)
+    short = replace(short, unused=short.unused.partition(" for ")[0].replace(" accelerators", ""))
     yield _left(short), _right(short, with_idle=True)
     short = replace(short, account="", trouble=short.trouble.partition(":")[0])
     yield _left(short), _right(short, with_idle=True)
@@ -83,27 +95,41 @@ def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
     yield _left(short), _right(short, with_idle=True)
     short = replace(short, alarm=short.alarm.partition(" since ")[0])
     yield _left(short), _right(short, with_idle=True)
+    if _is_calm(short.expires_in_seconds, short.needed_seconds):
+        short = replace(short, expires_in_seconds=None)
+        yield _left(short), _right(short, with_idle=True)
     yield _left(short), _right(short, with_idle=False)
 
 
 def _left(facts: HeaderFacts) -> Cells:
     badges: list[Span] = []
+    if facts.replay:
+        badges += [Span(f" {facts.replay} ", Tone.BUSY), Span(" ")]
     if facts.demo:
         badges += [Span(f" {facts.demo} ", Tone.ACCENT), Span(" ")]
     if facts.is_readonly:
         badges += [Span(" read-only ", Tone.WARN), Span(" ")]
+    if facts.capture:
+        badges += [Span(f" {facts.capture} ", Tone.BUSY), Span(" ")]
     places = [
         *([Span(facts.account, Tone.MUTED)] if facts.account else []),
-        Span(facts.cluster or "no cluster", Tone.STRONG),
+        Link(facts.cluster or "no cluster", Tone.STRONG, line="context"),
         *([Span(facts.region)] if facts.region else []),
         *_expiry(facts.expires_in_seconds, facts.needed_seconds),
+        *([Span(facts.as_of, Tone.WARN)] if facts.as_of else []),
         *([Span(facts.trouble, Tone.BAD)] if facts.trouble else []),
-        *([Span(facts.alarm, Tone.BAD)] if facts.alarm else []),
+        *([Link(facts.alarm, Tone.BAD, line="open run")] if facts.alarm else []),
+        *([Link(f"▲ {facts.unused}", Tone.WARN, line="open accelerators")] if facts.unused else []),
     ]
     joined: list[Span] = []
     for place in places:
         joined += [place, _SEPARATOR]
     return (Span(" "), *badges, *joined[:-1])
+
+
+def _is_calm(seconds: float | None, needed_seconds: float | None) -> bool:
+    """Return whether the end of the credentials is neither near nor before the end of the run."""
+    return seconds is not None and seconds >= max(_EXPIRES_SOON_SECONDS, needed_seconds or 0.0)
 
 
 def _expiry(seconds: float | None, needed_seconds: float | None) -> list[Span]:
@@ -117,19 +143,26 @@ def _expiry(seconds: float | None, needed_seconds: float | None) -> list[Span]:
     return [Span(f"creds {duration(seconds)}{'!' if soon else ''}", Tone.WARN if soon else Tone.PLAIN)]
 
 
-def _right(facts: HeaderFacts, *, with_idle: bool) -> Cells:
+def _right(facts: HeaderFacts, *, with_idle: bool, says_of_what: bool = False) -> Cells:
+    """Return the cost of the nodes: that of the control plane, storage and gateways is not in it."""
     cost = facts.cost
     if cost is None:
         return (Span("$ … /h ", Tone.MUTED),)
-    hourly = Span(cost.hourly_text, Tone.STRONG)
+    of = (Span("nodes ", Tone.MUTED),) if says_of_what else ()
+    hourly = Link(cost.hourly_text, Tone.MUTED if facts.as_of else Tone.STRONG, line="open cost")
     if not with_idle or not cost.accelerators:
-        return (hourly, Span(" "))
+        return (*of, hourly, Span(" "))
     unknown = bool(cost.idle_unpriced) and not cost.idle_usd_per_hour
     idle = format_hourly(None if unknown else cost.idle_usd_per_hour)
-    wasted = cost.idle_accelerators > 0
+    wasted, word = cost.idle_accelerators > 0, "unrequested" if says_of_what else "idle"
     return (
+        *of,
         hourly,
         _SEPARATOR,
-        Span(f"{idle} idle{'!' if wasted else ''}", Tone.WARN if wasted else Tone.GOOD),
+        Link(
+            f"{idle} {word}{'!' if wasted else ''}",
+            Tone.MUTED if facts.as_of else Tone.WARN if wasted else Tone.GOOD,
+            line="open cost",
+        ),
         Span(" "),
     )

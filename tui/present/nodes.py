@@ -13,7 +13,10 @@ from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone, meter
 
 _ABSENT = Span("-", Tone.MUTED)
-_METER_CELLS = 3
+_LEAST_METER = 3
+_CPU_TEXT = len("127.9/127.9")
+_MEMORY_TEXT = len("822.5Mi/14.2Gi")
+_COUNT_TEXT = len("16/16")
 _DOMAINS = (".compute.internal", ".ec2.internal")
 
 
@@ -95,21 +98,21 @@ def pods_cell(row: NodeRow) -> str:
     return f"{row.usage.pods}/{row.node.pods_allocatable}" if row.node.pods_allocatable else str(row.usage.pods)
 
 
-def cpu_cell(row: NodeRow) -> CellValue:
-    """Requested of allocatable CPU."""
-    return _share(row, lambda amount: amount.cpu_milli, format_cpu)
+def cpu_cell(row: NodeRow, width: int = 0) -> CellValue:
+    """Requested of allocatable CPU, after a bar that takes the rest of `width` columns."""
+    return _share(row, lambda amount: amount.cpu_milli, format_cpu, width, _CPU_TEXT)
 
 
-def memory_cell(row: NodeRow) -> CellValue:
-    """Requested of allocatable memory."""
-    return _share(row, lambda amount: amount.memory_bytes, format_bytes)
+def memory_cell(row: NodeRow, width: int = 0) -> CellValue:
+    """Requested of allocatable memory, after a bar that takes the rest of `width` columns."""
+    return _share(row, lambda amount: amount.memory_bytes, format_bytes, width, _MEMORY_TEXT)
 
 
-def accelerator_cell(row: NodeRow) -> CellValue:
-    """Requested of allocatable GPUs, or of Neuron devices on a node that has those."""
+def accelerator_cell(row: NodeRow, width: int = 0) -> CellValue:
+    """Requested of allocatable GPUs, or of Neuron devices on a node that has those, after a bar as wide as fits."""
     if row.node.allocatable.neuron and not row.node.allocatable.gpu:
-        return _share(row, lambda amount: amount.neuron, str)
-    return _share(row, lambda amount: amount.gpu, str)
+        return _share(row, lambda amount: amount.neuron, str, width, _COUNT_TEXT)
+    return _share(row, lambda amount: amount.gpu, str, width, _COUNT_TEXT)
 
 
 def efa_cell(row: NodeRow) -> CellValue:
@@ -139,8 +142,15 @@ def idle_cell(row: NodeRow) -> CellValue:
     return Span("?" if idle is None else f"{idle:.2f}!", Tone.WARN)
 
 
-def _share(row: NodeRow, amount: Callable[[Resources], int], written: Callable[[int], str]) -> CellValue:
+def _share(
+    row: NodeRow, amount: Callable[[Resources], int], written: Callable[[int], str], width: int, usual: int
+) -> CellValue:
+    """Return a bar and `part/whole`; bars of one column are equally long if their texts are not longer than `usual`."""
     part, whole = amount(row.usage.requested), amount(row.node.allocatable)
     if not part and not whole:
         return _ABSENT
-    return (*meter(part, whole, cells=_METER_CELLS), Span(f" {written(part)}/{written(whole)}"))
+    text = f"{written(part)}/{written(whole)}"
+    cells = max(_LEAST_METER, width - 1 - usual)
+    if width:
+        cells = min(cells, width - 1 - len(text))
+    return (*meter(part, whole, cells=cells), Span(f" {text}")) if cells > 0 else text

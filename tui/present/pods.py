@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from actions.cluster.job_pods import JobRef, role_of
+from actions.cluster.kinds import is_watched
 from actions.fleet.facts import PodFacts
 from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone
@@ -19,7 +20,39 @@ _GLYPHS = {
     "Failed": ("✗", Tone.BAD),
     "Unknown": ("?", Tone.BAD),
 }
+_THROUGH = (("Deployment", "ReplicaSet"), ("CronJob", "Job"))
 _CALM_REASONS = frozenset({"", "Running", "Completed", "ContainerCreating", "PodInitializing", "Terminating"})
+
+
+class PodOwner(msgspec.Struct, frozen=True):
+    """A workload that pods belong to, directly or through what it makes for each of its versions.
+
+    Args:
+        kind: Its kind.
+        namespace: Its namespace.
+        name: Its name.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+
+    def owns(self, pod: PodFacts) -> bool:
+        """Return whether a pod is one of the workload.
+
+        A Deployment's ReplicaSets, and a CronJob's Jobs, have its name, a dash, and a suffix without dashes.
+        """
+        if pod.namespace != self.namespace:
+            return False
+        if (self.kind, pod.owner_kind) in _THROUGH:
+            return pod.owner_name.rpartition("-")[0] == self.name
+        if is_watched(self.kind):
+            return role_of(JobRef(self.kind, self.namespace, self.name), pod) != ""
+        return (pod.owner_kind, pod.owner_name) == (self.kind, self.name)
+
+    def text(self) -> str:
+        """As `:open pods of=` takes it: `Deployment/work/web`."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 class PodScope(msgspec.Struct, frozen=True):
@@ -30,17 +63,23 @@ class PodScope(msgspec.Struct, frozen=True):
         run: Only those of this run.
         stage: Only those of this stage of the run.
         job: Only those of this job, with or without a run.
+        namespace: Only those of this namespace; without an owner.
+        owner: Only those of this workload.
     """
 
     node: str = ""
     run: str = ""
     stage: str = ""
     job: JobRef | None = None
+    namespace: str = ""
+    owner: PodOwner | None = None
 
     def holds(self, pod: PodFacts) -> bool:
         """Return whether the pod is in scope."""
         return (
             (not self.node or pod.node == self.node)
+            and (not self.namespace or self.owner is not None or pod.namespace == self.namespace)
+            and (self.owner is None or self.owner.owns(pod))
             and (not self.run or pod.run == self.run)
             and (not self.stage or pod.stage == self.stage)
             and (self.job is None or role_of(self.job, pod) != "")
@@ -48,6 +87,12 @@ class PodScope(msgspec.Struct, frozen=True):
 
     def title(self) -> str:
         """The title of the pane."""
+        is_narrowed = self.namespace and self.owner is None
+        return f"{self._subject()} in {self.namespace}" if is_narrowed else self._subject()
+
+    def _subject(self) -> str:
+        if self.owner is not None:
+            return f"pods of {self.owner.kind} {self.owner.namespace}/{self.owner.name}"
         if self.job is not None:
             return f"pods of {self.job.key}"
         if self.node:

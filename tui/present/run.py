@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from actions.base.clock import time_of_day
+from actions.base.wording import listed
 from actions.fleet.cost import FleetCost
-from actions.run.spending import spending_of, unfinished_teardown
+from actions.run.spending import kept_text, spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
-from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
+from actions.run.state.view import (
+    Notice,
+    NoticeKind,
+    RunState,
+    RunView,
+    StageState,
+    StageView,
+    has_given_up,
+    is_watched_only,
+    notice_line,
+)
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
+from tui.present.limits import limit_lines
 from tui.present.text import age, duration, duration_range, moment_of
 
 if TYPE_CHECKING:
@@ -68,6 +82,7 @@ class StageLine(msgspec.Struct, frozen=True):
         expected_seconds: Low and high end of the expected duration; `None` if unknown.
         note: The most important detail: a reason, a count.
         is_warning: The note is a warning, independent of the state.
+        is_trouble: Its pods crash, restart or were killed: the note names them.
     """
 
     key: str
@@ -77,6 +92,7 @@ class StageLine(msgspec.Struct, frozen=True):
     expected_seconds: tuple[float, float] | None = None
     note: str = ""
     is_warning: bool = False
+    is_trouble: bool = False
 
     @property
     def share(self) -> float | None:
@@ -115,6 +131,8 @@ _CHECK_SIGNS = {
     CheckResult.FAILED: ("✗", Tone.BAD),
     CheckResult.UNKNOWN: ("?", Tone.WARN),
 }
+_NOTHING_LEFT = "✓ The audit found nothing left."
+ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _DOT = Span(" · ", Tone.MUTED)
 _PLAN_LINES = 12
 _STALLED = "unknown, was running when its runner stalled"
@@ -130,25 +148,37 @@ def stage_state_text(state: StageState) -> str:
     return state.value.replace("_", " ")
 
 
+_STEPS: Mapping[str, str] = {Action.DRAIN: "draining", Action.AUDIT: "auditing"}
+"""The work of a step of a teardown that undoes no stage."""
 TEARDOWN_PREFIX = "teardown:"
 """Prefix of the ids of teardown steps, where stages and steps share a rail."""
 
 
-def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageLine]:
+NO_PROGRESS: Mapping[str, float] = {}
+
+
+def rail_of(
+    view: RunView, *, now: float, approve_key: str = "a", left: Mapping[str, float] = NO_PROGRESS
+) -> list[StageLine]:
     """Return the stages, and after them the steps of a teardown.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
-        approve_key: Key that approves a waiting plan.
+        approve_key: Key that approves a waiting plan; empty where no approval is taken.
+        left: Seconds that stages still take by their own progress, which counts before what is expected.
     """
-    asks = f"press {approve_key} to approve"
+    asks = f"press {approve_key} to approve" if approve_key else "waits for approval"
     looks = {**_LOOKS, StageState.RUNNING: StageLook.UNKNOWN} if view.state is RunState.STALLED else _LOOKS
-    stages = [_line(stage, stage.id, looks[stage.state], now, asks=asks) for stage in view.stages]
+    stages = [
+        _line(stage, stage.id, looks[stage.state], now, asks=asks, left=left.get(stage.id)) for stage in view.stages
+    ]
     for step in view.teardown:
         look = looks[step.state]
         look = StageLook.UNDOING if look is StageLook.RUNNING else look
-        stages.append(_line(step, f"{TEARDOWN_PREFIX}{step.id}", look, now))
+        line = _line(step, f"{TEARDOWN_PREFIX}{step.id}", look, now)
+        is_idle = look is not StageLook.UNDOING or bool(line.note)
+        stages.append(line if is_idle else replace(line, note=_STEPS.get(step.kind, "")))
     return stages
 
 
@@ -162,15 +192,21 @@ def _doubt(view: RunView) -> Span | None:
     return Span("leftovers unknown", Tone.WARN)
 
 
-def _line(stage: StageView, key: str, look: StageLook, now: float, *, asks: str = "") -> StageLine:
+def _line(
+    stage: StageView, key: str, look: StageLook, now: float, *, asks: str = "", left: float | None = None
+) -> StageLine:
     elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
+    if left is not None and elapsed is not None:
+        expects = (elapsed + left, elapsed + left)
     has_message = stage.state in (StageState.RUNNING, StageState.FAILED)
     warning = warning_of(stage)
     note = asks if look is StageLook.WAITING else stage.message if has_message else warning
+    trouble = stage.trouble if look is StageLook.RUNNING else ""
+    note = trouble or note
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     title = f"undo {stage.title}" if is_undo else stage.title
-    return StageLine(key, title, look, elapsed, expects, note, is_warning=bool(warning))
+    return StageLine(key, title, look, elapsed, expects, note, is_warning=bool(warning), is_trouble=bool(trouble))
 
 
 def warning_of(stage: StageView) -> str:
@@ -189,7 +225,18 @@ def stage_of(view: RunView, key: str) -> StageView | None:
     return next((stage for stage in view.stages if stage.id == key), None)
 
 
-def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str = "") -> list[Cells]:
+def _died(resume_key: str) -> str:
+    return "▲ its runner has died" + (f"; press {resume_key} to resume" if resume_key else "")
+
+
+def run_heading(
+    view: RunView,
+    *,
+    now: float,
+    width: int = 160,
+    resume_key: str | None = None,
+    left: Mapping[str, float] = NO_PROGRESS,
+) -> list[Cells]:
     """Return two lines, and below them the problems of its runner and journal.
 
     The lines are the run's identity and its state; on a narrow screen the last parts are left out, never cut.
@@ -198,7 +245,8 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         view: The run.
         now: Seconds since the epoch.
         width: Terminal columns.
-        resume_key: Key that restarts its runner, if that has died; else empty.
+        resume_key: Key that restarts its runner, empty where that cannot be done; `None` if it has not died.
+        left: Seconds that stages still take by their own progress, which counts before what is expected.
     """
     chosen: list[Span | None] = [
         Span(view.title, Tone.STRONG),
@@ -212,20 +260,40 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         Span(view.state.value, RUN_TONES[view.state]),
         _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
-        Span(f"▲ its runner has died; press {resume_key} to resume", Tone.BAD) if resume_key else None,
+        None if resume_key is None else Span(_died(resume_key), Tone.BAD),
         _warnings(view),
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
-        _remaining(view, now),
+        _remaining(view, now, left),
         _money(view, now),
         Span(f"started {moment_of(view.created_at, now=now)} UTC"),
     ]
-    return [_joined(chosen, width), _joined(state, width), *_noticed(view, width)]
+    limits, doubts = limit_lines(view, now=now, width=width)
+    told = _noticed(view, width)
+    below = [*told, *limits] if is_watched_only(view.notices) else [*limits, *told]  # who carries it out is cut last
+    return [_joined(chosen, width), _joined(state, width), *below, *doubts]
+
+
+def home_words(view: RunView) -> str:
+    """Return where a run is kept: `home s3://…`, since when that is away, or `on this machine alone`."""
+    if not view.home:
+        is_elsewhere = any(one.kind is NoticeKind.ELSEWHERE for one in view.notices)
+        return "on its machine alone" if is_elsewhere else "on this machine alone"
+    trouble = next((one for one in view.notices if one.kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED)), None)
+    if trouble is None:
+        return f"home {view.home}"
+    since = f" since {time_of_day(trouble.since)[:5]}" if trouble.since is not None else ""
+    return f"home {view.home} {'away' if trouble.kind is NoticeKind.HOME_AWAY else 'refuses'}{since}"
 
 
 def _noticed(view: RunView, width: int) -> list[Cells]:
     notices = [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER or has_given_up(one)]
-    texts = (textwrap.wrap(f"▲ {notice_line(one)}", max(20, width), subsequent_indent="  ") for one in notices)
-    return [(Span(line, Tone.BAD),) for lines in texts for line in lines]
+    return [(Span(line, tone),) for one in notices for line, tone in _notice_lines(one, max(20, width))]
+
+
+def _notice_lines(notice: Notice, width: int) -> list[tuple[str, Tone]]:
+    if notice.kind is NoticeKind.ELSEWHERE:
+        return [(line, Tone.ACCENT) for line in textwrap.wrap(notice.text, width, break_on_hyphens=False)]
+    return [(line, Tone.BAD) for line in textwrap.wrap(f"▲ {notice_line(notice)}", width, subsequent_indent="  ")]
 
 
 def _money(view: RunView, now: float) -> Span | None:
@@ -250,8 +318,9 @@ def _undone(view: RunView) -> Span | None:
     """The progress of a teardown."""
     if view.state not in (RunState.TEARING_DOWN, RunState.TORN_DOWN) or not view.teardown:
         return None
-    done = sum(step.state is StageState.SUCCEEDED for step in view.teardown)
-    return Span(f"{done} of {len(view.teardown)} teardown steps done")
+    wanted = [step for step in view.teardown if step.state is not StageState.SKIPPED]
+    done = sum(step.state is StageState.SUCCEEDED for step in wanted)
+    return Span(f"{done} of {len(wanted)} teardown steps done")
 
 
 def _warnings(view: RunView) -> Span | None:
@@ -271,14 +340,16 @@ def _joined(parts: Iterable[Span | None], width: int, *, begin: Cells = ()) -> C
     return line
 
 
-def _remaining(view: RunView, now: float) -> Span | None:
-    """The remaining time, if the stages take as long as expected."""
+def _remaining(view: RunView, now: float, left: Mapping[str, float]) -> Span | None:
+    """The remaining time: of a job by its own progress, of the other stages if they take as long as expected."""
     if view.state not in (RunState.RUNNING, RunState.WAITING, RunState.AWAITING_APPROVAL):
         return None
     low = high = 0.0
     for stage in view.stages:
         spent = now - stage.started_at if stage.state is StageState.RUNNING and stage.started_at else 0.0
-        if stage.state in (StageState.PENDING, StageState.RUNNING, StageState.AWAITING_APPROVAL):
+        if stage.id in left:
+            low, high = low + left[stage.id], high + left[stage.id]
+        elif stage.state in (StageState.PENDING, StageState.RUNNING, StageState.AWAITING_APPROVAL):
             low += max(0.0, stage.expect_low_seconds - spent)
             high += max(0.0, stage.expect_high_seconds - spent)
     return Span(f"about {duration_range(low, high)} left", Tone.MUTED) if high > 0 else None
@@ -290,8 +361,10 @@ def stage_detail(
     now: float,
     width: int = 80,
     approve_key: str = "a",
+    no_changes: str = "",
     is_stalled: bool = False,
     spent: str = "",
+    left_seconds: float | None = None,
 ) -> list[Cells]:
     """Return the details of a stage: title, duration, cost so far, message, plan, findings, outputs.
 
@@ -300,8 +373,10 @@ def stage_detail(
         now: Seconds since the epoch.
         width: Terminal columns; longer lines are wrapped, or parts left out.
         approve_key: Key that approves a waiting plan.
+        no_changes: The reason why a plan cannot be approved here, as a sentence; empty where it can.
         is_stalled: The run's runner does not respond: the state of a stage at work is what was last heard of it.
         spent: The money that it has cost so far; empty if that is unknown.
+        left_seconds: The time that it still takes by its own progress; `None` without any.
     """
     is_unknown = is_stalled and stage.state is StageState.RUNNING
     glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else _LOOKS[stage.state]]
@@ -309,24 +384,32 @@ def stage_detail(
     title = (Span(f"{glyph.sign} ", glyph.tone), Span(stage.title, Tone.STRONG))
     state = Span(_STALLED if is_unknown else stage_state_text(stage.state), glyph.tone)
     cost = [Span(spent)] if spent else []
-    parts = [state, *_spent(stage, now), *cost, Span(stage.kind, Tone.MUTED)]
+    approved = [Span(f"approved by {stage.approved_by}", Tone.MUTED)] if stage.approved_by else []
+    parts = [state, *_spent(stage, now, left_seconds), *cost, Span(stage.kind, Tone.MUTED), *approved]
     lines: list[Cells] = [_joined(parts, width, begin=title)]
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
     if stage.message and offer is None:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
         lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, width)]
+    if stage.trouble:
+        lines += [
+            (Span(line, Tone.BAD),) for line in textwrap.wrap(f"▲ {stage.trouble}", width, subsequent_indent="  ")
+        ]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"Starts after {', '.join(stage.needs)}.", Tone.MUTED),))
     if offer is not None:
-        lines += _offer(offer, width, is_wished=stage.is_approval_wished, approve_key=approve_key)
+        asks = "Approved; waiting for the runner." if stage.is_approval_wished else f"Press {approve_key} to approve."
+        lines += _offer(offer, width, no_changes or asks)
     lines += _findings(stage.findings, width)
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines
 
 
-def _spent(stage: StageView, now: float) -> list[Span]:
+def _spent(stage: StageView, now: float, left_seconds: float | None) -> list[Span]:
     expected = ""
-    if stage.expect_high_seconds > 0:
+    if left_seconds is not None:
+        expected = f"{duration(left_seconds)} to go by its own progress"
+    elif stage.expect_high_seconds > 0:
         expected = f"expected {duration_range(stage.expect_low_seconds, stage.expect_high_seconds)}"
     spans = []
     if stage.started_at is not None:
@@ -339,9 +422,8 @@ def _spent(stage: StageView, now: float) -> list[Span]:
     return spans
 
 
-def _offer(plan: PlanOffer, width: int, *, is_wished: bool, approve_key: str) -> list[Cells]:
+def _offer(plan: PlanOffer, width: int, asks: str) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
-    asks = "Approved; waiting for the runner." if is_wished else f"Press {approve_key} to approve."
     summary, prompt = Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(asks, Tone.ACCENT)
     whole = (summary, Span(" "), prompt)
     lines: list[Cells] = [whole] if width_of(whole) <= width else [(summary,), (prompt,)]
@@ -366,20 +448,29 @@ def _findings(findings: Iterable[StageFinding], width: int) -> list[Cells]:
 
 
 def idle_lines(
-    view: RunView, cost: FleetCost | None, *, park_key: str, teardown_key: str, width: int = 80
+    view: RunView, cost: FleetCost | None, *, park_key: str, teardown_key: str, no_changes: str = "", width: int = 80
 ) -> list[Cells]:
-    """Return what still costs money after the run has ended, and the keys that end it.
+    """Return what of the run still costs money after it has ended, and the keys that end it.
 
     Accelerators that the run still holds count, even if a pod that is idle by now has requested them.
+
+    Args:
+        view: The run.
+        cost: Of the nodes that the run has made; `None` while that is unknown.
+        park_key: Key that parks the run.
+        teardown_key: Key that tears it down.
+        no_changes: The reason why neither can be done here, as a sentence; empty where they can.
+        width: Terminal columns.
     """
-    if view.state not in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED):
+    if view.state not in ENDED:
         return []
     held = ", ".join(stage.title for stage in holders_of(view))
     idle = cost.idle_text if cost is not None and cost.idle_accelerators else ""
     warnings = [f"It still holds accelerators: {held}."] * bool(held) + [f"{idle}."] * bool(idle)
     if not warnings:
         return []
-    way_out = f"Press {park_key} to park the run (frees them, keeps the data), {teardown_key} to tear it down."
+    keys = f"Press {park_key} to park the run (frees them, keeps the data), {teardown_key} to tear it down."
+    way_out = no_changes or keys
     room = max(20, width - 2)
     warned = [
         (Span(line, Tone.WARN),) for line in textwrap.wrap(f"▲ {' '.join(warnings)}", room, subsequent_indent="  ")
@@ -401,7 +492,10 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
         return [(Span(line, Tone.BAD),) for line in stopped]
     lines: list[Cells] = []
     if audit.is_clean:
-        lines.append((Span("✓ The audit found nothing left.", Tone.GOOD),))
+        kept = kept_text(view)
+        text = f"✓ The audit found nothing left but what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
+        tone = Tone.WARN if kept else Tone.GOOD
+        lines += [(Span(line, tone),) for line in textwrap.wrap(text, max(20, width), subsequent_indent="  ")]
     if audit.leftovers:
         lines.append((Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),))
         lines += [(Span(f"  {name}", Tone.BAD),) for name in audit.leftovers]
@@ -420,20 +514,45 @@ def search_text(run: RunSummary) -> str:
     return " ".join((run.id, run.blueprint_id, run.title, run.cluster, run.state.value, run.stage, run.error))
 
 
+def trouble_in(notices: Iterable[Notice]) -> str:
+    """Return which stage's pods crash, restart or were killed: `Pre-training: worker-7 restarted 7×, …`; or nothing."""
+    return next((notice.text for notice in notices if notice.kind is NoticeKind.PODS), "")
+
+
 def summary_state_cell(run: RunSummary) -> CellValue:
-    """The run's state, or `unreadable`."""
-    return Span("unreadable", Tone.BAD) if run.error else state_cell(run.state)
+    """The run's state, red while its pods are in trouble, of a copy from an archive as such, or `unreadable`."""
+    if run.error:
+        return Span("unreadable", Tone.BAD)
+    if any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
+        return Span(f"copy, {run.state.value}", Tone.MUTED)
+    return Span(f"▲ {run.state.value}", Tone.BAD) if trouble_in(run.notices) else state_cell(run.state)
 
 
 def stage_cell(run: RunSummary) -> CellValue:
-    """The stage at work, the number of leftovers, or the reason why the run cannot be read."""
+    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read."""
     if run.error:
         return Span(run.error, Tone.BAD)
     if run.leftovers:
         return Span(f"{run.leftovers} objects left", Tone.BAD)
     if run.unknown:
         return Span("leftovers unknown", Tone.WARN)
+    trouble = trouble_in(run.notices)
+    if trouble:
+        return Span(trouble.partition(": ")[2], Tone.BAD)
+    if run.stage and run.state is RunState.FAILED:
+        return Span(run.stage, Tone.BAD)
     return run.stage or Span("-", Tone.MUTED)
+
+
+def took_text(run: RunSummary, now: float) -> str:
+    """Return how long the run's stages have taken; `-` before the first."""
+    seconds = run.took_seconds(now)
+    return "-" if seconds is None else duration(seconds)
+
+
+def holds_cell(run: RunSummary) -> CellValue:
+    """Return the titles of everything that the run pays for by the hour now."""
+    return listed(run.holds, 2) if run.holds else Span("-", Tone.MUTED)
 
 
 def age_text(run: RunSummary, now: float) -> str:

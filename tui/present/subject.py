@@ -16,6 +16,8 @@ class Subject(msgspec.Struct, frozen=True):
         namespace: Empty for what has none.
         container: Of a pod, the selected container, if there is one.
         group: The API group, only where it is not the usual one of the kind: `batch.volcano.sh` of Volcano's Job.
+        api_version: As in manifests, if it is known: of an object that was selected in a table of its kind.
+        uid: Of the object that was selected; empty if it was named.
     """
 
     kind: str
@@ -23,11 +25,14 @@ class Subject(msgspec.Struct, frozen=True):
     namespace: str = ""
     container: str = ""
     group: str = ""
+    api_version: str = ""
+    uid: str = ""
 
     @property
     def row(self) -> KubeKind | None:
         """The kind's row in the table of kinds; `None` for a stage, a blueprint, a run or a kind without one."""
-        return find_kind(self.kind, self.group or None)
+        group = self.api_version.rpartition("/")[0] if self.api_version else self.group or None
+        return find_kind(self.kind, group)
 
     def title(self) -> str:
         """As a heading: `Pod default/train-worker-0`."""

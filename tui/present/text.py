@@ -5,26 +5,40 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
 from rich.cells import cell_len, chop_cells
 
 _DAY_SECONDS = 86_400
+_DIGITS = re.compile(r"\d+")
+_DIGITS_LENGTH = 12
 _UNITS = (("d", _DAY_SECONDS), ("h", 3_600), ("m", 60), ("s", 1))
 
 
+_LONG_DAYS = 100
+"""From so many days on hours do not matter."""
+
+
 def duration(seconds: float) -> str:
-    """Format a duration: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`. A negative one is `0s`."""
+    """Format a duration: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`, `120d`. A negative one is `0s`."""
     if seconds < 0:
         return "0s"
     if 0 < seconds < 1:
         return f"{seconds:.1f}s"
     whole = int(seconds)
+    if whole >= _LONG_DAYS * 86_400:
+        return f"{whole // 86_400}d"
     for (name, size), (below, below_size) in pairwise(_UNITS):
         if whole >= size:
             return f"{whole // size}{name}{whole % size // below_size:02}{below}"
     return f"{whole}s"
+
+
+def unused_text(count: int, of: int, seconds: float) -> str:
+    """Format accelerators that are not used: `3 of 8 accelerators at 0% for 5m12s`."""
+    return f"{count} of {of} accelerators at 0% for {duration(seconds)}"
 
 
 def rough_duration(seconds: float) -> str:
@@ -48,6 +62,42 @@ def clock_of(at_ns: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:03}"
 
 
+_CLOCK = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[T ])?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?Z?", re.ASCII)
+_SPAN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
+
+
+def span_seconds(text: str) -> int | None:
+    """Read a span such as `10m`, `1h30m`, `2d`; `None` if it is none."""
+    found = _SPAN.fullmatch(text)
+    if found is None or not text:
+        return None
+    return sum(int(count or 0) * size for count, (_, size) in zip(found.groups(), _UNITS, strict=True))
+
+
+def moment_in(text: str, *, newest_ns: int) -> int | None:
+    """Read a moment, UTC, in nanoseconds since the epoch; `None` if it is none.
+
+    Args:
+        text: `14:02`, `14:02:07.5`, `2026-11-20 14:02`, or `-10m` before the newest line.
+        newest_ns: The newest line: a time of day is the last one that is not after it.
+    """
+    if text.startswith("-"):
+        seconds = span_seconds(text[1:])
+        return None if seconds is None else newest_ns - seconds * 1_000_000_000
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction = found.groups()
+    newest = datetime.fromtimestamp(newest_ns // 1_000_000_000, UTC)
+    date = (int(year), int(month), int(day)) if year else (newest.year, newest.month, newest.day)
+    try:
+        moment = datetime(*date, int(hour), int(minute), int(second or 0), tzinfo=UTC)
+    except ValueError:
+        return None
+    at_ns = int(moment.timestamp()) * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+    return at_ns - _DAY_SECONDS * 1_000_000_000 if not year and at_ns > newest_ns else at_ns
+
+
 def moment_of(seconds: float, *, now: float) -> str:
     """Format a moment, UTC: `10:42:07` today, with the date before it on other days: `2026-11-20 10:42`.
 
@@ -69,6 +119,12 @@ def age(now: float, then: float) -> str:
         then: Seconds since the epoch; 0 is unknown.
     """
     return "?" if then <= 0 else duration(now - then)
+
+
+@lru_cache(1 << 17)
+def natural_key(text: str) -> str:
+    """Return what a name is sorted by: `node-2` before `node-10`."""
+    return _DIGITS.sub(lambda found: found[0].zfill(_DIGITS_LENGTH), text) if _DIGITS.search(text) else text
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:

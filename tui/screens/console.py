@@ -5,29 +5,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import ModalScreen
 
+from actions.base.errors import ParameterError
+from actions.command.arguments import FilterArguments
 from actions.command.parse import complete
-from actions.command.verbs import COMMANDS, Call, Command, FilterArguments, command_of
+from actions.command.verbs import (
+    COMMANDS,
+    Call,
+    Command,
+    command_of,
+)
+from tui.base_app import key_event
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
 from tui.present.header import header_line
+from tui.present.run import trouble_in
 from tui.screens.live_screen import LiveScreen
-from tui.screens.status_lines import header_facts, hints_line, run_mark, selected_run, tabs_line
-from tui.screens.workspace import PANES, PaneWorkspace
+from tui.screens.status_lines import (
+    Alone,
+    header_facts,
+    hints_line,
+    is_elsewhere,
+    run_mark,
+    selected_run,
+    tabs_line,
+)
+from tui.screens.workspace import LAYOUTS, PANES, PaneWorkspace
+from tui.settings import THEMES
 from tui.settings.keymap import Keymap
-from tui.settings.keys import KeyContext, keys_of, name_of, names_of
+from tui.settings.keys import Key, KeyContext, keys_of, name_of, names_of
+from tui.widgets.arrangement import leaves
 from tui.widgets.base import Lines
 from tui.widgets.prompt import PromptLine
-from tui.widgets.split import Split, leaves
+from tui.widgets.split import Split
 
 if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot
@@ -36,34 +56,61 @@ if TYPE_CHECKING:
 class PrefixScreen(ModalScreen[str]):
     """The screen after ctrl+w: waits for one key. Its result is the command line of the key, empty for none.
 
+    After a key that repeats (they resize), it waits for another one; any other key ends that.
+
     Args:
         keymap: The operator's own keys.
+        submit: Starts the command line of a key that repeats.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(key.keys), f"choose({key.does!r})", key.label, id=key.id, show=False, priority=True)
+        Binding(
+            ",".join(key.keys),
+            f"{'repeat' if key.repeats else 'choose'}({key.does!r})",
+            key.label,
+            id=key.id,
+            show=False,
+            priority=True,
+        )
         for key in keys_of(KeyContext.PANES)
     ]
 
-    def __init__(self, keymap: Keymap) -> None:
+    def __init__(self, keymap: Keymap, submit: Callable[[str], None]) -> None:
         super().__init__()
         self._keymap = keymap
+        self._submit = submit
 
     def compose(self) -> ComposeResult:
         """Show the keys of the table at the bottom."""
-        spans = [Span(f" {name_of(KeyContext.EVERYWHERE, 'prefix', self._keymap)} ", Tone.ACCENT)]
-        for key in keys_of(KeyContext.PANES):
-            spans += [Span(f" {names_of(key, self._keymap)[0]} ", Tone.STRONG), Span(key.label, Tone.MUTED)]
-        yield Lines([tuple(spans)], id="prefix-keys")
+        lead = f" {name_of(KeyContext.EVERYWHERE, 'prefix', self._keymap)} "
+        lines = [[Span(lead, Tone.ACCENT)], [Span(" " * len(lead))]]
+        for label, grouped in groupby(keys_of(KeyContext.PANES), _group_of):
+            keys = list(grouped)
+            is_layout = keys[0].does.startswith(("layout", "zoom"))
+            names = "".join(names_of(key, self._keymap)[0] for key in keys)
+            lines[is_layout] += [Span(f" {names} ", Tone.STRONG), Span(label, Tone.MUTED)]
+        yield Lines([tuple(line) for line in lines], id="prefix-keys")
 
     def action_choose(self, line: str) -> None:
         """Close with the command line of a key."""
         self.dismiss(line)
 
+    def action_repeat(self, line: str) -> None:
+        """Start the command line of a key, and stay."""
+        self._submit(line)
+
     def on_key(self, event: events.Key) -> None:
         """Close without a command on any other key."""
         event.stop()
         self.dismiss("")
+
+
+_GROUPED = {f"focus {side}": "go" for side in ("left", "down", "up", "right")}
+"""Labels of keys that are shown together."""
+
+
+def _group_of(key: Key) -> str:
+    return _GROUPED.get(key.does, key.label)
 
 
 class ConsoleScreen(LiveScreen[None]):
@@ -118,10 +165,12 @@ class ConsoleScreen(LiveScreen[None]):
 
     async def action_command_line(self) -> None:
         """Open the `:` line."""
+        self._services.read_kinds()
         await self._open(self._command, "")
 
     async def action_command_line_with(self, text: str) -> None:
         """Open the `:` line with `text` on it."""
+        self._services.read_kinds()
         await self._open(self._command, text)
 
     async def action_filter_line(self) -> None:
@@ -130,16 +179,27 @@ class ConsoleScreen(LiveScreen[None]):
 
     def action_prefix(self) -> None:
         """Wait for a key of those after ctrl+w."""
-        self.app.push_screen(PrefixScreen(self._services.settings.keymap), self._chosen)
+        self.app.push_screen(PrefixScreen(self._services.settings.keymap, self._submit), self._chosen)
 
     def action_palette(self) -> None:
         """Open the command palette."""
         self.app.action_command_palette()
 
     @on(Split.Changed)
-    def _panes_changed(self, event: Split.Changed) -> None:
+    @on(Split.Dragged)
+    def _panes_changed(self, event: Split.Changed | Split.Dragged) -> None:
         event.stop()
+        if isinstance(event, Split.Dragged):
+            self._workspace.arranged()
         self.refresh_data()
+
+    @on(Lines.Clicked)
+    def _clicked(self, event: Lines.Clicked) -> None:
+        event.stop()
+        if event.link.line:
+            self._submit(event.link.line)
+        else:
+            self.app.call_later(_press, self.app, event.link.key)  # the app hands no key on that a child has posted
 
     @on(Pane.Entered)
     def _entered(self, event: Pane.Entered) -> None:
@@ -156,11 +216,14 @@ class ConsoleScreen(LiveScreen[None]):
     @on(PromptLine.Changed, "#filter-line")
     def _filtering(self, event: PromptLine.Changed) -> None:
         event.stop()
-        self._submit(Call(command_of("filter"), FilterArguments(text=event.text)))
+        if _is_filter_so_far(event.text):
+            self._submit(Call(command_of("filter"), FilterArguments(text=event.text)))
 
     @on(PromptLine.Submitted, "#filter-line")
     def _filtered(self, event: PromptLine.Submitted) -> None:
         event.stop()
+        if not _is_filter_so_far(event.text):
+            self._submit(Call(command_of("filter"), FilterArguments(text=event.text)))
         self._workspace.current.take_focus()
 
     @on(PromptLine.Cancelled)
@@ -191,7 +254,11 @@ class ConsoleScreen(LiveScreen[None]):
         """Lay tabs and hints out, if their contents have changed."""
         split, pane = self._workspace.split, self._workspace.current
         run, selected = self._services.runs.view, selected_run(self._services, pane.subject())
-        edges = (self.size.width, split.current, split.arrangement, split.is_zoomed, run and run.state, selected)
+        state = None if run is None else (run.state, trouble_in(run.notices))
+        panes = (split.current, split.arrangement, split.placing.is_zoomed, split.is_tabbed)
+        is_watching = self._services.replay is not None or is_elsewhere(self._services, pane.subject())
+        is_readonly = self._services.settings.readonly or is_watching
+        edges = (self.size.width, panes, state, selected, is_readonly)
         if edges == self._edges:
             return
         self._edges = edges
@@ -205,27 +272,70 @@ class ConsoleScreen(LiveScreen[None]):
                     pane.CONTEXT,
                     run=run,
                     selected=selected,
-                    is_readonly=self._services.settings.readonly,
-                    is_zoomed=split.is_zoomed,
+                    is_readonly=is_readonly,
+                    alone=_alone(split),
                     keymap=keymap,
+                    width=edges[0],
                 )
             ]
         )
 
     def _completions(self, text: str) -> tuple[str, ...]:
         snapshot, view = self._services.cluster.snapshot(), self._services.runs.view
-        return complete(
+        kinds = self._services.objects.known_kinds
+        own = [word for word in self._services.settings.aliases if word.startswith(text)]
+        found = complete(
             text,
             {
                 "blueprint": [blueprint.id for blueprint in self._services.blueprints.found],
                 "pane": list(PANES),
-                "name": ["single", "watch", "job", "quad"],
+                "name": [*LAYOUTS, *self._workspace.layouts.names, "save ", "delete ", "list"],
+                "saved": list(self._workspace.layouts.names),
+                "theme": list(THEMES),
+                "kind": kinds.words() if kinds is not None else (),
+                "namespace": ["all", *_namespaces_in(snapshot)],
+                "column": self._workspace.current.column_titles,
+                "names": self._workspace.current.column_titles,
                 "object": list(snapshot.pods) if snapshot else [],
                 "job": _jobs_in(snapshot),
-                "run": [run.id for run in self._services.runs.summaries],
+                "run": _run_ids(self._services),
                 "stage": [stage.id for stage in view.stages] if view else [],
             },
         )
+        return (*own, *found)
+
+
+def _run_ids(services: ConsoleServices) -> list[str]:
+    runs = services.runs
+    here = [run.id for run in runs.summaries]
+    return [*here, *(run.id for run in runs.listed_elsewhere() if run.id not in here)]
+
+
+def _press(app: App[Any], key: str) -> None:
+    app.post_message(key_event(key))
+
+
+def _alone(split: Split) -> Alone | None:
+    """Return the reason why one pane of several is shown."""
+    if not split.is_single:
+        return None
+    if split.placing.has_front:
+        return Alone.IN_FRONT
+    return Alone.ZOOMED if split.placing.is_zoomed else Alone.TABBED
+
+
+def _is_filter_so_far(text: str) -> bool:
+    """Return whether a filter can be applied while it is typed: it is valid, and no request to the server."""
+    from tui.settings.filters import parse_filter
+
+    try:
+        return not parse_filter(text).has_selectors
+    except ParameterError:
+        return False
+
+
+def _namespaces_in(snapshot: ClusterSnapshot | None) -> list[str]:
+    return sorted({pod.namespace for pod in snapshot.pods.values()}) if snapshot else []
 
 
 def _jobs_in(snapshot: ClusterSnapshot | None) -> list[str]:

@@ -20,19 +20,26 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
 from actions.blueprint.version_rules import require_together, support_note
-from actions.command.verbs import LaunchArguments
+from actions.command.arguments import LaunchArguments
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import PriceBook
+from actions.run.context.home_address import parse_home
+from actions.run.limits.at_launch import launch_notes, require_possible
+from actions.run.limits.options import LimitTexts, limits_of
 from tui.feeds.launch_checks import QUIET_SECONDS, LaunchChecks
 from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
     EXISTING,
+    HOME,
     NO_PRESET,
     PRESET,
     check_lines,
     chosen_lines,
     chosen_values,
+    command_of_home,
     fields_of,
+    home_field,
+    home_of_command,
     note_lines,
     plan_lines,
     problem_lines,
@@ -42,6 +49,14 @@ from tui.present.blueprints import (
 from tui.present.cells import Span, Tone
 from tui.present.form import Field, Value
 from tui.present.header import header_line
+from tui.present.limits import (
+    LIMITS,
+    limit_entries,
+    limit_fields,
+    texts_of_command,
+    texts_of_form,
+    with_limits,
+)
 from tui.screens.confirm import BODY_COLUMNS, Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import header_facts
@@ -86,14 +101,21 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         super().__init__()
         self._blueprint = blueprint
         self._services = services
-        self._preset = wanted.preset or services.settings.preferred_preset(blueprint.presets)
+        self._usual_preset = services.settings.preferred_preset(blueprint.presets)
+        self._preset = wanted.preset or self._usual_preset
         self._values: dict[str, Value] = dict(wanted.set)
         self._existing = wanted.existing_cluster
         self._auto_approve = wanted.auto_approve
+        self._usual_limits = services.settings.limits or LimitTexts()
+        texts = texts_of_command(wanted)
+        self._limits = texts if texts.is_given else self._usual_limits
+        self._has_limits = self._limits.is_given
+        self._home = home_of_command(wanted.home, services.settings.home)
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
         self._problem = ""
         self._notes: tuple[str, ...] = ()
+        self._limit_notes: tuple[str, ...] = ()
         self._refusal = ""
         self._planning: Worker[None] | None = None
         self._checks = LaunchChecks(services.settings, services.clock, self._show_plan)
@@ -101,7 +123,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
         self._header = Lines(id="header")
-        self._form = ParameterForm(self._fields(), values=self._values)
+        self._form = ParameterForm(self._fields(), values=self._entries())
         self._lines = Lines(id="plan-lines")
 
     def compose(self) -> ComposeResult:
@@ -145,6 +167,13 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         if PRESET in event.values and preset != self._preset:
             self._change_preset(preset)
             return
+        self._limits = texts_of_form(event.values)
+        self._home = str(event.values.get(HOME, "")).strip()
+        if bool(event.values.get(LIMITS)) != self._has_limits:
+            self._has_limits = not self._has_limits
+            self._values = chosen_values(self._blueprint, self._preset, event.values)
+            self._form.show(self._fields(), self._entries(), current=LIMITS)
+            return
         self._existing = bool(event.values.get(EXISTING, False))
         self._values = chosen_values(self._blueprint, self._preset, event.values)
         if event.errors:
@@ -167,15 +196,15 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
             return
         if await self._confirm():
-            self.dismiss(
-                LaunchArguments(
-                    blueprint=self._blueprint.id,
-                    preset=self._preset,
-                    existing_cluster=self._existing,
-                    auto_approve=self._auto_approve,
-                    set=dict(self._values),
-                )
+            chosen = LaunchArguments(
+                blueprint=self._blueprint.id,
+                preset=self._preset,
+                existing_cluster=self._existing,
+                auto_approve=self._auto_approve,
+                home=command_of_home(self._home, self._services.settings.home),
+                set=dict(self._values),
             )
+            self.dismiss(with_limits(chosen, self._limits))
 
     async def _settle(self) -> None:
         """Wait for the newest plan, then for its checks, which end within seconds. The form takes no keys meanwhile."""
@@ -220,7 +249,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     async def _plan_anew(self) -> None:
         """Check the values together and compute the plan, in a thread."""
         try:
-            bound, plan = await self._thread.call(self._compute, dict(self._values))
+            bound, plan, self._limit_notes = await self._thread.call(
+                self._compute, dict(self._values), self._limits, self._home
+            )
         except ConsoleError as error:
             self._bound = None
             self._say(error.sentence())
@@ -234,7 +265,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     @work(exclusive=True, group="checks")
     async def _check(self, bound: Bound) -> None:
         """Make the doctor's checks; the lines are shown as they come."""
-        await self._checks.run(self._blueprint, bound)
+        await self._checks.run(self._blueprint, bound, home=self._home)
         self._show_plan()
 
     @work(exclusive=True, group="capacity")
@@ -256,7 +287,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     def _noted(self, bound: Bound) -> tuple[str, ...]:
         note = support_note(self._blueprint, bound, self._services.clock.now().date())
-        return (note,) if note else ()
+        return (*self._limit_notes, note) if note else self._limit_notes
 
     def on_resize(self) -> None:
         """Lay out header and plan for the new width."""
@@ -281,17 +312,37 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     def _plan_width(self) -> int:
         return self.size.width - _PLAN_FRAME
 
-    def _compute(self, values: Mapping[str, Value]) -> tuple[Bound, LaunchPlan]:
+    def _compute(
+        self, values: Mapping[str, Value], texts: LimitTexts, home: str
+    ) -> tuple[Bound, LaunchPlan, tuple[str, ...]]:
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
-        day = self._services.clock.now().date()
-        require_together(self._blueprint, bound, day)
-        return bound, plan_of(self._blueprint, bound, prices, instances=instances, day=day)
+        now = self._services.clock.now()
+        require_together(self._blueprint, bound, now.date())
+        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date())
+        limits = limits_of(texts, now=now)
+        require_possible(limits, plan)
+        if home:
+            parse_home(home)
+        return bound, plan, launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
 
     def _change_preset(self, preset: str) -> None:
         """Make the preset's values the new defaults."""
         self._preset, self._values = preset, {}
-        self._form.show(self._fields(), self._values)
+        self._form.show(self._fields(), self._entries())
 
     def _fields(self) -> list[Field]:
-        return fields_of(self._blueprint, preset=self._preset, existing_cluster=self._existing)
+        fields = fields_of(
+            self._blueprint,
+            preset=self._preset,
+            existing_cluster=self._existing,
+            usual_preset=self._usual_preset,
+        )
+        fields.append(home_field(self._services.settings.home))
+        return [*fields, *limit_fields(is_open=self._has_limits, usual=self._usual_limits)]
+
+    def _entries(self) -> dict[str, Value]:
+        """Return what the form begins with: the preset, and the parameters that differ from it."""
+        chosen: dict[str, Value] = {PRESET: self._preset or NO_PRESET} if self._blueprint.presets else {}
+        chosen[HOME] = self._home
+        return {**chosen, **self._values, **(limit_entries(self._limits) if self._has_limits else {LIMITS: False})}

@@ -18,7 +18,14 @@ from tui.widgets.base import Lines
 from tui.widgets.terminal import ENVIRONMENT, TerminalView
 
 _BASH_OR_SH = "command -v bash >/dev/null 2>&1 && exec bash || exec sh"
-_HINT = (Span(" esc esc", Tone.ACCENT), Span(" leave the shell; every other key goes to the program", Tone.MUTED))
+_HINT = (Span(" ctrl+] q", Tone.ACCENT), Span(" leave the shell; every other key goes to the program", Tone.MUTED))
+_PREFIXED = (
+    Span(" q", Tone.ACCENT),
+    Span(" leave the shell  ", Tone.WARN),
+    Span("ctrl+]", Tone.ACCENT),
+    Span(" send ctrl+] to the program  ", Tone.WARN),
+    Span("any other key: neither", Tone.MUTED),
+)
 
 
 def shell_argv() -> list[str]:
@@ -27,7 +34,7 @@ def shell_argv() -> list[str]:
 
 
 class ShellScreen(Screen[None]):
-    """A shell in a container; closes when the shell exits, or on esc pressed twice, which ends the shell.
+    """A shell in a container; closes when the shell exits, or on ctrl+] and q, which end the shell.
 
     Args:
         services: Services with the session.
@@ -41,13 +48,14 @@ class ShellScreen(Screen[None]):
         self._pod = pod
         self._container = container
         self._terminal = TerminalView()
+        self._hints = Lines([_HINT], id="hints")
         self._typed: asyncio.Queue[bytes | tuple[int, int]] = asyncio.Queue()
 
     def compose(self) -> ComposeResult:
         """Yield the terminal, and the keys that leave it."""
         self._terminal.border_title = Content(f"{self._pod.key} {self._container}")
         yield self._terminal
-        yield Lines([_HINT], id="hints")
+        yield self._hints
 
     def on_mount(self) -> None:
         """Start the shell."""
@@ -63,6 +71,11 @@ class ShellScreen(Screen[None]):
     def _on_resized(self, event: TerminalView.Resized) -> None:
         event.stop()
         self._typed.put_nowait((event.columns, event.rows))
+
+    @on(TerminalView.Prefixed)
+    def _on_prefixed(self, event: TerminalView.Prefixed) -> None:
+        event.stop()
+        self._hints.show([_PREFIXED if event.is_open else _HINT])
 
     @on(TerminalView.Left)
     def _on_left(self, event: TerminalView.Left) -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
-from tui.present.cells import Cells, Span, Tone
+from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
 from tui.present.header import HeaderFacts, parse_context_name
-from tui.present.run import RUN_TONES
+from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
+from tui.present.text import unused_text
 from tui.settings.keymap import NO_CHANGES, Keymap
-from tui.settings.keys import KeyContext, footer, name_of
+from tui.settings.keys import KeyContext, common_keys, footer, name_of
 
 _NARROW = 100
-_SHORT = {"blueprints": "bluepr", "accelerators": "accel"}
+_NEEDED = 2
+"""The last keys of the footer, help and the way out, are shown at any width."""
+_SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "chart", "events": "ev", "objects": "obj"}
 _MARKS = {
     RunState.RUNNING: "▶",
     RunState.AWAITING_APPROVAL: "◆",
@@ -27,7 +32,8 @@ _MARKS = {
     RunState.FAILED: "✘",
     RunState.TEARING_DOWN: "◀",
 }
-_MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "teardown", "launch", "shell")
+_TROUBLE_WIDTH = 46
+_MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
 _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
     "approve": (RunState.AWAITING_APPROVAL,),
@@ -40,16 +46,36 @@ _STATES = {
 """Run states in which the footer shows a key."""
 
 
+class Alone(Enum):
+    """The reason why one pane of several is shown."""
+
+    ZOOMED = auto()
+    IN_FRONT = auto()
+    """It is not in the layout."""
+    TABBED = auto()
+    """The screen is too small for all."""
+
+
+_ALONE = {
+    Alone.ZOOMED: ("zoom", "unzoom"),
+    Alone.IN_FRONT: ("back", "layout"),
+    Alone.TABBED: ("focus next", "next: too small for all"),
+}
+"""The key that shows the others, and its words in the footer."""
+
+
 class SelectedRun(msgspec.Struct, frozen=True):
     """The run that the keys of a pane act on, as far as the footer depends on it.
 
     Args:
         state: Its state.
         is_interrupted: It has work to do, and its runner has died.
+        is_paused: It starts no further stage until it is unpaused.
     """
 
     state: RunState
     is_interrupted: bool = False
+    is_paused: bool = False
 
 
 def header_facts(services: ConsoleServices) -> HeaderFacts:
@@ -67,11 +93,22 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         expires_in_seconds=None if expires_at is None else expires_at - now,
         needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
+        replay=services.replay.badge() if services.replay is not None else "",
+        capture=services.capture.badge() if services.capture is not None else "",
         is_readonly=settings.readonly,
         cost=services.fleet_cost(),
-        trouble=_trouble(services, health) if is_troubled else _connection(services),
+        as_of=services.as_of_words(),
+        trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),
         alarm=_alarm(services.runs),
+        unused=_unused(services, now),
     )
+
+
+def _unused(services: ConsoleServices, now: float) -> str:
+    """Return the accelerators that the run on screen holds at 0 % for minutes."""
+    view = services.runs.view
+    unused = services.training.unused.get(view.id) if view is not None else None
+    return unused_text(unused.count, unused.of, now - unused.since) if unused is not None else ""
 
 
 def _needed_seconds(services: ConsoleServices) -> float | None:
@@ -91,7 +128,8 @@ def _alarm(runs: RunFeed) -> str:
     if runs.unreadable is not None:
         return "the newest run cannot be read"
     notices = [] if runs.view is None else runs.view.notices
-    return ", ".join(notice_words(notice) for notice in notices if notice.kind is not NoticeKind.NO_RUNNER)
+    told = (NoticeKind.NO_RUNNER, NoticeKind.ELSEWHERE)
+    return ", ".join(notice_words(notice) for notice in notices if notice.kind not in told)
 
 
 def _trouble(services: ConsoleServices, health: FeedHealth) -> str:
@@ -110,13 +148,22 @@ def selected_run(services: ConsoleServices, subject: Subject | None) -> Selected
     wanted = subject.name if subject is not None and subject.kind == "Run" else ""
     view = services.runs.view
     if view is not None and wanted in ("", view.id):
-        return SelectedRun(view.state, services.runs.is_interrupted)
+        return SelectedRun(view.state, services.runs.is_interrupted, view.is_paused)
     found = next((run for run in services.runs.summaries if run.id == wanted), None)
     return None if found is None else SelectedRun(found.state, found.is_interrupted)
 
 
+def is_elsewhere(services: ConsoleServices, subject: Subject | None) -> bool:
+    """Return whether another machine carries out the run that is selected in a list, else the one on screen."""
+    view = services.runs.view
+    wanted = subject.name if subject is not None and subject.kind == "Run" else view.id if view is not None else ""
+    return any(run.id == wanted for run in services.runs.listed_elsewhere())
+
+
 def run_mark(view: RunView | None) -> Span | None:
     """Return the mark on the run's tab, which shows its state in every pane; `None` in states without a mark."""
+    if view is not None and trouble_in(view.notices):
+        return Span("▲", Tone.BAD)
     return None if view is None or view.state not in _MARKS else Span(_MARKS[view.state], RUN_TONES[view.state])
 
 
@@ -143,14 +190,14 @@ def tabs_line(
     for name in order:
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
         shown = _SHORT.get(name, name) if width < _NARROW else name
-        span = marks.get(name)
-        mark = [] if span is None else [span]
+        opens, span = f"open {name}", marks.get(name)
+        mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
             spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
             gap = "" if width < _NARROW else " "
-            spans += [Span(f"{gap}{key}", Tone.BUSY), Span(f" {shown}", tone), *mark, Span(" ")]
+            spans += [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
     return tuple(spans)
 
 
@@ -160,38 +207,66 @@ def hints_line(
     run: RunView | None = None,
     selected: SelectedRun | None = None,
     is_readonly: bool = False,
-    is_zoomed: bool = False,
+    alone: Alone | None = None,
     keymap: Keymap = NO_CHANGES,
+    width: int = 0,
 ) -> Cells:
     """Return the keys of the focused pane that apply to the selected run.
 
-    A plan that waits and a stalled runner are shown in every pane that has no key for them.
+    A plan that waits and a stalled runner are shown in every pane that has no key for them. Where there is no room for
+    all, the pane's last keys are left out, then those of all panes but help and the way out: `?` shows them.
 
     Args:
         context: Key context of the focused pane.
         run: The run on screen.
         selected: The run that keys of the pane act on.
         is_readonly: The session is read-only.
-        is_zoomed: The pane has the whole screen.
+        alone: The reason why one pane of several is shown.
         keymap: The operator's own keys.
+        width: Columns that there are; 0 for any number.
     """
     spans: list[Span] = [Span(" ")]
-    if is_zoomed:
-        zoom = name_of(KeyContext.EVERYWHERE, "zoom", keymap)
-        spans += [Span(zoom, Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
+    if alone is not None:
+        does, words = _ALONE[alone]
+        spans += _hint(name_of(KeyContext.EVERYWHERE, does, keymap), words, Tone.WARN)
     has_key_for_plan = (
         context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
     )
     if run is not None and run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
         run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += [Span(run_key, Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
+        spans += _hint(run_key, "◆ a plan waits", Tone.WARN)
     if run is not None and run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
         run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += [Span(run_key, Tone.ACCENT), Span(" ▲ runner stalled  ", Tone.BAD)]
-    for name, label in footer(context, keymap):
+        spans += _hint(run_key, "▲ runner stalled", Tone.BAD)
+    trouble = trouble_in(run.notices).partition(": ")[2] if run is not None else ""
+    if trouble:
+        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+        told = text_of(fit(Span(trouble.partition(": ")[0]), _TROUBLE_WIDTH)).rstrip()
+        spans += _hint(run_key, f"▲ {told}", Tone.BAD)
+    common = common_keys(context, keymap)
+    hints = []
+    for name, label in footer(context, keymap)[: -len(common)]:
         if not (is_readonly and label in _MUTATIONS) and _applies(label, selected):
-            spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
-    return tuple(spans)
+            shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
+            hints.append(_hint(name, shown, Tone.MUTED))
+    everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
+    while width and width_of(_joined(spans, hints, everywhere)[:-1]) > width:  # the last gap may be cut
+        if len(hints) > 1:
+            hints.pop()
+        elif len(everywhere) > _NEEDED:
+            everywhere.pop(-1 - _NEEDED)
+        else:
+            break
+    return _joined(spans, hints, everywhere)
+
+
+def _joined(first: list[Span], *groups: list[list[Span]]) -> Cells:
+    return (*first, *(span for group in groups for hint in group for span in hint))
+
+
+def _hint(key: str, words: str, tone: Tone) -> list[Span]:
+    """Return a key with its label; a click on either presses the key."""
+    return [Link(key, Tone.ACCENT, key=key), Link(f" {words}", tone, key=key), Span("  ")]
 
 
 def _applies(label: str, selected: SelectedRun | None) -> bool:
@@ -199,4 +274,6 @@ def _applies(label: str, selected: SelectedRun | None) -> bool:
         if selected is None or selected.state is RunState.AWAITING_APPROVAL:
             return False
         return selected.is_interrupted or selected.state is RunState.STALLED
+    if label == "unpause":
+        return selected is not None and selected.is_paused
     return label not in _STATES or (selected is not None and selected.state in _STATES[label])

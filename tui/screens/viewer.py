@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,11 +12,13 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Input
 
+from actions.base.errors import RefusedError
 from tui.present.cells import Cells, Span, Tone
 from tui.present.text import WrappedLine, rows_of
+from tui.terminal.clipboard import Clipboard, Clipping, copy_out
 from tui.widgets.base import Lines, NavigableWidget
 
-_HINT = (Span(" esc back   / search   n N next, previous   g G top, bottom   W wrap", Tone.MUTED),)
+_HINT = (Span(" esc back   / search   n N next, previous   g G top, bottom   W wrap   Y copy", Tone.MUTED),)
 
 
 class TextView(NavigableWidget, can_focus=True):
@@ -118,11 +120,13 @@ class Viewer(ModalScreen[None]):
         Binding("slash", "search", "search", show=False),
         Binding("n", "next(1)", "next match", show=False),
         Binding("N", "next(-1)", "previous match", show=False),
+        Binding("Y", "copy", "copy", show=False),
     ]
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
         self._title = title
+        self._text = text
         self._view = TextView(text)
         self._field = Input(placeholder="search", id="viewer-search", compact=True, select_on_focus=False)
         self._field.cursor_blink = False
@@ -146,6 +150,14 @@ class Viewer(ModalScreen[None]):
     def action_next(self, direction: int) -> None:
         """Go to another match."""
         self._view.next_match(direction)
+
+    def action_copy(self) -> None:
+        """Copy the whole text; the border names what was copied, or why nothing was."""
+        try:
+            done = copy_out(cast(Clipboard, self.app), Clipping(self._text, self._title))
+        except RefusedError as error:
+            done = error.sentence()
+        self._view.border_subtitle = Content(done)
 
     def action_leave(self) -> None:
         """Close the search input, or else the viewer."""

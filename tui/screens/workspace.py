@@ -3,33 +3,92 @@
 from __future__ import annotations
 
 import importlib
-from typing import get_args
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, get_args
 
-from actions.base.errors import ConsoleError, MissingError
+from textual.geometry import Size
+
+from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.untrusted import one_line, redact
-from actions.command.verbs import LayoutName, PaneName, nearest_hint
+from actions.command.arguments import (
+    LayoutName,
+    PaneName,
+)
+from actions.command.verbs import nearest_hint
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane
-from tui.widgets.split import Direction, Leaf, Split, Tree, leaves, quad, side_by_side, stacked
+from tui.widgets.arrangement import (
+    Direction,
+    LayoutForm,
+    Leaf,
+    Tree,
+    equalized,
+    is_cramped,
+    leaves,
+    neighbour,
+    place,
+    quad,
+    renamed,
+    resized,
+    side_by_side,
+    split_at,
+    stacked,
+    without,
+)
+from tui.widgets.split import Split
+
+if TYPE_CHECKING:
+    from tui.screens.saved_layouts import SavedLayouts
 
 PANES: tuple[PaneName, ...] = get_args(PaneName)
 
+_NUMBERED = tuple(name for name in PANES if name not in ("home", "objects"))
+"""The panes that have a digit."""
+LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
+
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+_BESIDE = {"left": "to the left of", "right": "to the right of", "up": "above", "down": "below"}
 
 
-def layout_of(name: LayoutName, current: str) -> Tree:
-    """Return the arrangement called `name`; `single` is the current pane alone."""
+def _no_room() -> RefusedError:
+    return RefusedError("There is no room to show the panes at once.", hint="Enlarge the terminal.")
+
+
+_FOUR = Size(96, 21)
+"""The least room for four panes of a run or a job: half a laptop's screen; on smaller ones they are tabs."""
+_WIDE = Size(132, 21)
+"""The least room for a rail beside a log over two panes."""
+
+
+def layout_of(name: LayoutName, current: str) -> tuple[LayoutForm, ...]:
+    """Return the forms of the arrangement called `name`, from wide to narrow; `single` is the current pane alone."""
     match name:
         case "watch":
-            return side_by_side("run", stacked("logs", side_by_side("accelerators", "charts"), share=0.55), share=0.38)
+            return _watching("run")
         case "job":
-            panels = side_by_side("accelerators", "charts")
-            return side_by_side("pods", stacked("logs", panels, share=0.55), share=0.38)
+            return _watching("pods")
         case "quad":
-            return quad("nodes", "run", "pods", "events")
+            return (LayoutForm(quad("nodes", "run", "pods", "events"), Size(80, 21)),)
         case "single":
-            return Leaf(current)
+            return (LayoutForm(Leaf(current)),)
+
+
+def forms_of(tree: Tree) -> tuple[LayoutForm, ...]:
+    """Return the forms of a saved arrangement: all those of the console's layout that it is one of, else itself."""
+    for name in LAYOUTS:
+        forms = layout_of(name, "")
+        if tree in [form.tree for form in forms]:
+            return forms
+    return (LayoutForm(tree),)
+
+
+def _watching(first: PaneName) -> tuple[LayoutForm, ...]:
+    """A list beside the log, over accelerators and curves: those below the log where the screen is wide."""
+    panels = side_by_side("accelerators", "charts")
+    wide = side_by_side(first, stacked("logs", panels, share=0.55), share=0.38)
+    return LayoutForm(wide, _WIDE), LayoutForm(stacked(side_by_side(first, "logs"), panels), _FOUR)
 
 
 def _pane_class(name: str) -> type[Pane]:
@@ -51,11 +110,14 @@ class PaneWorkspace:
     """
 
     def __init__(self, services: ConsoleServices) -> None:
-        first = PANES[0]
+        first = services.settings.first_pane
         self._services = services
         self._made: dict[str, Pane] = {first: _pane_class(first)(services)}
         self.split = Split(Leaf(first), self._made[first])
         self._past: list[str] = []
+        self._is_arranged = False
+        self.arranged: Callable[[], None] = lambda: None
+        """Called after every change of the arrangement; the app keeps it for the next session."""
 
     def pane(self, name: str) -> Pane:
         """Return the pane called `name`; make it if it was never shown.
@@ -69,6 +131,51 @@ class PaneWorkspace:
             self._made[name] = pane = _pane_class(name)(self._services)
             self.split.mount(pane)
         return self._made[name]
+
+    @cached_property
+    def layouts(self) -> SavedLayouts:
+        """The operator's saved layouts."""
+        from tui.screens.saved_layouts import SavedLayouts
+
+        return SavedLayouts(self._services.settings.layout_folder)
+
+    async def restore(self, *, is_shown: bool = True) -> None:
+        """Read the saved layouts, and arrange the panes as in the last session, behind home if that is there.
+
+        Args:
+            is_shown: Arrange them, unless something has been opened or arranged meanwhile.
+
+        Raises:
+            ConfigError: A file cannot be read.
+        """
+        tree = await self.layouts.last()
+        if tree is not None and is_shown and not self._is_arranged and not self._past:
+            self.take(*forms_of(tree))
+            if self._services.settings.first_pane == "home":
+                self._move("home")
+        await self.layouts.read()
+        for of, names in (await self.layouts.charts()).items():
+            self._services.picked_charts.setdefault(of, names)
+
+    async def keep(self) -> None:
+        """Keep the arrangement for the next session.
+
+        Raises:
+            ConfigError: It cannot be written.
+        """
+        await self.layouts.keep_last(self.split.arrangement)
+
+    async def arrange_saved(self, name: str) -> None:
+        """Put the panes into a layout of the console, or into one that the operator has saved.
+
+        Raises:
+            ConsoleError: There is none of that name, or the saved ones cannot be read.
+        """
+        builtin = next((known for known in LAYOUTS if known == name), None)
+        if builtin is not None:
+            self.arrange(builtin)
+        else:
+            self.take(*forms_of(await self.layouts.find(name)))
 
     @property
     def current(self) -> Pane:
@@ -100,17 +207,108 @@ class PaneWorkspace:
         elif where in _DIRECTIONS:
             self.split.go(where)
         else:
-            self._move(PANES[int(where) - 1] if where.isdecimal() and int(where) < len(PANES) else where)
+            self._move(_NUMBERED[int(where) - 1] if where.isdecimal() and int(where) <= len(_NUMBERED) else where)
         self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:
         """Put the panes into the arrangement called `name`."""
-        tree = layout_of(name, self.split.current)
-        for key in leaves(tree):
+        self.take(*layout_of(name, self.split.current))
+
+    def take(self, *forms: LayoutForm) -> None:
+        """Put the panes into an arrangement: the first form that the screen is large enough for."""
+        for key in leaves(forms[0].tree):
             self.pane(key)
-        self.split.arrangement = tree
-        self.current.take_focus()
-        self.refresh_data()
+        self._past.clear()
+        self.split.take_forms(*forms)
+        self._arranged()
+
+    def cut(self, direction: Direction, name: str = "") -> None:
+        """Show pane `name` beside the focused one, or below it; without a name, the last one that is not shown.
+
+        A pane in front is put beside the pane that had the focus before.
+
+        Raises:
+            ConsoleError: There is no such pane, or no room for it.
+        """
+        split = self.split
+        if split.is_tabbed:
+            raise _no_room()
+        beside = split.placing.behind
+        new = name or (split.current if split.placing.has_front else self._next_to_show())
+        self.pane(new)
+        if new == beside:
+            raise RefusedError(f"{new} is the pane that is split.", hint="Name another one.")
+        tree = split_at(split.arrangement, beside, new, is_side_by_side=direction == "right")
+        if is_cramped(tree, split.size):
+            raise RefusedError("There is no room for another pane.", hint="Close one, or enlarge the terminal.")
+        split.arrangement = tree
+        split.go_to(new)
+        self._arranged()
+
+    def resize(self, direction: Direction, cells: int) -> None:
+        """Move the nearest border of the focused pane.
+
+        Raises:
+            RefusedError: There is none, or no room.
+        """
+        self._require_panes()
+        before = self.split.arrangement
+        after = resized(before, self.split.size, self.split.current, direction, cells)
+        if after is before:
+            raise RefusedError(f"No border of {self.split.current} can move {direction}.")
+        self.split.arrangement = after
+        self._arranged()
+
+    def swap(self, where: str) -> None:
+        """Exchange the focused pane with another one of the arrangement; the focus stays on the pane.
+
+        Raises:
+            ConsoleError: There is no such pane.
+        """
+        self._require_panes()
+        tree, current = self.split.arrangement, self.split.current
+        keys = leaves(tree)
+        if where in ("next", "previous"):
+            other = keys[(keys.index(current) + (1 if where == "next" else -1)) % len(keys)]
+        elif where in _DIRECTIONS:
+            found = neighbour(place(tree, self.split.size.region), current, where)
+            if found is None:
+                raise RefusedError(f"There is no pane {_BESIDE[where]} {current}.")
+            other = found
+        elif where in keys and where != current:
+            other = where
+        else:
+            raise MissingError(f"The layout has no other pane {where!r}.", hint=nearest_hint(where, keys))
+        self.split.arrangement = renamed(tree, {current: other, other: current})
+        self._arranged()
+
+    def close(self) -> None:
+        """Take the focused pane out of the arrangement; one in front gives way to what is behind it.
+
+        Raises:
+            RefusedError: It is the last one.
+        """
+        split = self.split
+        if split.placing.has_front:
+            split.zoom()
+        elif (rest := without(split.arrangement, split.current)) is not None:
+            keys = leaves(split.arrangement)
+            after = keys[(keys.index(split.current) + 1) % len(keys)]
+            split.arrangement = rest
+            split.go_to(after)
+        else:
+            raise RefusedError("The last pane stays open.", hint="q leaves the console.")
+        self._arranged()
+
+    def equalize(self) -> None:
+        """Make all panes of a row equally wide, all of a column equally high.
+
+        Raises:
+            RefusedError: There is one pane only, or no room for all.
+        """
+        self._require_panes()
+        self.split.arrangement = equalized(self.split.arrangement)
+        self._arranged()
 
     def zoom(self) -> None:
         """Give the current pane the whole screen, or undo that."""
@@ -118,15 +316,19 @@ class PaneWorkspace:
         self.refresh_data()
 
     def back(self) -> bool:
-        """Clear the filter, else unzoom, else return to the previous pane.
+        """Drop the marks, else the filter, else what the pane shows for a while, else unzoom, else the previous pane.
 
         Returns:
             Whether there was anything to undo.
         """
+        if self.current.clear_marks():
+            return True
         if self.current.active_filter:
             self.current.filter("")
             return True
-        if self.split.is_zoomed:
+        if self.current.leave():
+            return True
+        if self.split.placing.is_zoomed:
             self.split.zoom()
             return True
         if self._past:
@@ -148,8 +350,40 @@ class PaneWorkspace:
 
     def _move(self, name: str) -> None:
         self.pane(name)
-        if self.split.current != name:
-            self._past = [*self._past[-20:], self.split.current]
-        self.split.reveal(name)
+        split = self.split
+        if split.placing.has_front and name in leaves(split.arrangement):
+            self._past = [key for key in self._past if key in leaves(split.arrangement)]  # what was in front is closed
+        elif split.current != name:
+            self._past = [*self._past[-20:], split.current]
+        split.reveal(name)
         self.current.take_focus()
         self.refresh_data()
+
+    def _arranged(self) -> None:
+        self._is_arranged = True
+        self.arranged()
+        self.current.take_focus()
+        self.refresh_data()
+
+    def _next_to_show(self) -> str:
+        """Return the pane that was seen last of those that are not in the arrangement, else the first of them.
+
+        Raises:
+            RefusedError: All panes are there.
+        """
+        shown = leaves(self.split.arrangement)
+        found = next((key for key in (*reversed(self._past), *PANES) if key not in shown), None)
+        if found is None:
+            raise RefusedError("All panes are shown.")
+        return found
+
+    def _require_panes(self) -> None:
+        split = self.split
+        if split.placing.has_front:
+            raise RefusedError(f"{split.current} is in front of the layout.", hint="Go back with esc first.")
+        if isinstance(split.arrangement, Leaf):
+            raise RefusedError(
+                f"{split.current} is the only pane.", hint="Split it with `split right` or `split down`."
+            )
+        if split.is_tabbed:
+            raise _no_room()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 
 from rich.cells import cell_len
+from rich.color import Color as RichColor
 from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
@@ -14,26 +17,38 @@ from textual.theme import Theme
 from actions.base.errors import FormatError
 from actions.base.files import asset
 
-THEME_NAME = "eksml"
+_FILES = {"dark": "tokens", "light": "light", "high-contrast": "high-contrast", "transparent": "tokens"}
+"""The file below `assets/styles` with the colours of each theme."""
+_DEFAULT_BACKGROUND = Style(bgcolor=RichColor.default())
 _TOKEN = re.compile(r"^\$(?P<name>[a-z-]+):\s*(?P<value>[^;]+);", re.MULTILINE)
 
 
-def tokens() -> dict[str, str]:
-    """Return names and values of `assets/styles/tokens.tcss`."""
-    text = asset("styles/tokens.tcss").read_text(encoding="utf-8")
+def theme_name(name: str) -> str:
+    """Return the name by which Textual knows a theme of the console."""
+    return f"eksml-{name}"
+
+
+def tokens(name: str = "dark") -> dict[str, str]:
+    """Return names and values of the colours of a theme."""
+    text = asset(f"styles/{_FILES[name]}.tcss").read_text(encoding="utf-8")
     return {match["name"]: match["value"].strip() for match in _TOKEN.finditer(text)}
 
 
-def console_theme() -> Theme:
-    """Return the console's dark theme.
+def console_theme(name: str = "dark", skin: Path | None = None) -> Theme:
+    """Return one of the console's themes, or one with the colours of a k9s skin.
 
     Raises:
         FormatError: A token is missing.
+        InputError: The skin cannot be read.
     """
-    known = tokens()
+    if skin is not None:
+        from tui.settings.skin import skin_theme
+
+        return skin_theme(skin)
+    known = tokens(name)
     try:
         return Theme(
-            name=THEME_NAME,
+            name=theme_name(name),
             primary=known["primary"],
             secondary=known["secondary"],
             accent=known["accent"],
@@ -45,18 +60,20 @@ def console_theme() -> Theme:
             surface=known["surface"],
             panel=known["panel"],
             boost=known["boost"],
-            dark=True,
+            dark=name != "light",
         )
     except KeyError as missing:
-        raise FormatError(f"assets/styles/tokens.tcss has no token ${missing.args[0]}.") from None
+        raise FormatError(f"assets/styles/{_FILES[name]}.tcss has no token ${missing.args[0]}.") from None
 
 
 _SIGNS = {
     "─━▔═–—": "-",
     "▁": "_",
-    "│┃║▌▐▏▎▍": "|",
+    "│┃║▌▐▏▎▍┊": "|",
     "╭╮╰╯┌┐└┘├┤┬┴┼╴╶": "+",
-    "█▉▊▋▇▆▅▄▃▂■░▒▓": "#",
+    "▂▃": ".",
+    "▄▅": "=",
+    "█▉▊▋▇▆■░▒▓": "#",
     "●✱•": "*",
     "○◌◐": "o",
     "◆◇": "?",
@@ -107,6 +124,26 @@ class AsciiFilter(LineFilter):
         if all(text.isascii() for text, _, _ in segments):
             return segments
         return [Segment(plain(text), style, control) for text, style, control in segments]
+
+
+class TransparentFilter(LineFilter):
+    """A filter that leaves the background to the terminal where a line has that of the theme."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._background = Color.parse(tokens("transparent")["background"]).rich_color.triplet
+        self._without = lru_cache(maxsize=4096)(self._without_background)
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments without the background of the theme."""
+        return [
+            Segment(text, self._without(style) if style is not None else None, control)
+            for text, style, control in segments
+        ]
+
+    def _without_background(self, style: Style) -> Style:
+        is_themes = style.bgcolor is not None and style.bgcolor.triplet == self._background
+        return style + _DEFAULT_BACKGROUND if is_themes else style
 
 
 _FORBIDDEN = re.compile(

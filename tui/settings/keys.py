@@ -8,8 +8,9 @@ from typing import get_args
 
 import msgspec
 
+from actions.command.arguments import PaneName
 from actions.command.parse import parse_line
-from actions.command.verbs import COMMANDS, PaneName
+from actions.command.verbs import COMMANDS
 from tui.settings.keymap import NO_CHANGES, Keymap
 
 
@@ -18,6 +19,7 @@ class KeyContext(enum.StrEnum):
 
     EVERYWHERE = "everywhere"
     PANES = "after ctrl+w"
+    HOME = "home"
     NODES = "nodes"
     PODS = "pods"
     BLUEPRINTS = "blueprints"
@@ -28,6 +30,7 @@ class KeyContext(enum.StrEnum):
     CHARTS = "charts"
     EVENTS = "events"
     COST = "cost"
+    OBJECTS = "objects"
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -39,6 +42,7 @@ class Key(msgspec.Struct, frozen=True):
         does: Its effect: a line as typed after `:`, or one of `ASIDES`.
         label: One or two words for the footer.
         in_footer: Shown in the footer at 80 columns.
+        repeats: After the prefix, it can be pressed several times.
     """
 
     context: KeyContext
@@ -46,6 +50,7 @@ class Key(msgspec.Struct, frozen=True):
     does: str
     label: str
     in_footer: bool = False
+    repeats: bool = False
 
     @property
     def id(self) -> str:
@@ -68,11 +73,14 @@ ASIDES = {
 """Actions that are not commands, with explanations."""
 
 
-_PANE_KEYS = "1234567890"
+_PANE_KEYS = "H123456789K0"
 """The keys that open the panes, in the panes' order."""
 
-_OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS)
-_WHY_CONTEXTS = (*_OBJECT_CONTEXTS, KeyContext.EVENTS, KeyContext.RUN)
+_OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
+_TREE_CONTEXTS = (KeyContext.PODS, KeyContext.OBJECTS, KeyContext.RUN, KeyContext.RUNS)
+_WHY_CONTEXTS = (
+    KeyContext.HOME, KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS, KeyContext.RUN,
+)  # fmt: skip
 
 KEYS: tuple[Key, ...] = (
     *(
@@ -89,15 +97,29 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.EVERYWHERE, ("shift+tab",), "focus previous", "previous pane"),
     Key(KeyContext.EVERYWHERE, ("ctrl+w",), "prefix", "panes"),
     Key(KeyContext.EVERYWHERE, ("ctrl+p",), "palette", "palette"),
+    Key(KeyContext.EVERYWHERE, ("Y",), "copy", "copy"),
     Key(KeyContext.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
+    Key(KeyContext.EVERYWHERE, ("f9",), "replay toggle", "pause or play"),
+    Key(KeyContext.EVERYWHERE, ("left_square_bracket",), "replay seek -30s", "back 30 s"),
+    Key(KeyContext.EVERYWHERE, ("right_square_bracket",), "replay seek +30s", "on 30 s"),
+    Key(KeyContext.EVERYWHERE, ("right_curly_bracket",), "replay step", "next change"),
     Key(KeyContext.PANES, ("h", "left"), "focus left", "left"),
     Key(KeyContext.PANES, ("j", "down"), "focus down", "down"),
     Key(KeyContext.PANES, ("k", "up"), "focus up", "up"),
     Key(KeyContext.PANES, ("l", "right"), "focus right", "right"),
+    Key(KeyContext.PANES, ("v",), "split right", "split right"),
+    Key(KeyContext.PANES, ("s",), "split down", "split below"),
+    Key(KeyContext.PANES, ("H", "shift+left"), "resize left", "resize", repeats=True),
+    Key(KeyContext.PANES, ("J", "shift+down"), "resize down", "resize", repeats=True),
+    Key(KeyContext.PANES, ("K", "shift+up"), "resize up", "resize", repeats=True),
+    Key(KeyContext.PANES, ("L", "shift+right"), "resize right", "resize", repeats=True),
+    Key(KeyContext.PANES, ("equals_sign",), "equalize", "equal"),
+    Key(KeyContext.PANES, ("x",), "swap next", "swap"),
+    Key(KeyContext.PANES, ("c",), "close", "close"),
     Key(KeyContext.PANES, ("o",), "layout single", "one pane"),
-    Key(KeyContext.PANES, ("v",), "layout watch", "watch a run"),
-    Key(KeyContext.PANES, ("s",), "layout quad", "four panes"),
     Key(KeyContext.PANES, ("z",), "zoom", "zoom"),
+    Key(KeyContext.PANES, ("r",), "layout watch", "watch a run"),
+    Key(KeyContext.PANES, ("f",), "layout quad", "four panes"),
     Key(KeyContext.PODS, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.PODS, ("v",), "watch", "watch job"),
     Key(KeyContext.PODS, ("s",), "shell", "shell", in_footer=True),
@@ -105,45 +127,61 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
     *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
+    *(Key(context, ("D",), "delete", "delete") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
+    *(Key(context, ("e",), "edit", "edit") for context in (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS)),
+    *(Key(context, ("x",), "tree", "tree") for context in _TREE_CONTEXTS),
+    Key(KeyContext.OBJECTS, ("l",), "logs", "logs", in_footer=True),
+    Key(KeyContext.OBJECTS, ("v",), "watch", "watch job"),
+    Key(KeyContext.NODES, ("c",), "cordon", "cordon"),
+    Key(KeyContext.NODES, ("U",), "uncordon", "uncordon"),
     Key(KeyContext.EVENTS, ("d",), "describe", "describe", in_footer=True),
     *(Key(context, ("w",), "why", "why", in_footer=True) for context in _WHY_CONTEXTS),
-    Key(KeyContext.CHARTS, ("m",), "chart", "next curve", in_footer=True),
+    Key(KeyContext.HOME, ("l",), "logs", "logs", in_footer=True),
+    Key(KeyContext.LOGS, ("O",), "only", "one pod"),
+    Key(KeyContext.CHARTS, ("m",), "chart", "curve", in_footer=True),
+    Key(KeyContext.CHARTS, ("M",), "chart all", "all curves"),
+    Key(KeyContext.CHARTS, ("enter",), "chart pick", "choose"),
     Key(KeyContext.RUN, ("a",), "approve", "approve", in_footer=True),
     Key(KeyContext.RUN, ("r",), "retry", "retry", in_footer=True),
     Key(KeyContext.RUN, ("R",), "resume", "resume", in_footer=True),
     Key(KeyContext.RUN, ("f",), "forward", "forward"),
     Key(KeyContext.RUN, ("o",), "results", "results", in_footer=True),
     Key(KeyContext.RUN, ("p",), "pause", "pause"),
-    Key(KeyContext.RUN, ("u",), "unpause", "continue"),
-    Key(KeyContext.RUN, ("c",), "cancel", "cancel", in_footer=True),
+    Key(KeyContext.RUN, ("u",), "unpause", "unpause", in_footer=True),
+    Key(KeyContext.RUN, ("C",), "cancel", "cancel", in_footer=True),
     Key(KeyContext.RUN, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.RUN, ("T",), "teardown", "teardown", in_footer=True),
     Key(KeyContext.RUNS, ("a",), "approve", "approve", in_footer=True),
-    Key(KeyContext.RUNS, ("u",), "resume", "resume", in_footer=True),
-    Key(KeyContext.RUNS, ("c",), "cancel", "cancel", in_footer=True),
+    Key(KeyContext.RUNS, ("r",), "retry", "retry", in_footer=True),
+    Key(KeyContext.RUNS, ("R",), "resume", "resume", in_footer=True),
+    Key(KeyContext.RUNS, ("p",), "pause", "pause"),
+    Key(KeyContext.RUNS, ("u",), "unpause", "unpause", in_footer=True),
+    Key(KeyContext.RUNS, ("C",), "cancel", "cancel", in_footer=True),
     Key(KeyContext.RUNS, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.RUNS, ("T",), "teardown", "teardown", in_footer=True),
 )
 
 
 WIDGET_KEYS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
-    KeyContext.LOGS: (("s", "follow"), ("/", "search"), ("&", "only"), ("W", "wrap"), ("T", "time")),
-    KeyContext.CHARTS: (("L", "log axis"), ("E", "smooth")),
+    KeyContext.LOGS: (("F", "follow"), ("/", "search"), ("&", "only"), ("b", "error"), ("W", "wrap"), ("t", "time")),
+    KeyContext.CHARTS: (("L", "log axis"), ("E", "smooth"), ("←→", "values")),
 }
 """Keys of a pane's own widgets, for the footer: key and label."""
 
 
-_WITHOUT_FILTER = (KeyContext.RUN, KeyContext.CHARTS, KeyContext.LOGS)
+_WITHOUT_FILTER = (KeyContext.HOME, KeyContext.RUN, KeyContext.CHARTS, KeyContext.LOGS)
 """Panes with nothing to filter, or with a search of their own under that key."""
 
 
 ENTERED = {
+    KeyContext.HOME: "open",
     KeyContext.NODES: "pods",
     KeyContext.PODS: "log",
     KeyContext.BLUEPRINTS: "launch",
     KeyContext.RUNS: "open",
     KeyContext.RUN: "log",
     KeyContext.ACCELERATORS: "log",
+    KeyContext.CHARTS: "pick",
 }
 """The target of enter, in the panes where it opens something."""
 
@@ -172,9 +210,13 @@ def shown_name(key: str) -> str:
     """Return a key as people write it: `colon` is `:`."""
     return {
         "colon": ":",
+        "equals_sign": "=",
         "slash": "/",
         "question_mark": "?",
         "escape": "esc",
+        "left_square_bracket": "[",
+        "right_square_bracket": "]",
+        "right_curly_bracket": "}",
     }.get(key, key)
 
 
@@ -194,14 +236,15 @@ def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str,
     own = WIDGET_KEYS.get(context, ())
     entered = ENTERED.get(context)
     inside = [(name_of(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
-    rows = [(row, (names_of(row, keymap)[0], row.label)) for row in KEYS if row.in_footer]
-    special = [shown for row, shown in rows if row.context is context]
-    common = [
-        shown
-        for row, shown in rows
-        if row.context is KeyContext.EVERYWHERE and not (row.does == "filter-line" and context in _WITHOUT_FILTER)
-    ]
-    return (*own, *special, *inside, *common)
+    special = [(names_of(row, keymap)[0], row.label) for row in KEYS if row.in_footer and row.context is context]
+    return (*own, *special, *inside, *common_keys(context, keymap))
+
+
+def common_keys(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
+    """Return keys and labels that the footer has in every pane, but for those that a pane of `context` lacks."""
+    rows = [row for row in KEYS if row.in_footer and row.context is KeyContext.EVERYWHERE]
+    lacking = ("filter-line",) if context in _WITHOUT_FILTER else ()
+    return tuple((names_of(row, keymap)[0], row.label) for row in rows if row.does not in lacking)
 
 
 _HEAD = """\
@@ -213,6 +256,11 @@ Put your own keys into `~/.config/eksml-tui/keys.yaml`. `move` gives other keys 
 of a row is the first word of its table (`everywhere`, `panes`, `pods` …), a dot, and the command. `own` binds keys to
 lines as typed after `:`; they work everywhere. Footer and help show them. For a mistake, or a key with two meanings in
 one place, the console prints file, line and column, and does not start.
+
+A letter means one thing in every pane; keys after ctrl+w are a table of their own, as in vim. Capitals stop or remove:
+`C` cancel, `P` park, `T` tear down. A key for a pane goes to it: one that is not in the layout is shown alone in front
+of it, and esc returns to the layout as it was; split now, and it stays. On a screen too small for a layout its panes
+are tabs.
 
 ```yaml
 move: {pods.shell: S, everywhere.zoom: f5}
@@ -242,12 +290,26 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("ctrl+d", "ctrl+u"), "Move half a page down, up."),
     (("pagedown", "pageup"), "Move a page down, up."),
     (("g", "G", "home", "end"), "Go to the first, last line."),
-    ((",", ".", "R"), "Sort by the previous, the next column; reverse the order (tables)."),
+    ((",", ".", ";"), "Sort by the previous, the next column; reverse the order (tables)."),
+    (("space",), "Mark a row, or drop its mark (tables of nodes, pods, objects); a mark in a log: `:mark`."),
+    (("'", '"'), "Go to the next, the previous mark, `:mark next`; Y copies from it on (logs)."),
     (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
     (("&",), "Show only matching lines (logs)."),
-    (("s", "W", "T", "P"), "Switch follow, wrap (also texts), time, pod (logs)."),
-    (("L", "E"), "Switch logarithmic axis, smoothing (charts)."),
-    (("esc esc",), "Leave a shell."),
+    (("b", "B"), "Go to the next, previous error, “bad” line (logs)."),
+    (("F", "W", "t", "S"), "Switch follow, wrap (also texts; logs: tracebacks, all, none), time, source (logs)."),
+    (
+        ("J",),
+        "Show lines of JSON as LEVEL message key=value, or raw: searches, copies and files take them raw (logs).",
+    ),
+    (("L", "E", "t"), "Switch logarithmic axis, smoothing, time axis (charts)."),
+    (
+        ("left", "right"),
+        "Move the cursor to the point before, the next one, and show the values there (all charts).",
+    ),
+    (("+", "-", "="), "Zoom the x axis in, out; show the whole axis without a cursor (charts)."),
+    (("h", "l", "shift+arrows"), "Move along a zoomed x axis (charts)."),
+    (("n", "p"), "Go to the next, the previous of several charts."),
+    (("ctrl+] q", "ctrl+] ctrl+]"), "Leave a shell, send ctrl+] to it: esc is the program's."),
 )
 """Keys of the widgets themselves, for help and documentation."""
 

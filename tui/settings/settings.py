@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from actions.base.errors import ConfigError
+from actions.command.arguments import PaneName
 from tui.settings.keymap import Keymap
 
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
+    from actions.capture.writer import CaptureWriter
     from actions.cluster.auth.session import ClusterTarget
+    from actions.replay.session import Replay
+    from actions.run.limits.options import LimitTexts
 
 WriteFile = Callable[[Path, bytes], None]
 REHEARSAL = "rehearsal"
@@ -45,6 +51,65 @@ class DemoBadge(msgspec.Struct, frozen=True):
         return f"demo ×{self.speed:g}, cost simulated"
 
 
+class DesktopNotice(StrEnum):
+    """The sequence that has a terminal show a desktop notification; most support one of the two."""
+
+    OFF = "off"
+    OSC_9 = "osc9"
+    """iTerm2, WezTerm."""
+    OSC_777 = "osc777"
+    """rxvt-unicode, foot, Ghostty."""
+
+
+def hours_of(text: str) -> tuple[time, time] | None:
+    """Read hours such as `22:00-07:00`; `None` if they are none."""
+    begin, _, end = text.partition("-")
+    try:
+        return time.fromisoformat(begin), time.fromisoformat(end)
+    except ValueError:
+        return None
+
+
+class AlarmSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The ways by which alarms call the operator.
+
+    Args:
+        bell: Ring the terminal's bell.
+        desktop: Ask the terminal for a desktop notification.
+        hook: Program and arguments to start, without a shell; empty for none.
+        webhook: File with the address to send `{"text": "…"}` to, as Slack's incoming webhooks take it.
+        quiet_from: Begin of the quiet hours, UTC; the same as `quiet_to` for none.
+        quiet_to: Their end.
+        repeat_minutes: An alarm that is not acknowledged calls again after so long; 0 for never.
+    """
+
+    bell: bool = True
+    desktop: DesktopNotice = DesktopNotice.OFF
+    hook: tuple[str, ...] = ()
+    webhook: Path | None = None
+    quiet_from: time = time(0)
+    quiet_to: time = time(0)
+    repeat_minutes: float = 15.0
+
+    def is_quiet_at(self, moment: time) -> bool:
+        """Return whether a time of day, UTC, is in the quiet hours, which may go over midnight."""
+        if self.quiet_from <= self.quiet_to:
+            return self.quiet_from <= moment < self.quiet_to
+        return moment >= self.quiet_from or moment < self.quiet_to
+
+
+class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The upkeep of what runs take on disk.
+
+    Args:
+        compact_after_days: Days after its newest record until a run that is over is compacted.
+        max_bytes: Bytes of all runs above which the console warns, and compacts all that are over; 0 for none.
+    """
+
+    compact_after_days: float = 14.0
+    max_bytes: int = 0
+
+
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The values that the command line, the environment and the settings files decide.
 
@@ -54,14 +119,28 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         blueprint_folders: Folders of blueprint folders; empty for the usual places.
         run_environment: Environment variables for launched runs, e.g. `AWS_ENDPOINT_URL`.
         demo: Set when the cluster is the embedded one.
+        home: Place that launched runs are replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one, empty for none.
         keymap: The operator's own keys.
         is_ascii: The terminal, or its locale, has only ASCII characters.
+        has_clipboard: Texts may be sent to the terminal's clipboard.
         watch: A job of the cluster to watch first, as typed; empty for none.
         has_operator: An operator can answer questions; false while a script plays.
+        keeps_snapshots: Show the last snapshot of the cluster until it has been read, and keep the newest one on disk.
+        theme: Name of the theme, one of `tui.settings.THEMES`.
+        skin: A skin of k9s, whose colours count before those of the theme.
+        aliases: Words of the `:` line of the operator's own, and the lines that they stand for.
+        filters: Saved filters by name, for `:filter @NAME`.
         checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
+        alarms: The ways by which alarms call the operator.
+        limits: The limits that a launch has unless it states others; `None` for none.
+        disk: The upkeep of what runs take on disk.
+        layout_folder: Folder of the saved layouts; `None` to keep none.
+        capture: Keeps what the backends send; `None` to keep nothing.
+        replay: The capture that is shown in the place of a cluster; `None` for a live console.
+        record: File that the session is recorded to, as a script; `None` for none.
         write_file: Function that writes screenshots; raises a `ConfigError` if it cannot, or may not.
     """
 
@@ -70,15 +149,40 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     blueprint_folders: tuple[Path, ...] = ()
     run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     demo: DemoBadge | None = None
+    home: str = ""
     region: str = ""
     profile: str = ""
     open_run: str | None = None
     watch: str = ""
     keymap: Keymap = msgspec.field(default_factory=Keymap)
     is_ascii: bool = False
+    has_clipboard: bool = True
     has_operator: bool = True
+    keeps_snapshots: bool = False
+    theme: str = "dark"
+    skin: Path | None = None
+    aliases: Mapping[str, str] = msgspec.field(default_factory=dict)
+    filters: Mapping[str, str] = msgspec.field(default_factory=dict)
     checks_launches: bool = True
+    alarms: AlarmSettings = AlarmSettings()
+    limits: LimitTexts | None = None
+    disk: DiskSettings = DiskSettings()
+    layout_folder: Path | None = None
+    capture: CaptureWriter | None = None
+    replay: Replay | None = None
+    record: Path | None = None
     write_file: WriteFile = write_file
+
+    @property
+    def first_pane(self) -> PaneName:
+        """The pane that is there from the first frame: a script, a run and a job have their own beginnings."""
+        is_named = bool(self.open_run or self.watch) or not self.has_operator
+        return "nodes" if is_named else "home"
+
+    @property
+    def is_silent(self) -> bool:
+        """True if alarms do not call: a script has its own expectations, and those of a replay are over."""
+        return not self.has_operator or self.replay is not None
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """Return the initial preset of a launch form: on the embedded cluster the one made for it, else none."""

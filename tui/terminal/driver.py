@@ -42,6 +42,10 @@ _RESTORE = "\x18\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\
 """CAN ends a cut sequence. Pastes, mouse, kitty's keys, alternate screen, focus: off; wrap and cursor: on."""
 
 
+_SOUNDS = ("\x07", "\x1b]9;", "\x1b]777;")
+"""The bell, and desktop notifications."""
+
+
 class TerminalApp(Protocol):
     """The methods of the app that the driver calls, from threads of its own."""
 
@@ -71,11 +75,14 @@ class TerminalDriver(LinuxDriver):
         self._last: Future[bool] | None = None
         self._held_back = 0.0
         self._is_flooded = False
+        self._is_lent = False
+        """Another program has the terminal."""
 
     def start_application_mode(self) -> None:
         """Set the terminal up; again, if SIGCONT comes to a console that was not suspended."""
         if self._reader is not None:
             self.suspend_application_mode()
+        self._is_lent = False
         self._output.begin()
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
 
@@ -93,6 +100,21 @@ class TerminalDriver(LinuxDriver):
         """Restore the terminal, as far as it accepts output."""
         self.finish_within(_STOP_SECONDS)
         super().stop_application_mode()
+
+    def suspend_application_mode(self) -> None:
+        """Leave the terminal to another program, until it is set up again; what is written meanwhile is dropped."""
+        super().suspend_application_mode()
+        self._is_lent = True
+
+    def write(self, data: str) -> None:
+        """Write to the terminal; while another program has it, only the sequences of alarms, which change no picture.
+
+        The writer is gone then, and its queue would hold the loop once it is full.
+        """
+        if not self._is_lent:
+            super().write(data)
+        elif data.startswith(_SOUNDS):
+            self._output.write_at_once(data)
 
     def finish_within(self, seconds: float) -> None:
         """Limit the wait for a terminal that accepts no output. May be called by any thread and by signal handlers."""

@@ -21,7 +21,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.present.cells import Cells, Span, Tone, merged
+from tui.present.cells import Cells, Link, Span, Tone, link_at, merged
 
 
 def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
@@ -178,6 +178,12 @@ class Lines(LineWidget):
 
     DEFAULT_CSS = "Lines { width: 1fr; height: 1; }"
 
+    @dataclass
+    class Clicked(WidgetMessage):
+        """The operator clicked a link."""
+
+        link: Link
+
     def __init__(self, lines: Sequence[Cells] = (), *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._lines = tuple(lines)
@@ -197,6 +203,14 @@ class Lines(LineWidget):
     def render_line(self, y: int) -> Strip:
         """Render one of the lines, or a blank one."""
         return self.paint(self._lines[y] if y < len(self._lines) else (), self.size.width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Post the link under the pointer, if there is one."""
+        at = event.get_content_offset(self)
+        link = link_at(self._lines[at.y], at.x) if at is not None and at.y < len(self._lines) else None
+        if link is not None:
+            event.stop()
+            self.post_message(self.Clicked(self, link))
 
 
 WHEEL_LINES = 3

@@ -190,10 +190,10 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
         """Texts, values and problems of the fields."""
         return self._entries
 
-    def show(self, fields: Sequence[Field], values: Mapping[str, Value]) -> None:
-        """Show other fields, or other defaults; the first field becomes current."""
+    def show(self, fields: Sequence[Field], values: Mapping[str, Value], *, current: str = "") -> None:
+        """Show other fields, or other defaults; the field with the key `current`, or the first one, becomes current."""
         self._entries = Entries(fields, values, self._check)
-        self._go_to(0)
+        self._go_to(next((place for place, field in enumerate(fields) if field.key == current), 0))
         self._tell()
 
     def on_mount(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -10,19 +10,24 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
 
+from actions.base.wording import counted, listed
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.widgets.base import LineWidget, NavigableWidget
-from tui.widgets.log_buffer import LineSearch, LogBuffer
+from tui.widgets.line_level import ERRORS
+from tui.widgets.log_buffer import Finds, LineMarks, LineSearch, LogBuffer, common_line
 from tui.widgets.log_renderer import (
+    MARK_SIGN,
     AllLines,
     LogOptions,
     LogRenderer,
     LogWindow,
     MatchingLines,
     ScreenRow,
+    Wrap,
     moved,
     rows_before,
     rows_from,
@@ -52,6 +57,12 @@ class LogLines(NavigableWidget, can_focus=True):
     LogLines > .log--marker { color: $text-warning; text-style: italic; }
     LogLines > .log--match { background: $warning 45%; text-style: bold; }
     LogLines > .log--current { background: $warning; color: $background; text-style: bold; }
+    LogLines > .log--reached { background: $foreground 15%; }
+    LogLines > .log--error { color: $text-error; }
+    LogLines > .log--warning { color: $text-warning; }
+    LogLines > .log--detail { color: $foreground 60%; }
+    LogLines > .log--key { color: $foreground 60%; }
+    LogLines > .log--sign { color: $text-accent; text-style: bold; }
     LogLines > .log--source-0 { color: $text-primary; }
     LogLines > .log--source-1 { color: $text-success; }
     LogLines > .log--source-2 { color: $text-accent; }
@@ -60,13 +71,17 @@ class LogLines(NavigableWidget, can_focus=True):
     LogLines > .log--source-5 { color: $text-error; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "toggle_follow", "follow", id="log.follow"),
+        Binding("F", "toggle_follow", "follow", id="log.follow"),
         Binding("W", "switch('wrap')", "wrap", id="log.wrap"),
-        Binding("T", "switch('has_clock')", "time", id="log.clock"),
-        Binding("P", "switch('has_source')", "source", id="log.source"),
+        Binding("t", "switch('has_clock')", "time", id="log.clock"),
+        Binding("S", "switch('has_source')", "source", id="log.source"),
+        Binding("J", "switch('lays_json')", "json", id="log.json"),
         Binding("right,l", "shift(1)", "right", id="log.right", show=False),
         Binding("left,h", "shift(-1)", "left", id="log.left", show=False),
     ]
+
+    hint: reactive[str] = reactive("")
+    """The text that stands in the place of an empty log."""
 
     def __init__(self, buffer: LogBuffer, *, moved: Callable[[], None]) -> None:
         super().__init__()
@@ -78,12 +93,17 @@ class LogLines(NavigableWidget, can_focus=True):
         self._anchor = ScreenRow(0, 0)
         self._rows: list[ScreenRow] = []
         self._seen_end = -1
-        self._paused_rank = 0
+        self._paused_at = 0
 
     @property
     def options(self) -> LogOptions:
-        """The options: wrap, clock, source."""
+        """The options: wrap, clock, source, JSON."""
         return self._renderer.options
+
+    @property
+    def marks(self) -> LineMarks:
+        """The marks on lines; `highlight` paints them after a change."""
+        return self._renderer.marks
 
     @property
     def is_following(self) -> bool:
@@ -92,8 +112,10 @@ class LogLines(NavigableWidget, can_focus=True):
 
     @property
     def unseen(self) -> int:
-        """The number of lines that came since following stopped."""
-        return 0 if self._is_following else max(0, self._rank_of_end() - self._paused_rank)
+        """The number of lines that came since following stopped, of those that are shown."""
+        if self._is_following:
+            return 0
+        return max(0, self._window.rank(self._buffer.end) - self._window.rank(self._paused_at))
 
     @property
     def top_line(self) -> int:
@@ -104,6 +126,16 @@ class LogLines(NavigableWidget, can_focus=True):
     def page_lines(self) -> int:
         """The number of rows on the screen."""
         return max(1, self.size.height)
+
+    @property
+    def window(self) -> LogWindow:
+        """The lines that the filter shows."""
+        return self._window
+
+    @property
+    def visible_lines(self) -> list[int]:
+        """The numbers of the lines on the screen, each once."""
+        return list(dict.fromkeys(row.line for row in self._rows if row.line >= self._buffer.start))
 
     def show(self, buffer: LogBuffer) -> None:
         """Show another buffer, from its end."""
@@ -116,11 +148,10 @@ class LogLines(NavigableWidget, can_focus=True):
     def filter(self, search: LineSearch | None) -> None:
         """Show only what `search` finds; `None` shows everything."""
         self._window = AllLines(self._buffer) if search is None else MatchingLines(search)
-        self._paused_rank = self._rank_of_end()
         self.lay_rows()
 
     def highlight(self, search: LineSearch | None, *, current: int | None = None) -> None:
-        """Mark the matches of `search`; `current` is the line reached by n and N."""
+        """Paint the matches of `search`, and the marks; `current` is the line reached by n and N."""
         self._renderer.mark(search, current)
         self.refresh()
 
@@ -154,7 +185,9 @@ class LogLines(NavigableWidget, can_focus=True):
             self._pause()
         self._anchor = moved(self._window, self._height_of, self._anchor, lines)
         self.lay_rows()
-        if lines > 0 and self._is_at_end():
+        last = self._window.before(self._buffer.end)
+        shows_end = not self._rows or last is None or self._rows[-1] == ScreenRow(last, self._height_of(last) - 1)
+        if lines > 0 and shows_end:
             self._is_following = True
         self._tell_moved()
 
@@ -177,7 +210,7 @@ class LogLines(NavigableWidget, can_focus=True):
             self.jump(to_end=True)
 
     def action_switch(self, option: str) -> None:
-        """Switch `wrap`, `has_clock` or `has_source`."""
+        """Switch `wrap`, `has_clock`, `has_source` or `lays_json`."""
         self._renderer.toggle(option)
         self._anchor = ScreenRow(self._anchor.line, 0)
         self.lay_rows()
@@ -202,23 +235,17 @@ class LogLines(NavigableWidget, can_focus=True):
         top = self._window.rank(self._anchor.line)
         rail = self.rail_segment(y, top=top, count=self._window.count, height=height)
         if y >= len(self._rows) or self._rows[y].line < self._buffer.start:
-            return Strip([Segment(" " * (width - 1), self.resolved_styles.base), rail], width)
+            text = self.hint if y == 0 and self._buffer.end == self._buffer.start else ""
+            return Strip([Segment(text[: width - 1].ljust(width - 1), self.resolved_styles.base), rail], width)
         return Strip([*self._renderer.row(self, self._rows[y]), rail], width)
 
     def _height_of(self, line: int) -> int:
         return self._renderer.height_of(self, line)
 
-    def _rank_of_end(self) -> int:
-        return self._window.rank(self._buffer.end)
-
-    def _is_at_end(self) -> bool:
-        last = self._window.before(self._buffer.end)
-        return not self._rows or last is None or self._rows[-1] == ScreenRow(last, self._height_of(last) - 1)
-
     def _pause(self) -> None:
         if self._is_following:
             self._is_following = False
-            self._paused_rank = self._rank_of_end()
+            self._paused_at = self._buffer.end
 
 
 class LogStatus(LineWidget):
@@ -253,22 +280,53 @@ def movement_of(lines: LogLines) -> Cells:
     return (Span("‖ paused", Tone.WARN),)
 
 
-def finds_of(search: LineSearch | None, narrowed: LineSearch | None, current: int | None) -> Cells:
-    """Return search and filter with their counts; `…` while the scan is incomplete."""
+def finds_of(finds: Finds, current: int | None) -> Cells:
+    """Return errors, search and filter with their counts; `…` while the scan is incomplete."""
     cells: list[Span] = []
+    search, narrowed, errors = finds
+    if errors is not None:
+        place = f"{errors.rank(current) + 1:,}/" if current is not None and search is None else ""
+        cells.append(Span(f"  ✘ error {place}{len(errors.matches):,}{_more(errors)}", Tone.BAD))
     if search is not None:
         place = "" if current is None else f"{search.rank(current) + 1:,}/"
         cells.append(Span(f"  /{search.pattern} {place}{len(search.matches):,}{_more(search)}", Tone.ACCENT))
     if narrowed is not None:
-        cells.append(Span(f"  &{narrowed.pattern} {len(narrowed.matches):,}{_more(narrowed)}", Tone.ACCENT))
+        only = f"only {listed(sorted(narrowed.only), 1)} " if narrowed.only else ""
+        sign = f"&{narrowed.pattern} " if narrowed.pattern else ""
+        cells.append(Span(f"  {only}{sign}{len(narrowed.matches):,}{_more(narrowed)}", Tone.ACCENT))
     return tuple(cells)
+
+
+def marked_range(lines: LogLines, reached: int | None) -> tuple[int, int] | None:
+    """Return the first and the last line from the mark to the line reached, else to the end of the screen that is away
+    from it; `None` without a mark.
+    """
+    mark, visible = lines.marks.at, lines.visible_lines
+    if mark is None or not visible:
+        return None
+    other = reached if reached in visible and reached != mark else None
+    if other is None:
+        other = visible[0] if mark > visible[-1] else visible[-1]
+    return min(mark, other), max(mark, other)
+
+
+def marks_of(lines: LogLines, reached: int | None) -> Cells:
+    """Return the number of marks, and what a copy would take."""
+    marked = marked_range(lines, reached)
+    if marked is None:
+        return ()
+    marks, window = lines.marks, lines.window
+    place = f"{marks.numbers.index(marks.at) + 1}/" if marks.at in marks.numbers else ""
+    count = counted(window.rank(marked[1] + 1) - window.rank(marked[0]), "line")
+    return (Span(f"  {MARK_SIGN} mark {place}{len(marks.numbers)}, {count} to copy", Tone.ACCENT),)
 
 
 def holdings_of(buffer: LogBuffer, options: LogOptions) -> Cells:
     """Return the number of lines held and dropped, and the active options."""
     dropped = f"{buffer.evicted:,} older dropped · " if buffer.evicted else ""
-    wrap = " · wrap" if options.wrap else ""
-    return (Span(f"{dropped}{buffer.end - buffer.start:,} lines{wrap}", Tone.MUTED),)
+    wrap = {Wrap.TRACEBACKS: "", Wrap.ALL: " · wrap", Wrap.NONE: " · cut"}[options.wrap]
+    raw = "" if options.lays_json else " · JSON raw"
+    return (Span(f"{dropped}{buffer.end - buffer.start:,} lines{wrap}{raw}", Tone.MUTED),)
 
 
 def _more(search: LineSearch) -> str:
@@ -294,8 +352,13 @@ class LogView(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "ask('/')", "search", id="log.search"),
         Binding("ampersand", "ask('&')", "only matching", id="log.filter"),
-        Binding("n", "next_match", "next match", id="log.next", show=False),
-        Binding("N", "previous_match", "previous match", id="log.previous", show=False),
+        Binding("n", "next_match(True)", "next match", id="log.next", show=False),
+        Binding("N", "next_match(False)", "previous match", id="log.previous", show=False),
+        Binding("b", "next_error(True)", "next error", id="log.error", show=False),
+        Binding("B", "next_error(False)", "previous error", id="log.error_before", show=False),
+        Binding("space", "mark", "mark", id="log.mark", show=False),
+        Binding("apostrophe", "next_mark(True)", "next mark", id="log.next_mark", show=False),
+        Binding("quotation_mark", "next_mark(False)", "previous mark", id="log.previous_mark", show=False),
         Binding("escape", "clear", "clear search", id="log.clear", show=False),
     ]
 
@@ -308,8 +371,11 @@ class LogView(Vertical):
         self._asked = "/"
         self._search: LineSearch | None = None
         self._filter: LineSearch | None = None
+        self._errors: LineSearch | None = None
         self._current: int | None = None
         self._wants_first_match = False
+        self._wants_error: bool | None = None
+        """The direction of an error that is requested while the scan goes on: down, up, or not at all."""
         self._scan_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -322,6 +388,11 @@ class LogView(Vertical):
     def lines(self) -> LogLines:
         """The widget of the lines: following, options, position."""
         return self._lines
+
+    @property
+    def only(self) -> frozenset[str]:
+        """The sources whose lines are shown; empty for all."""
+        return frozenset() if self._filter is None else self._filter.only
 
     @property
     def buffer(self) -> LogBuffer:
@@ -337,8 +408,9 @@ class LogView(Vertical):
         """Show another buffer; search and filter stay and start anew."""
         self._buffer = buffer
         self._lines.show(buffer)
+        self._errors = self._wants_error = None
         self.search(self._search.pattern if self._search else "")
-        self.filter(self._filter.pattern if self._filter else "")
+        self.filter(self._filter.pattern if self._filter else "", only=())
 
     def refresh_data(self) -> None:
         """Show new lines of the buffer; costs nothing if there are none."""
@@ -354,42 +426,101 @@ class LogView(Vertical):
         self._lines.highlight(self._search)
         self._scan()
 
-    def filter(self, pattern: str) -> None:
-        """Show only matching lines; empty shows all."""
-        self._filter = LineSearch(self._buffer, pattern) if pattern else None
+    def filter(self, pattern: str | None = None, *, only: Collection[str] | None = None) -> None:
+        """Show only matching lines; empty shows all.
+
+        Args:
+            pattern: Of the lines. `None` leaves it as it is.
+            only: Sources whose lines are shown; all if empty. `None` leaves them as they are.
+        """
+        sources = self.only if only is None else only
+        if pattern is None:
+            pattern = self._filter.pattern if self._filter else ""
+        self._filter = LineSearch(self._buffer, pattern, sources) if pattern or sources else None
         self._lines.filter(self._filter)
         self._scan()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable escape when there is nothing to clear, so that it bubbles."""
-        return action != "clear" or self._search is not None or self._filter is not None
+        finds = Finds(self._search, self._filter, self._errors)
+        return action != "clear" or finds != Finds() or bool(self._lines.marks.numbers)
 
     def action_ask(self, sign: str) -> None:
         """Open the prompt for a search or a filter."""
         self._asked = sign
-        present = self._search if sign == "/" else self._filter
-        self._prompt.open(present.pattern if present else "", sign=sign)
+        searched = self._search.pattern if self._search else ""
+        filtered = self._filter.pattern if self._filter else ""
+        self._prompt.open(searched if sign == "/" else filtered, sign=sign)
 
-    def action_next_match(self) -> None:
-        """Go down to the next match; from the last one to the first."""
+    def action_next_match(self, down: bool) -> None:
+        """Go to the next match, or the one before; at the end round to the other one."""
         if self._search:
-            at = self._lines.top_line - 1 if self._current is None else self._current
-            after = self._search.after(at)
-            self._go_to(self._search.after(-1) if after is None else after)
+            above = self._lines.top_line - 1 if down else self._lines.top_line
+            at = above if self._current is None else self._current
+            step, far = (LineSearch.after, -1) if down else (LineSearch.before, self._buffer.end)
+            found = step(self._search, at)
+            self.go_to(step(self._search, far) if found is None else found)
 
-    def action_previous_match(self) -> None:
-        """Go up to the previous match; from the first one to the last."""
-        if self._search:
-            at = self._lines.top_line if self._current is None else self._current
-            before = self._search.before(at)
-            self._go_to(self._search.before(self._buffer.end) if before is None else before)
+    def action_next_error(self, down: bool) -> None:
+        """Go to the next error, or the one before; while the end is followed, to the last one."""
+        if self._errors is None:
+            self._errors = LineSearch(self._buffer, ERRORS)
+        self._wants_error = down
+        self._scan()
+
+    def action_mark(self, *, clears: bool = False) -> None:
+        """Mark the line reached, else the newest one while the end is followed, else the top one; or drop its mark.
+
+        Args:
+            clears: Drop all marks instead.
+        """
+        lines = self._lines
+        visible = lines.visible_lines
+        if clears:
+            lines.marks.clear()
+        elif visible:
+            line = visible[-1] if lines.is_following else visible[0]
+            lines.marks.toggle(self._current if self._current in visible else line)
+        lines.highlight(self._search, current=self._current)
+        lines.lay_rows()
+        self._tell()
+
+    def action_next_mark(self, down: bool) -> None:
+        """Go to the next mark, or the one before; from the last one to the first."""
+        marks, window = self._lines.marks, self._lines.window
+        at = self._lines.top_line - 1 if self._current is None else self._current
+        self.go_to(marks.reach(at, down=down, is_shown=lambda number: window.at_or_after(number) == number))
+
+    def lines_to_copy(self, *, is_range: bool = True) -> list[int]:
+        """Return the lines from the mark on; without one, the line reached if it is on screen, else all on screen.
+
+        Args:
+            is_range: Take the lines from the mark on, if there is one.
+        """
+        marked = marked_range(self._lines, self._current) if is_range else None
+        if marked is None:
+            visible = self._lines.visible_lines
+            return [self._current] if self._current in visible else visible
+        numbers, window = list[int](), self._lines.window
+        number = window.at_or_after(marked[0])
+        while number is not None and number <= marked[1]:
+            numbers.append(number)
+            number = window.at_or_after(number + 1)
+        return numbers
 
     def action_clear(self) -> None:
-        """Clear the search, then the filter."""
+        """Clear the search, then the count of errors, then the filter, then the marks."""
         if self._search:
             self.search("")
+        elif self._errors:
+            self._errors = self._wants_error = self._current = None
+            self._lines.highlight(None)
+            self._tell()
+        elif self._filter:
+            self.filter("", only=())
         else:
-            self.filter("")
+            self._current = None
+            self.action_mark(clears=True)
 
     @on(PromptLine.Submitted)
     def _submitted(self, event: PromptLine.Submitted) -> None:
@@ -398,39 +529,51 @@ class LogView(Vertical):
         (self.search if self._asked == "/" else self.filter)(event.text)
 
     @on(PromptLine.Cancelled)
-    def _cancelled(self, event: PromptLine.Cancelled) -> None:
-        event.stop()
-        self._lines.focus()
-
     @on(PromptLine.Changed)
-    def _typed(self, event: PromptLine.Changed) -> None:
+    def _not_submitted(self, event: PromptLine.Cancelled | PromptLine.Changed) -> None:
         event.stop()
+        if isinstance(event, PromptLine.Cancelled):
+            self._lines.focus()
 
     def _scan(self) -> None:
         """Scan one slice for search and filter, and schedule the next if there is more."""
         if self._scan_timer is not None:
             return
-        pending = [search for search in (self._search, self._filter) if search is not None and not search.is_complete]
+        pending = Finds(self._search, self._filter, self._errors).pending
         for search in pending:
             search.advance()
         if self._filter in pending:
             self._lines.lay_rows()
         if any(not search.is_complete for search in pending):
             self._scan_timer = self.set_timer(SCAN_PAUSE_SECONDS, self._scan_on)
-        elif self._wants_first_match and self._search is not None:
-            self._wants_first_match = False
-            self._first_match(self._search)
+        else:
+            self._reach_wanted()
         self._tell()
+
+    def _reach_wanted(self) -> None:
+        """Go to the match or the error that was asked for, once everything is scanned."""
+        lines, end = self._lines, self._buffer.end
+        if self._wants_first_match and self._search is not None:
+            self._wants_first_match = False
+            after = None if lines.is_following else self._search.after(lines.top_line - 1)
+            self.go_to(self._search.before(end) if after is None else after)
+        if self._wants_error is not None and self._errors is not None:
+            down, self._wants_error = self._wants_error, None
+            if lines.is_following:
+                self.go_to(common_line(self._errors, self._filter, end, down=False))
+                return
+            above = lines.top_line - 1 if down else lines.top_line
+            at = above if self._current is None else self._current
+            found = common_line(self._errors, self._filter, at, down=down)
+            around = common_line(self._errors, self._filter, -1 if down else end, down=down)
+            self.go_to(around if found is None else found)
 
     def _scan_on(self) -> None:
         self._scan_timer = None
         self._scan()
 
-    def _first_match(self, search: LineSearch) -> None:
-        after = None if self._lines.is_following else search.after(self._lines.top_line - 1)
-        self._go_to(search.before(self._buffer.end) if after is None else after)
-
-    def _go_to(self, line: int | None) -> None:
+    def go_to(self, line: int | None) -> None:
+        """Scroll to a line, and mark it; `None` only shows the counts anew."""
         if line is not None:
             self._current = line
             self._lines.highlight(self._search, current=line)
@@ -439,7 +582,9 @@ class LogView(Vertical):
 
     def _tell(self) -> None:
         lines = self._lines
+        lines.marks.forget_before(self._buffer.start)
+        finds = finds_of(Finds(self._search, self._filter, self._errors), self._current)
         self._status.show(
-            (*movement_of(lines), *finds_of(self._search, self._filter, self._current)),
+            (*movement_of(lines), *marks_of(lines, self._current), *finds),
             holdings_of(self._buffer, lines.options),
         )

@@ -6,7 +6,7 @@ import re
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -176,9 +176,21 @@ class LogBuffer:
             origin.is_marker,
         )
 
+    def line_at(self, at_ns: int) -> int:
+        """Return the number of the first line that is not older than `at_ns`; `end` if all are. Lines are in order."""
+        return bisect_left(range(self.end), at_ns, lo=self.start, key=lambda number: self.line(number).at_ns)
+
     def source_id(self, source: str) -> int:
         """Return the index of a source in `sources`."""
         return self._sources.get(source, 0)
+
+    def of_sources(self, numbers: array[int], sources: Collection[str]) -> array[int]:
+        """Return those of some lines of one block (see `blocks_from`) that are of one of `sources`."""
+        if not numbers:
+            return numbers
+        wanted = {number for number, origin in enumerate(self._origins) if origin.source in sources}
+        chunk = self._chunk_of(numbers[0])
+        return array("Q", (number for number in numbers if chunk.origins[number - chunk.first] in wanted))
 
     def blocks_from(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Iterate over lines from `number` (or `start`, if later) on, in large pieces for a search.
@@ -271,11 +283,13 @@ class LineSearch:
 
     Args:
         buffer: The lines.
-        pattern: See `SearchPattern`; with a leading `!` the lines that do *not* match.
+        pattern: See `SearchPattern`; with a leading `!` the lines that do *not* match; all lines if empty.
+        only: Sources whose lines count; all if empty.
     """
 
-    def __init__(self, buffer: LogBuffer, pattern: str) -> None:
+    def __init__(self, buffer: LogBuffer, pattern: str, only: Collection[str] = ()) -> None:
         self.pattern = pattern
+        self.only = frozenset(only)
         self.is_inverse = pattern.startswith("!") and len(pattern) > 1
         self._regex = SearchPattern(pattern[1:] if self.is_inverse else pattern)
         self.matches = array("Q")
@@ -332,8 +346,80 @@ class LineSearch:
                 break
             found.append(first + index)
             at = ends[index]
-        self.matches.extend(_complement(found, first, len(ends)) if self.is_inverse else found)
+        found = _complement(found, first, len(ends)) if self.is_inverse else found
+        self.matches.extend(self._buffer.of_sources(found, self.only) if self.only else found)
         return first + len(ends)
+
+
+class Finds(NamedTuple):
+    """The searches of a log view; `None` where there is none."""
+
+    search: LineSearch | None = None
+    narrowed: LineSearch | None = None
+    errors: LineSearch | None = None
+
+    @property
+    def pending(self) -> list[LineSearch]:
+        """The searches that have not scanned every line."""
+        return [search for search in self if search is not None and not search.is_complete]
+
+
+def common_line(first: LineSearch, second: LineSearch | None, at: int, *, down: bool) -> int | None:
+    """Return the next line after `at`, or the last one before it, that both have found; `None` if there is none."""
+    step = LineSearch.after if down else LineSearch.before
+    line = step(first, at)
+    while second is not None and line is not None:
+        other = step(second, line - 1 if down else line + 1)
+        if other is None or other == line:
+            return other
+        line = step(first, other - 1 if down else other + 1)
+    return line
+
+
+class LineMarks:
+    """The marks that the operator has set on lines, in their order."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.at: int | None = None
+        """The mark that was set or reached last: what is copied begins there."""
+
+    def toggle(self, number: int) -> None:
+        """Set a mark on a line, or drop it; then the one before it is the one that was reached."""
+        index = bisect_left(self.numbers, number)
+        if number in self.numbers[index : index + 1]:
+            del self.numbers[index]
+            self.at = self.numbers[max(0, index - 1)] if self.numbers else None
+        else:
+            self.numbers.insert(index, number)
+            self.at = number
+
+    def clear(self) -> None:
+        """Drop all marks."""
+        self.numbers.clear()
+        self.at = None
+
+    def reach(self, line: int, *, down: bool, is_shown: Callable[[int], bool]) -> int | None:
+        """Go to the next mark after a line, or the one before it, and round at the ends; `None` if there is none.
+
+        Args:
+            line: Number of the line.
+            down: The direction.
+            is_shown: Whether a line passes the filter.
+        """
+        shown = [number for number in self.numbers if is_shown(number)]
+        if not shown:
+            return None
+        index = bisect_right(shown, line) if down else bisect_left(shown, line) - 1
+        self.at = shown[index % len(shown)]
+        return self.at
+
+    def forget_before(self, number: int) -> None:
+        """Drop the marks of evicted lines."""
+        if self.numbers and self.numbers[0] < number:
+            self.numbers = self.numbers[bisect_left(self.numbers, number) :]
+            if self.at is not None and self.at < number:
+                self.at = self.numbers[0] if self.numbers else None
 
 
 def _complement(found: array[int], first: int, count: int) -> array[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -12,10 +13,12 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from actions.telemetry.json_lines import JsonLine, read_json_line
 from tui.present.ansi import segments_of
 from tui.present.text import clock_of, short_names
 from tui.widgets.base import LineWidget
-from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
+from tui.widgets.line_level import LineLevel, is_of_traceback, severity_at, severity_of
+from tui.widgets.log_buffer import BufferedLine, LineMarks, LineSearch, LogBuffer
 
 
 class LogWindow(Protocol):
@@ -132,17 +135,34 @@ def moved(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, rows: int) 
 
 SOURCE_COLORS = 6
 SOURCE_WIDTH = 18
+MARK_SIGN = "▌"
+"""Before each marked line; other lines have a blank there while there is a mark."""
 KEPT_LINES = 256
 """More than a screen; the garbage collector would visit thousands of them again and again."""
+
+
+class Wrap(StrEnum):
+    """The lines that are wrapped instead of cut, in the order in which a key switches them."""
+
+    TRACEBACKS = "tracebacks"
+    ALL = "all"
+    NONE = "none"
+
+
+_NEXT_WRAP = {Wrap.TRACEBACKS: Wrap.ALL, Wrap.ALL: Wrap.NONE, Wrap.NONE: Wrap.TRACEBACKS}
+_WRAPPED_ROWS = 12
+"""The most rows of a line that is wrapped unasked: a message of the length of a page may not take the screen."""
 
 
 class LogOptions(msgspec.Struct, frozen=True):
     """The options that the operator can switch."""
 
-    wrap: bool = False
+    wrap: Wrap = Wrap.TRACEBACKS
     has_clock: bool = False
     has_source: bool = True
     """Shown only while there is more than one source."""
+    lays_json: bool = True
+    """Lines that are JSON objects are shown as level, message and fields."""
 
 
 class LogRenderer:
@@ -153,11 +173,16 @@ class LogRenderer:
         "log--marker",
         "log--match",
         "log--current",
+        "log--reached",
+        "log--key",
+        "log--sign",
+        *(f"log--{severity}" for severity in LineLevel if severity is not LineLevel.PLAIN),
         *(f"log--source-{index}" for index in range(SOURCE_COLORS)),
     )
 
     def __init__(self, buffer: LogBuffer) -> None:
         self.options = LogOptions()
+        self.marks = LineMarks()
         self._buffer = buffer
         self._width = 1
         self._left = 0
@@ -185,7 +210,7 @@ class LogRenderer:
     @property
     def left(self) -> int:
         """The number of columns scrolled out to the left; 0 for wrapped text."""
-        return 0 if self.options.wrap else self._left
+        return 0 if self.options.wrap is Wrap.ALL else self._left
 
     @left.setter
     def left(self, left: int) -> None:
@@ -197,15 +222,18 @@ class LogRenderer:
         self._buffer = buffer
         self._names = {}
         self._left = 0
+        self.marks = LineMarks()
         self.mark(None, None)
 
     def toggle(self, option: str) -> None:
         """Switch an option of `LogOptions` by name."""
         match option:
             case "wrap":
-                self.options = replace(self.options, wrap=not self.options.wrap)
+                self.options = replace(self.options, wrap=_NEXT_WRAP[self.options.wrap])
             case "has_clock":
                 self.options = replace(self.options, has_clock=not self.options.has_clock)
+            case "lays_json":
+                self.options = replace(self.options, lays_json=not self.options.lays_json)
             case _:
                 self.options = replace(self.options, has_source=not self.options.has_source)
         self.forget()
@@ -221,7 +249,7 @@ class LogRenderer:
 
     def height_of(self, painter: LineWidget, line: int) -> int:
         """Return the number of rows of a line."""
-        return len(self._lines(painter, line)) if self.options.wrap else 1
+        return 1 if self.options.wrap is Wrap.NONE else len(self._lines(painter, line))
 
     def row(self, painter: LineWidget, row: ScreenRow) -> list[Segment]:
         """Return one row, exactly `width` wide."""
@@ -238,22 +266,31 @@ class LogRenderer:
 
     def _draw(self, painter: LineWidget, line: int) -> list[list[Segment]]:
         base, record = painter.resolved_styles.base, self._buffer.line(line)
-        prefix, body = self._prefix(painter, record), self._body(painter, record, line)
+        prefix, body = self._prefix(painter, record, line), self._body(painter, record, line)
         room = max(1, self._width - _width_of(prefix))
         spare = room - _width_of(body)
         if spare >= 0 and not self.left:
             return [[*prefix, *body, Segment(" " * spare, base)]]
-        if not self.options.wrap:
+        if not self._is_wrapped(record, body) or self.left:
             return [[*prefix, *Strip(body).crop_extend(self.left, self.left + room, base)]]
-        pieces = Strip(body).divide([*range(room, room - spare, room), room - spare])
+        cuts = [*range(room, room - spare, room), room - spare]
+        pieces = Strip(body).divide(cuts if self.options.wrap is Wrap.ALL else cuts[:_WRAPPED_ROWS])
         indent = [Segment(" " * (self._width - room), base)]
         return [
             [*(indent if index else prefix), *piece.adjust_cell_length(room, base)]
             for index, piece in enumerate(pieces)
         ]
 
-    def _prefix(self, painter: LineWidget, record: BufferedLine) -> list[Segment]:
+    def _is_wrapped(self, record: BufferedLine, body: list[Segment]) -> bool:
+        if self.options.wrap is Wrap.TRACEBACKS:
+            return not record.is_marker and is_of_traceback("".join(text for text, _, _ in body))
+        return self.options.wrap is Wrap.ALL
+
+    def _prefix(self, painter: LineWidget, record: BufferedLine, line: int) -> list[Segment]:
         resolved_styles, segments = painter.resolved_styles, []
+        if self.marks.numbers:
+            sign = MARK_SIGN if line in self.marks.numbers else " "
+            segments.append(Segment(f"{sign} ", resolved_styles.parts["log--sign"]))
         if self.options.has_clock:
             segments.append(Segment(clock_of(record.at_ns) + " ", resolved_styles.parts["log--clock"]))
         if self.options.has_source and len(self._names) > 1:
@@ -266,29 +303,59 @@ class LogRenderer:
         resolved_styles = painter.resolved_styles
         if record.is_marker:
             return [Segment(f"── {record.text} ──", resolved_styles.parts["log--marker"])]
-        segments = [
-            Segment(text, resolved_styles.base + style if style else resolved_styles.base)
-            for text, style, _ in segments_of(record.text)
-        ]
+        plain = segments_of(record.text)
+        text = "".join(part for part, _, _ in plain)
+        laid = read_json_line(text) if self.options.lays_json and self._may_lay(text) else None
+        severity = severity_of(text) if laid is None else severity_at(laid.level, text)
+        base = resolved_styles.base if severity is LineLevel.PLAIN else resolved_styles.parts[f"log--{severity}"]
+        dim = resolved_styles.parts["log--key"]
+        if line == self._current:
+            base, dim = base + resolved_styles.parts["log--reached"], dim + resolved_styles.parts["log--reached"]
+        if laid is None:
+            segments = [Segment(part, base + style if style else base) for part, style, _ in plain]
+        else:
+            segments = _laid_out(laid, base, dim)
         if self._search is None or self._search.is_inverse:
             return segments
-        return _marked(
-            Strip(segments),
-            self._search,
-            resolved_styles.parts["log--current" if line == self._current else "log--match"],
-        )
+        style = resolved_styles.parts["log--current" if line == self._current else "log--match"]
+        marked = _marked(Strip(segments), self._search, style)
+        if marked is None and laid is not None and self._search.spans(text):
+            # what was found stands between what is laid out: an object's quotes, a time's own name
+            marked = _marked(Strip([Segment(text, base)]), self._search, style)
+        return segments if marked is None else marked
+
+    def _may_lay(self, text: str) -> bool:
+        return text.endswith(("}", "} ")) and "{" in text[:_LONGEST_PREFIX]
+
+
+_LONGEST_PREFIX = 60
+_LEVEL_WIDTH = 5
+
+
+def _laid_out(line: JsonLine, base: Style, dim: Style) -> list[Segment]:
+    """Return `LEVEL message key=value …`."""
+    head = f"{line.prefix}{line.level.ljust(_LEVEL_WIDTH) + ' ' if line.level else ''}{line.message}"
+    segments = [Segment(head, base)] if head else []
+    for name, value in line.fields:
+        gap = " " if segments else ""
+        segments += [Segment(f"{gap}{name}=", dim), Segment(value, base)]
+    return [Segment(_printable(text), style) for text, style, _ in segments if text]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(part for part, _, _ in segments_of(text))
 
 
 def _width_of(segments: list[Segment]) -> int:
     return sum(cell_len(text) for text, _, _ in segments)
 
 
-def _marked(strip: Strip, search: LineSearch, style: Style) -> list[Segment]:
-    """Return the segments of `strip`, with the matches of `search` in `style`."""
+def _marked(strip: Strip, search: LineSearch, style: Style) -> list[Segment] | None:
+    """Return the segments of `strip`, with the matches of `search` in `style`; `None` if there are none."""
     text = strip.text
     spans = search.spans(text)
     if not spans:
-        return list(strip)
+        return None
     cuts: list[int] = []
     for start, end in spans:
         cuts += cell_len(text[:start]), cell_len(text[:end])

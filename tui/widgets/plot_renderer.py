@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from typing import TypeAlias
 
 import msgspec
 
 from actions.fleet.quantity import format_bytes
+from actions.telemetry.curves import smoothed
 from tui.present.curves import (
     Curve,
     Line,
-    by_size,
+    Mark,
+    TimeAxis,
+    figures_of,
     heights_of,
+    marks_in_words,
+    on_axis,
     round_ticks,
     short_number,
     size_ticks,
-    smoothed,
     thinned,
+    tick_labels,
+    time_at,
+    time_labels,
+    time_ticks,
 )
 
 Color: TypeAlias = tuple[int, int, int]
@@ -29,6 +38,8 @@ class Stroke(msgspec.Struct, frozen=True):
 
     line: Line
     color: Color
+    glyph: str = ""
+    """Drawn on each of its points, which are not connected then; empty to connect them."""
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -61,7 +72,10 @@ def draw_strokes(strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width
     plotext.yticks(y_axis.ticks, y_axis.labels)
     for stroke in strokes:
         for xs, ys in _pieces(stroke.line):
-            plotext.plot(xs, ys, color=stroke.color, marker="braille")
+            if stroke.glyph:
+                plotext.scatter(xs, ys, color=stroke.color, marker=stroke.glyph)
+            else:
+                plotext.plot(xs, ys, color=stroke.color, marker="braille")
     try:
         drawn = str(plotext.build())
     except (ArithmeticError, IndexError, TypeError) as error:
@@ -87,8 +101,20 @@ def _pieces(line: Line) -> list[tuple[list[float], list[float]]]:
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5
 COLUMNS_PER_X_TICK = 14
 ROWS_PER_Y_TICK = 3
-FEW_POINTS = 8
-"""Curves of at most so many points are not smoothed."""
+COLUMNS_PER_GLYPH = 16
+RULE = "┊"
+SPARSE_POINTS = 50
+"""Curves of fewer points are not smoothed by themselves: each of their points can be seen."""
+
+
+class Smoothing(Enum):
+    """Curves that are drawn with their moving average."""
+
+    OFF = auto()
+    DENSE = auto()
+    """Those of at least `SPARSE_POINTS`."""
+    ON = auto()
+    """All of them."""
 
 
 class PlotOptions(msgspec.Struct, frozen=True):
@@ -98,7 +124,22 @@ class PlotOptions(msgspec.Struct, frozen=True):
     """The y axis is logarithmic."""
     is_by_size: bool = False
     """The x axis is a number of bytes, and logarithmic."""
-    is_smoothed: bool = True
+    smoothing: Smoothing = Smoothing.DENSE
+    window: tuple[float, float] | None = None
+    """The part of the x axis that is shown; `None` for the whole."""
+    time: TimeAxis = TimeAxis.NONE
+
+    @property
+    def x_label(self) -> str:
+        """The label of an x axis that is a time; empty for another one."""
+        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its begin"}.get(self.time, "")
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A vertical mark."""
+
+    x: float
+    color: Color
 
 
 class Pen(msgspec.Struct, frozen=True):
@@ -115,8 +156,17 @@ def picture_of(
     width: int,
     height: int,
     options: PlotOptions,
+    rules: Sequence[Rule] = (),
 ) -> list[str]:
     """Draw curves as a chart.
+
+    Args:
+        curves: Over their own x; `options` chooses the axis.
+        pens: One for each curve.
+        width: Terminal columns.
+        height: Lines.
+        options: Axes, smoothing, the part to show.
+        rules: Vertical marks, on the axis that `options` choose.
 
     Returns:
         `height` lines with SGR colours; one line with the reason if there is nothing to draw.
@@ -126,28 +176,113 @@ def picture_of(
     """
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return ["too small for a chart"]
-    strokes = _strokes(curves, pens, buckets=max(LEAST_WIDTH, width // 2), options=options)
-    xs = [x for stroke in strokes for x, y in zip(stroke.line.xs, stroke.line.ys, strict=True) if y is not None]
+    raw, lines = _strokes(curves, pens, buckets=max(LEAST_WIDTH, width // 2), options=options)
+    strokes = [*raw, *lines]
     ys = [y for stroke in strokes for y in stroke.line.ys if y is not None]
-    if not ys:
-        return ["no data yet"]
-    x_axis = _x_axis(min(xs), max(xs), most=max(2, width // COLUMNS_PER_X_TICK), is_by_size=options.is_by_size)
+    ends = x_range(curves, options)
+    if not ys or ends is None:
+        return ["no data yet" if options.window is None else "no data in this part of the axis"]
+    x_axis = _x_axis(*ends, most=max(2, width // COLUMNS_PER_X_TICK), options=options)
     y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
+    strokes = [*_ruled(rules, x_axis, y_axis, rows=height), *strokes, *_glyphs(curves, lines, width)]
     return draw_strokes(strokes, x_axis, y_axis, width=width, height=height)
 
 
-def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions) -> list[Stroke]:
+def is_smoothed(curve: Curve, options: PlotOptions) -> bool:
+    """Return whether a curve is drawn with its moving average; one over message sizes never is."""
+    if options.is_by_size or len(curve.xs) < 2:
+        return False
+    is_dense = len(curve.xs) >= SPARSE_POINTS
+    return options.smoothing is Smoothing.ON or (options.smoothing is Smoothing.DENSE and is_dense)
+
+
+def x_range(curves: Sequence[Curve], options: PlotOptions) -> tuple[float, float] | None:
+    """Return the ends of the x axis as `picture_of` draws it; `None` without a value that can be drawn."""
+    if options.window is not None:
+        return options.window
+    drawn = [on_axis(curve, is_by_size=options.is_by_size, time=options.time) for curve in curves]
+    xs = [
+        x
+        for curve in drawn
+        for x, y in zip(curve.xs, heights_of(curve, is_log=options.is_log), strict=True)
+        if y is not None and math.isfinite(x)
+    ]
+    if not xs:
+        return None
+    axis = _x_axis(min(xs), max(xs), most=2, options=options)
+    return axis.low, axis.high
+
+
+def axes_of(curves: Sequence[Curve], options: PlotOptions, *, x_ticks: int, y_ticks: int) -> tuple[Axis, Axis] | None:
+    """Return the axes for all values in the window, with so many ticks at most; `None` without a value."""
+    ends = x_range(curves, options)
+    if ends is None:
+        return None
+    heights = [
+        y
+        for curve in (on_axis(each, is_by_size=options.is_by_size, time=options.time) for each in curves)
+        for x, y in zip(curve.xs, heights_of(curve, is_log=options.is_log), strict=True)
+        if y is not None and ends[0] <= x <= ends[1]
+    ]
+    if not heights:
+        return None
+    y_axis = _axis(min(heights), max(heights), most=y_ticks, margin=0.03, is_log=options.is_log)
+    return _x_axis(*ends, most=x_ticks, options=options), y_axis
+
+
+def _strokes(
+    curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions
+) -> tuple[list[Stroke], list[Stroke]]:
+    """Return the measured values of smoothed curves, and the line of each curve."""
     raw: list[Stroke] = []
     bright: list[Stroke] = []
-    for drawn, pen in zip(curves, pens, strict=True):
-        curve = by_size(drawn) if options.is_by_size else drawn
+    shown = [on_axis(curve, is_by_size=options.is_by_size, time=options.time) for curve in curves]
+    reach = _reach(shown)
+    for curve, pen in zip(shown, pens, strict=True):
         heights = heights_of(curve, is_log=options.is_log)
-        if options.is_smoothed and not options.is_by_size and len(heights) > FEW_POINTS:
-            raw.append(Stroke(_finite(thinned(curve.xs, heights, buckets)), pen.raw))
-            bright.append(Stroke(_finite(thinned(curve.xs, smoothed(heights), buckets)), pen.bright))
+        if is_smoothed(curve, options):
+            average = smoothed(curve.xs, heights, reach=reach)
+            raw.append(Stroke(_part(curve.xs, heights, buckets, options), pen.raw))
+            bright.append(Stroke(_part(curve.xs, average, buckets, options), pen.bright))
         else:
-            bright.append(Stroke(_finite(thinned(curve.xs, heights, buckets)), pen.bright))
-    return raw + bright
+            bright.append(Stroke(_part(curve.xs, heights, buckets, options), pen.bright))
+    return raw, bright
+
+
+def _part(xs: Sequence[float], heights: Sequence[float | None], buckets: int, options: PlotOptions) -> Line:
+    """Return what of a line is in the window, thinned: a moving average begins before the window does."""
+    if options.window is not None:
+        low, high = options.window
+        kept = [place for place, x in enumerate(xs) if low <= x <= high]
+        xs, heights = [xs[place] for place in kept], [heights[place] for place in kept]
+    return _finite(thinned(xs, heights, buckets))
+
+
+def _glyphs(curves: Sequence[Curve], lines: Sequence[Stroke], width: int) -> Iterator[Stroke]:
+    """Yield the glyphs of curves that have one, on some of their points, each curve's on points of its own."""
+    count = max(2, width // COLUMNS_PER_GLYPH)
+    for number, (curve, stroke) in enumerate(zip(curves, lines, strict=True)):
+        if not curve.glyph:
+            continue
+        places = [place for place, y in enumerate(stroke.line.ys) if y is not None]
+        every = max(1, len(places) // count)
+        chosen = places[(number * every // len(lines)) % every :: every] or places
+        xs, ys = (tuple(values[place] for place in chosen) for values in (stroke.line.xs, stroke.line.ys))
+        yield Stroke(Line(tuple(x or 0.0 for x in xs), ys), stroke.color, curve.glyph)
+
+
+def _ruled(rules: Sequence[Rule], x_axis: Axis, y_axis: Axis, *, rows: int) -> Iterator[Stroke]:
+    """Yield a dotted line for each rule that is on the axis."""
+    heights = [y_axis.low + (y_axis.high - y_axis.low) * row / (rows - 1) for row in range(rows)]
+    for rule in rules:
+        if x_axis.low <= rule.x <= x_axis.high:
+            yield Stroke(Line((rule.x,) * rows, tuple(heights)), rule.color, RULE)
+
+
+def _reach(curves: Sequence[Curve]) -> float:
+    """Return the width of the x axis, which all curves share."""
+    xs = [x for curve in curves for x in curve.xs if math.isfinite(x)]
+    return max(xs) - min(xs) if xs else 0.0
 
 
 def _finite(line: Line) -> Line:
@@ -158,8 +293,12 @@ def _finite(line: Line) -> Line:
     return Line(tuple(x if math.isfinite(x) else 0.0 for x in line.xs), ys)
 
 
-def _x_axis(low: float, high: float, *, most: int, is_by_size: bool) -> Axis:
-    if not is_by_size:
+def _x_axis(low: float, high: float, *, most: int, options: PlotOptions) -> Axis:
+    if options.time is not TimeAxis.NONE:
+        low, high = (low, high) if low < high else (low - 1, high + 1)
+        ticks = time_ticks(low, high, most)
+        return Axis(tuple(ticks), tuple(time_labels(ticks, options.time)), low, high)
+    if not options.is_by_size:
         return _axis(low, high, most=most, margin=0.0, is_log=False)
     if low == high:
         low, high = low - 1, high + 1
@@ -173,5 +312,41 @@ def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool) ->
         low, high = low - pad, high + pad
     pad = (high - low) * margin
     ticks = round_ticks(low, high, most)
-    labels = (short_number(10.0**tick if is_log else tick) for tick in ticks)
+    shown = [(tick, 10.0**tick if is_log else tick) for tick in ticks]
+    labels = tick_labels([value for _, value in shown])
     return Axis(tuple(ticks), tuple(labels), low - pad, high + pad)
+
+
+def place_at(curves: Sequence[Curve], x: float, x_label: str, options: PlotOptions) -> str:
+    """Return a place on the x axis in words, with the time of the point there: `step 12,600 (11-20 14:05:07)`.
+
+    Args:
+        curves: Over the axis.
+        x: The place.
+        x_label: Label of an axis that is no time.
+        options: Choose the axis.
+    """
+    at = time_at(curves, x)
+    if options.time is not TimeAxis.NONE:
+        return at if options.time is TimeAxis.CLOCK and at else time_labels([x], options.time)[0]
+    shown = format_bytes(round(2.0**x)) if options.is_by_size else f"{x:,.10g}"
+    return f"{x_label} {shown}{f' ({at})' if at else ''}"
+
+
+def range_in_words(curves: Sequence[Curve], marks: Sequence[Mark], options: PlotOptions, x_label: str) -> str:
+    """Return the second line of a legend: least and greatest value, what is not shown, the x axis, marks."""
+    figures = [figures_of(curve, is_log=options.is_log) for curve in curves]
+    finite = [each for each in figures if math.isfinite(each.low)]
+    parts = []
+    if finite:
+        low, high = min(each.low for each in finite), max(each.high for each in finite)
+        parts.append(f"min {short_number(low)} · max {short_number(high)}")
+    unshown = sum(each.unshown for each in figures)
+    if unshown:
+        parts.append(f"{unshown:,} point{'s' * (unshown > 1)} not shown")
+    parts.append(f"over {options.x_label or x_label}")
+    if any(is_smoothed(curve, options) for curve in curves):
+        parts.append("smoothed")
+    if options.window is not None:
+        parts.append("part of the axis (= shows all)")
+    return " · ".join([*parts, *marks_in_words(marks)])

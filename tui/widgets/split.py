@@ -1,135 +1,32 @@
-"""The split: a tree of cuts, and the widget that lays panes out by it without remounting them."""
+"""The split: the widget that lays panes out by a tree of cuts, without remounting them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-import msgspec
-from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import NULL_OFFSET, Region, Size, Spacing
+from textual.geometry import NULL_OFFSET, Offset, Region, Size, Spacing
 from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
 
 from tui.textual_private import forget_arrangement
+from tui.widgets.arrangement import (
+    CutPath,
+    Direction,
+    LayoutForm,
+    Placing,
+    Tree,
+    border_at,
+    bordered,
+    cut_at,
+    leaves,
+    neighbour,
+    place,
+    region_of,
+)
 from tui.widgets.base import WidgetMessage
-
-Direction: TypeAlias = Literal["left", "right", "up", "down"]
-
-
-class Leaf(msgspec.Struct, frozen=True):
-    """A pane, by its key."""
-
-    key: str
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """Two trees, side by side or one above the other; `share` of the room goes to the first."""
-
-    is_side_by_side: bool
-    first: Tree
-    second: Tree
-    share: float = 0.5
-
-
-Tree: TypeAlias = Leaf | Cut
-
-
-def leaves(tree: Tree) -> tuple[str, ...]:
-    """Return the keys of the panes, left to right and top to bottom."""
-    match tree:
-        case Leaf(key):
-            return (key,)
-        case Cut():
-            return leaves(tree.first) + leaves(tree.second)
-
-
-def place(tree: Tree, region: Region) -> dict[str, Region]:
-    """Return the region of each pane when the tree fills `region`; every cell belongs to one pane."""
-    match tree:
-        case Leaf(key):
-            return {key: region}
-        case Cut():
-            first, second = _cut(region, tree)
-            return place(tree.first, first) | place(tree.second, second)
-
-
-def _cut(region: Region, cut: Cut) -> tuple[Region, Region]:
-    x, y, width, height = region
-    if cut.is_side_by_side:
-        left = max(0, min(width, round(width * cut.share)))
-        return Region(x, y, left, height), Region(x + left, y, width - left, height)
-    top = max(0, min(height, round(height * cut.share)))
-    return Region(x, y, width, top), Region(x, y + top, width, height - top)
-
-
-def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
-    """Return the same tree with other panes in its places."""
-    match tree:
-        case Leaf(key):
-            return Leaf(names.get(key, key))
-        case Cut():
-            return replace(tree, first=renamed(tree.first, names), second=renamed(tree.second, names))
-
-
-def neighbour(regions: Mapping[str, Region], key: str, direction: Direction) -> str | None:
-    """Return the pane in `direction` from the middle of pane `key`, or `None` at the border."""
-    here = regions[key]
-    ahead = {other: region for other, region in regions.items() if other != key and _is_ahead(here, region, direction)}
-    return min(ahead, key=lambda other: _distance(here, ahead[other], direction), default=None)
-
-
-def _is_ahead(here: Region, there: Region, direction: Direction) -> bool:
-    match direction:
-        case "left":
-            return there.right <= here.x
-        case "right":
-            return there.x >= here.right
-        case "up":
-            return there.bottom <= here.y
-        case "down":
-            return there.y >= here.bottom
-
-
-def _distance(here: Region, there: Region, direction: Direction) -> tuple[int, float]:
-    gaps = {
-        "left": here.x - there.right,
-        "right": there.x - here.right,
-        "up": here.y - there.bottom,
-        "down": there.y - here.bottom,
-    }
-    (x, y), (other_x, other_y) = here.center, there.center
-    return gaps[direction], abs(y - other_y) if direction in ("left", "right") else abs(x - other_x)
-
-
-def side_by_side(*trees: Tree | str, share: float | None = None) -> Tree:
-    """Return a row of panes with equal shares; `share` is that of the first of two."""
-    return _row(trees, share, is_side_by_side=True)
-
-
-def stacked(*trees: Tree | str, share: float | None = None) -> Tree:
-    """Return a column of panes with equal shares; `share` is that of the first of two."""
-    return _row(trees, share, is_side_by_side=False)
-
-
-def quad(one: str, two: str, three: str, four: str) -> Tree:
-    """Return four panes in two rows."""
-    return stacked(side_by_side(one, two), side_by_side(three, four))
-
-
-def _row(trees: Sequence[Tree | str], share: float | None, *, is_side_by_side: bool) -> Tree:
-    first, *rest = (Leaf(tree) if isinstance(tree, str) else tree for tree in trees)
-    if not rest:
-        return first
-    second = _row(rest, None, is_side_by_side=is_side_by_side)
-    return Cut(is_side_by_side, first, second, 1 / len(trees) if share is None else share)
-
-
-LEAST_PANE = Size(40, 7)
-"""Minimum size of a pane; on smaller screens one pane is shown at a time, under a row of tabs."""
 
 
 class Split(Widget):
@@ -138,13 +35,17 @@ class Split(Widget):
         split = Split(side_by_side("nodes", stacked("run", "logs")), NodesPane(…), RunPane(…), LogsPane(…))
         split.go("right")            # focus
         split.zoom()                 # and back
-        split.reveal("events")       # focus it, in place of the current one if not in the tree
+        split.reveal("events")       # focus it; one that is not in the tree is shown in front of the others
         split.arrangement = quad("nodes", "run", "logs", "charts")
+        split.take_forms(LayoutForm(wide, Size(130, 24)), LayoutForm(narrow))     # by the size of the screen
         split.arrangement = Leaf(split.current)
 
     Panes that are not placed have the class `-parked` (not displayed, keep their state); the focused one has
     `-current`, which the style sheet should show by more than a colour. On a screen too small for the tree, and when
-    zoomed, only the current pane is placed; the owner shows the names of the others.
+    zoomed, only the current pane is placed; the owner shows the names of the others. A pane *in front* is shown alone,
+    too, and the tree behind it stays as it is.
+
+    With the mouse a click focuses a pane, and a border can be dragged.
     """
 
     DEFAULT_CSS = """
@@ -159,14 +60,17 @@ class Split(Widget):
         current: str
         visible: tuple[str, ...]
 
+    @dataclass
+    class Dragged(WidgetMessage):
+        """The operator has moved a border with the mouse, and let it go."""
+
     def __init__(self, tree: Tree, *panes: Widget, id: str | None = None) -> None:
         super().__init__(id=id)
         self._panes = panes
-        self._tree = tree
-        self._current = leaves(tree)[0]
-        self._is_zoomed = False
+        self.placing = Placing(tree)
         self._layout = _TreeLayout(self._places)
         self._told: tuple[str, tuple[str, ...]] = ("", ())
+        self._dragged: CutPath | None = None
 
     def compose(self) -> ComposeResult:
         """Yield all panes, visible or not."""
@@ -179,66 +83,74 @@ class Split(Widget):
 
     @property
     def arrangement(self) -> Tree:
-        """The tree of cuts."""
-        return self._tree
+        """The tree of cuts: of several forms the one for the present size."""
+        return self.placing.tree_for(self.size)
 
     @arrangement.setter
     def arrangement(self, tree: Tree) -> None:
-        self._tree = tree
-        self._is_zoomed = False
-        if self._current not in leaves(tree):
-            self._current = leaves(tree)[0]
+        self.take_forms(LayoutForm(tree))
+
+    def take_forms(self, *forms: LayoutForm) -> None:
+        """Place the panes by the first form that the screen is large enough for; all forms have the same panes.
+
+        If the screen is too small for the last one as well, one pane is shown at a time.
+        """
+        self.placing.take(*forms)
         self._rearrange()
 
     @property
     def current(self) -> str:
         """The key of the pane that has, or last had, the focus."""
-        return self._current
+        return self.placing.current
 
     @property
-    def is_zoomed(self) -> bool:
-        """True if the operator zoomed the current pane."""
-        return self._is_zoomed
+    def is_tabbed(self) -> bool:
+        """True if the tree has several panes, and the screen is too small to show them at once."""
+        return self.placing.is_tabbed(self.size)
 
     @property
     def is_single(self) -> bool:
-        """True if only the current pane is visible, by zoom or for lack of room."""
-        return len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, self.size))
+        """True if only the current pane is visible, of several: in front, by zoom or for lack of room."""
+        return self.placing.is_single(self.size)
 
     @property
     def visible_keys(self) -> tuple[str, ...]:
         """The keys of the visible panes."""
-        return (self._current,) if self.is_single else leaves(self._tree)
+        return (self.current,) if self.is_single else leaves(self.arrangement)
 
     def go_to(self, key: str) -> None:
         """Focus a pane of the tree."""
-        if key in leaves(self._tree):
-            self._current = key
-            self._rearrange()
+        if key in leaves(self.arrangement):
+            self.reveal(key)
 
     def go(self, direction: Direction) -> None:
         """Focus the neighbour; with one pane at a time, the next or previous one."""
         if self.is_single:
             self.cycle(1 if direction in ("right", "down") else -1)
             return
-        other = neighbour(place(self._tree, self.size.region), self._current, direction)
+        other = neighbour(place(self.arrangement, self.size.region), self.current, direction)
         if other is not None:
             self.go_to(other)
 
     def cycle(self, step: int) -> None:
-        """Focus the next pane of the tree, wrapping around."""
-        keys = leaves(self._tree)
-        self.go_to(keys[(keys.index(self._current) + step) % len(keys)])
+        """Focus the next pane of the tree, wrapping around; from a pane in front, return to the tree."""
+        keys = leaves(self.arrangement)
+        if self.placing.has_front:
+            self.go_to(self.placing.behind)
+        else:
+            self.go_to(keys[(keys.index(self.current) + step) % len(keys)])
 
     def reveal(self, key: str) -> None:
-        """Focus a pane; if it is not in the tree, it replaces the current one."""
-        if key not in leaves(self._tree):
-            self._tree = renamed(self._tree, {self._current: key})
-        self.go_to(key)
+        """Focus a pane. One that is not in the tree is shown in front of it, or takes the place of a single pane."""
+        self.placing.reveal(key)
+        self._rearrange()
 
     def zoom(self) -> None:
-        """Switch the zoom of the current pane."""
-        self._is_zoomed = not self._is_zoomed
+        """Switch the zoom of the current pane; a pane in front gives way to the tree."""
+        if self.placing.has_front:
+            self.go_to(self.placing.behind)
+            return
+        self.placing.is_zoomed = not self.placing.is_zoomed
         self._rearrange()
 
     def on_mount(self) -> None:
@@ -252,25 +164,52 @@ class Split(Widget):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the pane around the focus the current one."""
         pane = next((node for node in event.widget.ancestors_with_self if node.parent is self), None)
-        if pane is not None and pane.id in leaves(self._tree) and pane.id != self._current:
-            self._current = pane.id or ""
+        if pane is not None and pane.id in self.visible_keys and pane.id != self.current:
+            self.placing.current = pane.id or ""
             self._park()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Focus the pane under the pointer, and take hold of a border that is there."""
+        if self.is_single:
+            return
+        tree, at = self.arrangement, event.screen_offset - self.region.offset
+        key = next((key for key, region in place(tree, self.size.region).items() if region.contains_point(at)), None)
+        if key is not None and key != self.current:
+            self.go_to(key)
+        self._dragged = border_at(tree, self.size.region, at.x, at.y)
+        if self._dragged is not None:
+            self.capture_mouse()
+            event.stop()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move the border that is held to the pointer, as far as its panes keep their minimum sizes."""
+        if self._dragged is None:
+            return
+        event.stop()
+        tree, at = self.arrangement, event.screen_offset - self.region.offset
+        after = bordered(tree, self.size, self._dragged, _position(tree, self.size, self._dragged, at))
+        if after != tree:
+            self.arrangement = after
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let the border go."""
+        if self._dragged is not None:
+            self._dragged = None
+            self.release_mouse()
+            event.stop()
+            self.post_message(self.Dragged(self))
 
     def _places(self, size: Size) -> dict[Widget, Region]:
         """Return the regions of the children on a screen of `size`."""
         panes = {pane.id: pane for pane in self.children}
-        if len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, size)):
-            pane = panes.get(self._current)
-            return {} if pane is None else {pane: size.region}
-        regions = place(self._tree, size.region)
-        return {panes[key]: region for key, region in regions.items() if key in panes}
+        return {panes[key]: region for key, region in self.placing.places(size).items() if key in panes}
 
     def _rearrange(self) -> None:
         """Place the panes again, and move the focus into the current one."""
         self._park()
         forget_arrangement(self)
         self.refresh(layout=True)
-        pane = next((child for child in self.children if child.id == self._current), None)
+        pane = next((child for child in self.children if child.id == self.current), None)
         if pane is not None and not pane.has_focus_within:
             target = next((node for node in pane.walk_children(Widget, with_self=True) if node.can_focus), None)
             if target is not None:
@@ -280,17 +219,16 @@ class Split(Widget):
         visible = self.visible_keys
         for pane in self.children:
             pane.set_class(pane.id not in visible, "-parked")
-            pane.set_class(pane.id == self._current, "-current")
-        if self._told != (self._current, visible):
-            self._told = (self._current, visible)
-            self.post_message(self.Changed(self, self._current, visible))
+            pane.set_class(pane.id == self.current, "-current")
+        if self._told != (self.current, visible):
+            self._told = (self.current, visible)
+            self.post_message(self.Changed(self, self.current, visible))
 
 
-def _is_cramped(tree: Tree, size: Size) -> bool:
-    return any(
-        region.width < LEAST_PANE.width or region.height < LEAST_PANE.height
-        for region in place(tree, size.region).values()
-    )
+def _position(tree: Tree, size: Size, path: CutPath, at: Offset) -> int:
+    """Return the cells that the first part of a cut has when its border is at the pointer."""
+    region = region_of(tree, size.region, path)
+    return at.x - region.x if cut_at(tree, path).is_side_by_side else at.y - region.y
 
 
 class _TreeLayout(Layout):

@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
-from tui.present.run import GLYPHS, StageLine, StageLook
+from tui.present.run import GLYPHS, Glyph, StageLine, StageLook
 from tui.present.text import duration, duration_range
 from tui.widgets.base import NavigableWidget, WidgetMessage
 from tui.widgets.table_model import RowCursor
@@ -20,11 +20,14 @@ from tui.widgets.table_model import RowCursor
 TITLE_WIDTH = 30
 NARROW = 54
 """Below so many columns the bar and the expected duration are left out."""
-BAR_WIDTH = 10
-_BAR_COLUMNS = BAR_WIDTH + 2
+LEAST_BAR = 10
+MOST_BAR = 40
+_FULL_LINE = 96
+"""From so many columns on, the bar gets a third of those more."""
 _RANGE_COLUMNS = 10
 _EXPECTED_COLUMNS = 17
 """Wide enough for ` expected 35m–45m`; the word is left out if the note has no room."""
+_TROUBLE = Glyph("▲", Tone.BAD)
 LEAST_NOTE = 10
 """Below so many columns a note is left out, as it would be unreadable."""
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
@@ -138,7 +141,7 @@ class StageRail(NavigableWidget, can_focus=True):
         return Strip([*line, scrollbar], width)
 
     def _cells(self, stage: StageLine, width: int) -> Cells:
-        glyph = GLYPHS[stage.look]
+        glyph = _TROUBLE if stage.is_trouble else GLYPHS[stage.look]
         elapsed = "" if stage.elapsed_seconds is None else duration(stage.elapsed_seconds)
         title_width = min(TITLE_WIDTH, max((width_of(line.title) for line in self._stages), default=0))
         tone = Tone.MUTED if glyph.tone is Tone.MUTED else Tone.PLAIN
@@ -146,21 +149,22 @@ class StageRail(NavigableWidget, can_focus=True):
         cells += fit(Span(stage.title, tone), min(title_width, max(8, width - 12)))
         cells += fit(Span(f" {elapsed}", Tone.PLAIN), 8, align_right=True)
         if width >= NARROW:
-            room = width - width_of(tuple(cells)) - _BAR_COLUMNS - LEAST_NOTE
-            cells += self._against_expectation(stage, is_short=room < _EXPECTED_COLUMNS)
+            bar_width = min(MOST_BAR, LEAST_BAR + max(0, width - _FULL_LINE) // 3)
+            room = width - width_of(tuple(cells)) - bar_width - 2 - LEAST_NOTE
+            cells += self._against_expectation(stage, bar_width, is_short=room < _EXPECTED_COLUMNS)
         if width - width_of(tuple(cells)) >= LEAST_NOTE:
             cells.append(Span(f"  {stage.note or _word(stage)}", Tone.WARN if stage.is_warning else glyph.tone))
         return fit(tuple(cells), width)
 
-    def _against_expectation(self, stage: StageLine, *, is_short: bool) -> Cells:
+    def _against_expectation(self, stage: StageLine, bar_width: int, *, is_short: bool) -> Cells:
         share, columns = stage.share, _RANGE_COLUMNS if is_short else _EXPECTED_COLUMNS
         expected = duration_range(*stage.expected_seconds) if stage.expected_seconds else ""
         words = fit(Span(f" {expected}" if is_short or not expected else f" expected {expected}", Tone.MUTED), columns)
         if share is None or stage.look not in (StageLook.RUNNING, StageLook.UNDOING):
-            return (Span(" " * _BAR_COLUMNS), *words)
-        filled = bar(share, BAR_WIDTH)
+            return (Span(" " * (bar_width + 2)), *words)
+        filled = bar(share, bar_width)
         tone = Tone.WARN if share > 1 else Tone.BUSY
-        rest = "·" * (BAR_WIDTH - len(filled))
+        rest = "·" * (bar_width - len(filled))
         return (Span("  "), Span(filled, tone), Span(rest, Tone.MUTED), *words)
 
     def _tell(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
@@ -50,11 +51,12 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
     """
 
     HAS_TERMINAL_COLOURS = False
-    PARTS = (*NavigableWidget.PARTS, "table--header", "table--cursor", "table--footer")
+    PARTS = (*NavigableWidget.PARTS, "table--header", "table--cursor", "table--footer", "table--marked")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
     DEFAULT_CSS = """
     KeyedTable { width: 1fr; height: 1fr; }
     KeyedTable > .table--header { text-style: bold; background: $panel; }
+    KeyedTable > .table--marked { color: $text-accent; text-style: bold; }
     KeyedTable > .table--cursor { background: $foreground 12%; }
     KeyedTable:focus > .table--cursor { background: $primary 35%; text-style: bold; }
     """
@@ -62,13 +64,13 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
         Binding("enter", "choose", "open", id="table.choose", show=False),
         Binding("full_stop", "sort_next(1)", "next sort column", id="table.sort_next", show=False),
         Binding("comma", "sort_next(-1)", "previous sort column", id="table.sort_previous", show=False),
-        Binding("R", "reverse", "reverse order", id="table.reverse", show=False),
+        Binding("semicolon", "reverse", "reverse order", id="table.reverse", show=False),
     ]
 
     filter_text: reactive[str] = reactive("", repaint=False)
+    """See `tui.settings.filters`; it has been read without an error."""
     empty: reactive[str] = reactive("")
     """The text shown while there is no row at all."""
-    """Words that a row must contain; `!word` must not. Case does not matter."""
 
     @dataclass
     class Selected(WidgetMessage):
@@ -101,6 +103,8 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
         self._order.sort_on(self._renderer.column_named(sort), reverse=reverse)
         self._cursor = RowCursor()
         self._noun = noun
+        self.marks: frozenset[str] = frozenset()
+        """Keys of rows that are drawn as marked."""
         self.set_reactive(KeyedTable.empty, empty)
         self._announced = ""
         self._sorted_at = self._moved_at = -RESORT_SECONDS
@@ -141,8 +145,10 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
         self._show_cursor()
         return found
 
-    def sort_by(self, column_id: str, *, reverse: bool = False) -> None:
-        """Sort by a column; an empty id sorts by key."""
+    def sort_by(self, column_id: str, *, reverse: bool = False, columns: Sequence[Column[RowT]] | None = None) -> None:
+        """Sort by a column; an empty id sorts by key. `columns` replace those that there are."""
+        if columns is not None:
+            self._renderer = TableRenderer(columns)
         self._order.sort_on(self._renderer.column_named(column_id), reverse=reverse)
         self._rearrange()
 
@@ -229,12 +235,15 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
             strip = self.paint(nothing_line(order, y - 1, width - 1, empty=self.empty), width)
         else:
             key = order.keys[index]
-            base = resolved_styles.parts["table--cursor"] if index == self._cursor.index else resolved_styles.base
+            is_marked = key in self.marks
+            base = resolved_styles.parts["table--marked"] if is_marked else resolved_styles.base
+            if index == self._cursor.index:
+                base = resolved_styles.parts["table--cursor"]
             if right < width:
                 return self._renderer.part(self, key, order.rows[key], base, left=left, right=right)
             row = self._renderer.row(self, key, order.rows[key], base)
             rail = self.rail_segment(y - 1, top=self._cursor.top, count=len(order.keys), height=self._cursor.height)
-            strip = Strip([*row, rail], width)
+            strip = Strip([*row, Segment("✓", resolved_styles.parts["table--marked"]) if is_marked else rail], width)
         return strip.crop(left, right)
 
     def _follow(self, changes: RowChanges) -> None:

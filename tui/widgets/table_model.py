@@ -8,6 +8,8 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from tui.present.cells import CellValue, text_of
+from tui.present.text import natural_key
+from tui.settings.filters import RowFilter, parse_filter
 
 RowT = TypeVar("RowT")
 
@@ -31,21 +33,30 @@ class Column(msgspec.Struct, Generic[RowT], frozen=True):
     """Share of the remaining room; 0 keeps `width`."""
     limit: int = 0
     """Maximum width of a flexible column; 0 for no limit."""
+    wanted: int = 0
+    """Width that a column gets before the others share what remains; one with a `drop` of `SPARE` or more gives way."""
     align: Literal["left", "right"] = "left"
     drop: int = 0
     """Order in which columns are dropped from a narrow table, highest first; 0 is never dropped."""
     sort_key: Callable[[RowT], SortKey] | None = None
-    """Sort key of a row; by default the text of the cell."""
+    """Sort key of a row; by default the text of the cell, numbers in it by size."""
 
     keeps_ends: bool = False
-    """Cut a long text in its middle; for cells of plain text."""
+    """Cut a long text in its middle; for cells of one tone."""
+
+    sized: Callable[[RowT, int], CellValue] | None = None
+    """Makes the cell for a width, in the place of `cell`: for bars, which take the room that there is."""
 
     source: Callable[[RowT], object] | None = None
     """The part of a row that `cell` depends on: while it is the same object, the cell is not computed again."""
 
+    def cell_of(self, row: RowT, width: int) -> CellValue:
+        """Return the cell of `row` for a width of the column."""
+        return self.cell(row) if self.sized is None else self.sized(row, width)
+
     def key_of(self, row: RowT) -> SortKey:
         """Return the sort key of `row` in this column."""
-        return text_of(self.cell(row)) if self.sort_key is None else self.sort_key(row)
+        return natural_key(text_of(self.cell(row))) if self.sort_key is None else self.sort_key(row)
 
 
 class Fitted(msgspec.Struct, Generic[RowT], frozen=True):
@@ -55,6 +66,9 @@ class Fitted(msgspec.Struct, Generic[RowT], frozen=True):
     width: int
 
 
+SPARE = 7
+"""Columns of such a `drop`, or a higher one, are worth less than the whole text of a column that wants more room."""
+
 GAP = 1
 """Blank terminal columns between two columns."""
 
@@ -62,12 +76,18 @@ GAP = 1
 def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[Fitted[RowT], ...]:
     """Choose the columns that fit into `width` terminal columns, in their order, with their widths.
 
-    Droppable columns are left out, highest `drop` first and rightmost first among equals, until the rest fits; the
-    remaining room goes to flexible columns by share. If even the undroppable ones do not fit, the last one is cut.
+    Droppable columns are left out, highest `drop` first and rightmost first among equals, until the rest fits; those
+    of `SPARE` or more also while another column has less than it wants. The remaining room goes to flexible columns by
+    share. If even the undroppable ones do not fit, the last one is cut.
     """
     kept = list(columns)
     while _needed(kept) > width and (victim := max(enumerate(kept), key=_first_to_go, default=None)) is not None:
         if victim[1].drop == 0:
+            break
+        del kept[victim[0]]
+    while _missing(kept) > width - _needed(kept):
+        victim = max(enumerate(kept), key=_first_to_go)
+        if victim[1].drop < SPARE:
             break
         del kept[victim[0]]
     widths = _stretch(kept, width - _needed(kept))
@@ -78,12 +98,20 @@ def _first_to_go(item: tuple[int, Column[RowT]]) -> tuple[int, int]:
     return item[1].drop, item[0]
 
 
+def _missing(columns: Sequence[Column[RowT]]) -> int:
+    return sum(max(0, column.wanted - column.width) for column in columns)
+
+
 def _needed(columns: Sequence[Column[RowT]]) -> int:
     return sum(column.width for column in columns) + GAP * max(0, len(columns) - 1)
 
 
 def _stretch(columns: Sequence[Column[RowT]], spare: int) -> list[int]:
     widths = [column.width for column in columns]
+    for index, column in enumerate(columns):
+        step = min(max(0, column.wanted - column.width), max(0, spare))
+        widths[index] += step
+        spare -= step
     growing = [index for index, column in enumerate(columns) if column.flex > 0]
     while spare > 0 and growing:
         shares = sum(columns[index].flex for index in growing)
@@ -145,13 +173,27 @@ class RowOrder(Generic[RowT]):
         """Keys of the shown rows, in order."""
         self.column: Column[RowT] | None = None
         self.is_reversed = False
-        self.needle = ""
+        self._filter = RowFilter()
         self._key = key
         self._search = search
-        self._texts: dict[str, tuple[RowT, str]] = {}
+        self._texts: dict[str, tuple[RowT, str, str]] = {}
         self._sorted_keys: list[str] = []
         """All keys, sorted; until `arrange`, with removed and unsorted new ones among them."""
         self._is_sorted = True
+
+    @property
+    def needle(self) -> str:
+        """The text of the filter; empty for none."""
+        return self._filter.text
+
+    @needle.setter
+    def needle(self, text: str) -> None:
+        """Set the filter of `arrange`.
+
+        Raises:
+            ParameterError: It cannot be read.
+        """
+        self._filter = parse_filter(text)
 
     def replace(self, rows: Iterable[RowT]) -> RowChanges:
         """Replace all rows. The order stays as it is until `arrange`."""
@@ -197,10 +239,10 @@ class RowOrder(Generic[RowT]):
         column, rows = self.column, self.rows
         if not self._is_sorted:
             # a key that was removed and added again is in it twice
-            self._sorted_keys = sorted({k: None for k in self._sorted_keys if k in rows})
+            self._sorted_keys = sorted({k: None for k in self._sorted_keys if k in rows}, key=natural_key)
             self._is_sorted = True
-        words = self.needle.lower().split()
-        shown = [k for k in self._sorted_keys if self._passes(k, rows[k], words)] if words else self._sorted_keys[:]
+        is_filtered = bool(self._filter.terms)
+        shown = [k for k in self._sorted_keys if self._passes(k, rows[k])] if is_filtered else self._sorted_keys[:]
         if self.is_reversed and column is None:
             shown.reverse()
         elif column is not None:
@@ -228,12 +270,12 @@ class RowOrder(Generic[RowT]):
             return True
         return bool(self.needle) and self._search(was) != self._search(row)
 
-    def _passes(self, key: str, row: RowT, words: list[str]) -> bool:
+    def _passes(self, key: str, row: RowT) -> bool:
         known = self._texts.get(key)
         if known is None or known[0] is not row:
-            known = self._texts[key] = (row, self._search(row).lower())
-        text = known[1]
-        return all((word[1:] not in text) if word.startswith("!") and len(word) > 1 else word in text for word in words)
+            text = self._search(row)
+            known = self._texts[key] = (row, text, text.lower())
+        return self._filter.matches(known[1], known[2])
 
 
 class RowCursor:

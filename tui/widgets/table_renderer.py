@@ -128,7 +128,7 @@ class TableRenderer(Generic[RowT]):
             if known is not None and source is not None and source(known.row) is source(row):
                 columns.append(known.columns[place])
                 continue
-            value = fitted.column.cell(row)
+            value = fitted.column.cell_of(row, fitted.width)
             if known is not None and known.columns[place][0] == value:
                 columns.append(known.columns[place])
             else:
@@ -137,7 +137,7 @@ class TableRenderer(Generic[RowT]):
         return laid
 
     def _laid_out(self, fitted: Fitted[RowT], value: CellValue) -> Cells:
-        if fitted.column.keeps_ends and isinstance(value, str):
+        if fitted.column.keeps_ends and isinstance(value, str | Span):
             return (*fit_ends(value, fitted.width), _GAP)
         return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
 
@@ -147,8 +147,9 @@ class TableRenderer(Generic[RowT]):
         for fitted in self.fitted:
             column = fitted.column
             title = Span(column.title)
-            if column is order.column:
-                title = Span(column.title + ("▼" if order.is_reversed else "▲"), Tone.ACCENT)
+            if column is order.column:  # the arrow stays whole, the title is cut
+                named = column.title if len(column.title) < fitted.width else f"{column.title[: fitted.width - 2]}…"
+                title = Span(named + ("▼" if order.is_reversed else "▲"), Tone.ACCENT)
             cells += fit(title, fitted.width, align_right=column.align == "right")
             cells.append(_GAP)
         return tuple(cells)

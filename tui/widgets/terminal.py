@@ -188,13 +188,16 @@ def bytes_of(key: str, character: str | None) -> bytes:
 SLICE_BYTES = 8 * 1024
 PAUSE_SECONDS = 0.02
 """A slice: eight kilobytes (8 ms of emulation), then twenty milliseconds for the rest of the console."""
-LEAVE_SECONDS = 0.5
+PREFIX = "ctrl+right_square_bracket"
+"""The prefix of keys that are not the program's, as telnet has it."""
 ENVIRONMENT = {"TERM": "linux", "LC_ALL": "C.UTF-8"}
 """Environment for the program: other terminal types have sequences that the emulator does not support."""
 
 
 class TerminalView(LineWidget, can_focus=True):
-    """The screen of a remote program, which gets every key while the widget is focused; esc twice leaves.
+    """The screen of a remote program, which gets every key while the widget is focused.
+
+    The prefix is ctrl+]: `q` after it leaves, a second ctrl+] is sent, any other key is dropped.
 
         async for data in session:            # an ExecSession, started with ENVIRONMENT
             await terminal.feed(data)         # returns when drawn: a flood waits in the program's own pipe
@@ -226,12 +229,18 @@ class TerminalView(LineWidget, can_focus=True):
         rows: int
 
     class Left(Message):
-        """The operator pressed esc twice."""
+        """The operator pressed the prefix, and q."""
+
+    @dataclass
+    class Prefixed(Message):
+        """The operator pressed the prefix, or the key after it."""
+
+        is_open: bool
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._screen = TerminalScreen(80, 24)
-        self._escaped_at = float("-inf")
+        self._is_prefixed = False
 
     async def feed(self, data: bytes) -> None:
         """Process output of the program, in slices between which the console stays responsive."""
@@ -247,16 +256,21 @@ class TerminalView(LineWidget, can_focus=True):
         """Send the key, and stop it."""
         event.stop()
         event.prevent_default()
-        now = asyncio.get_running_loop().time()
-        if event.key == "escape":
-            if now - self._escaped_at < LEAVE_SECONDS:
+        if self._is_prefixed:
+            self._mark(is_open=False)
+            if event.key == "q":
                 self.post_message(self.Left())
+            if event.key != PREFIX:
                 return
-            self._escaped_at = now
-        else:
-            self._escaped_at = float("-inf")
+        elif event.key == PREFIX:
+            self._mark(is_open=True)
+            return
         if data := bytes_of(event.key, event.character):
             self.post_message(self.Typed(data))
+
+    def _mark(self, *, is_open: bool) -> None:
+        self._is_prefixed = is_open
+        self.post_message(self.Prefixed(is_open))
 
     def on_paste(self, event: events.Paste) -> None:
         """Send pasted text as if typed."""

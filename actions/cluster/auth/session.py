@@ -21,6 +21,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.executors import in_thread
+from actions.base.guard import require_guard
 from actions.base.names import require_path
 from actions.base.proxies import proxy_for
 from actions.base.readonly import is_readonly
@@ -30,7 +31,7 @@ from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_c
 from actions.cluster.auth.tls import default_tls_context, load_client_certificate, tls_files
 from actions.cluster.http.endpoint import Endpoint
 from actions.cluster.http.errors import ApiAccessError, ApiError
-from actions.cluster.http.transport import ByteStream, Transport
+from actions.cluster.http.transport import AnyTransport, ByteStream, Transport
 
 if TYPE_CHECKING:
     import ssl
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
+Through = Callable[[AnyTransport, ChosenContext], AnyTransport]
 
 __all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "RequestClass", "TokenFactory", "TokenSource"]
 
@@ -47,6 +49,7 @@ _REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernet
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """The path of access reviews: a POST that changes nothing, so that a read-only session sends it too."""
 _ALIVE = "/livez"
+_IDENTIFIED_BY = "/api/v1/namespaces/kube-system"
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)")
 
 
@@ -103,7 +106,7 @@ class KubeSession:
     def __init__(
         self,
         chosen: ChosenContext,
-        transport: Transport,
+        transport: AnyTransport,
         credentials: Credentials,
         *,
         readonly: bool,
@@ -127,6 +130,7 @@ class KubeSession:
         user_agent: str = "eksml-tui",
         clock: Clock | None = None,
         is_vouched_for: bool = False,
+        through: Through | None = None,
     ) -> KubeSession:
         """Read the kubeconfig and prepare a session. No network is used and no plugin started.
 
@@ -139,6 +143,7 @@ class KubeSession:
             clock: For the life of tokens.
             is_vouched_for: The kubeconfig's exec plugin was allowed when a run took it over; see
                 `actions.cluster.auth.exec_plugins`.
+            through: Returns the transport to use in the place of the one that sends the requests: one around it.
 
         Raises:
             ConfigError: The kubeconfig, its context or its certificates cannot be used.
@@ -152,7 +157,10 @@ class KubeSession:
             is_vouched_for=is_vouched_for,
         )
         is_bound = readonly or is_readonly()
-        return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=is_bound)
+        transport: AnyTransport = Transport(endpoint, user_agent=user_agent)
+        if through is not None:
+            transport = through(transport, chosen)
+        return cls(chosen, transport, credentials, readonly=is_bound)
 
     async def request(
         self,
@@ -169,13 +177,17 @@ class KubeSession:
 
         Raises:
             RefusedError: The session is read-only and `method` could change something.
+            FencedError: It could, and this process is a runner that may change nothing more.
         """
-        if self.readonly and method not in {"GET", "HEAD"} and path != REVIEWS:
+        changes = method not in {"GET", "HEAD"} and path != REVIEWS
+        if self.readonly and changes:
             raise self._readonly_error(f"{method} {path}")
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         url = _url(path, query)
 
         async def send(authorized: dict[str, str]) -> bytes:
+            if changes:
+                await require_guard(f"{method} {path}")
             return await self._transport.call(
                 method, url, headers=authorized, body=body, deadline_seconds=deadline_seconds
             )
@@ -239,6 +251,7 @@ class KubeSession:
         async with self._slots[request_class], AsyncExitStack() as stack:
 
             async def enter(authorized: dict[str, str]) -> aiohttp.ClientWebSocketResponse:
+                await require_guard(path)
                 opening = self._transport.websocket(url, headers=authorized, protocols=protocols)
                 return await stack.enter_async_context(opening)
 
@@ -263,7 +276,7 @@ class KubeSession:
             UnreachableError: It does not answer.
         """
         version = str((await self.get("/version")).get("gitVersion", ""))
-        space = await self._seen("/api/v1/namespaces/kube-system")
+        space = await self._seen(_IDENTIFIED_BY)
         nodes = (await self._seen("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
         labels = _metadata_of(nodes[0]).labels or {}
         arn = _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
@@ -276,6 +289,14 @@ class KubeSession:
             region=region or one_line(next((labels[label] for label in _REGION_LABELS if label in labels), "")),
             account=arn["account"] if arn else "",
         )
+
+    async def cluster_uid(self) -> str:
+        """Ask for the uid of the `kube-system` namespace, as in `identity`; empty if it may not be read.
+
+        Raises:
+            UnreachableError: The cluster does not answer.
+        """
+        return _metadata_of(await self._seen(_IDENTIFIED_BY)).uid or ""
 
     async def _seen(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Get a document; an empty one if it does not exist or the user may not read it."""

@@ -220,6 +220,14 @@ class Evidence(msgspec.Struct, frozen=True):
             if not is_over and (pod is None or not pod.is_fine):
                 yield event
 
+    @property
+    def awaits_nodes(self) -> bool:
+        """Return whether pods may still wait for a node: one has none, or no pod is known.
+
+        Where every pod has one, schedulers' and Karpenter's events are of a wait that is over.
+        """
+        return not self.pods or any(pod.is_unscheduled for pod in self.pods)
+
     def _last_made(self) -> dict[tuple[str, str, str], float]:
         """Return the time at which each owner of pods has last made one."""
         made: dict[tuple[str, str, str], float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from actions.base.errors import UnreachableError
@@ -30,6 +30,32 @@ class ByteStream(Protocol):
             SilenceError: Nothing came for the time that a silence may last.
             UnreachableError: The connection broke.
         """
+        ...
+
+
+class AnyTransport(Protocol):
+    """The sender of a session's requests: `Transport`, one around it, or one that answers by itself."""
+
+    async def close(self) -> None:
+        """End every connection, also the open streams."""
+        ...
+
+    async def call(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
+    ) -> bytes:
+        """Send a request and return the whole body of its answer; see `Transport.call`."""
+        ...
+
+    def stream(
+        self, url: str, *, headers: Mapping[str, str], idle_seconds: float
+    ) -> AbstractAsyncContextManager[ByteStream]:
+        """Open an endless GET; the connection is gone when the context is left."""
+        ...
+
+    def websocket(
+        self, url: str, *, headers: Mapping[str, str], protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket; see `Transport.websocket`."""
         ...
 
 

@@ -118,6 +118,8 @@ _SILENCE_SECONDS = 90.0
 _SLICE_LINES = 512
 _GAP_LOOKS = 3
 _MOST_LAST_READS = 5
+_MOST_SHORT_READS = 12
+"""Attempts to read a log of which the last lines are known to be missing."""
 _MOST_REFUSALS = 6
 """Refusals after which the log of an ended container is given up: a kubelet may just be restarting."""
 _MOST_COMPARED = 64
@@ -194,7 +196,7 @@ class LogFollower:
         self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=3.0, peace_seconds=20.0)
         self._silence_seconds = silence_seconds
         self._restarts: int | None = None
-        self._has_place = self.cursor.at_ns > 0
+        self._has_place = self.cursor.seen > 0  # without a line there, it is a time to begin at
 
     async def run(self) -> ContainerEnd:
         """Follow until the container has ended for good, or its pod is gone.
@@ -258,35 +260,43 @@ class LogFollower:
     async def _read_to_end(self, *, previous: bool = False) -> None:
         """Read the log of an ended container again until there is nothing new.
 
-        An answer that was cut short may end as cleanly as a complete one.
+        An answer that was cut short may end as cleanly as a complete one, and be the same twice.
         """
         known: tuple[LogCursor, bytes] | None = None
-        for _ in range(_MOST_LAST_READS):
+        for number in range(_MOST_SHORT_READS):
             resume, rest = await self._read(follow=False, previous=previous)
-            if (self.cursor, rest) == known or await self._is_whole(rest, previous=previous):
+            is_whole = await self._is_whole(rest, previous=previous)
+            is_same = (self.cursor, rest) == known
+            if is_whole or (is_whole is None and (is_same or number + 1 >= _MOST_LAST_READS)):
                 break
+            if is_same:
+                await self._backoff.wait(0.0)
             known = self.cursor, rest
+        else:
+            await self._lose("the server ends the log before its last lines: lines are missing")
+            rest = b""  # a part of a line
         if rest:
             await self._take([rest], resume)
 
-    async def _is_whole(self, rest: bytes, *, previous: bool) -> bool:
-        """Return whether the log's last lines are those that were read last; `False` if that is not known.
+    async def _is_whole(self, rest: bytes, *, previous: bool) -> bool | None:
+        """Return whether the log's last lines are those that were read last; `None` if that is not known.
 
         A server finds the last lines at once, but searches the whole log for lines after a time.
         """
         wanted = self.cursor.seen + 1  # an older one proves that none is missing before the newest
         if wanted > _MOST_COMPARED:
-            return False
+            return None
         query = {"tailLines": str(wanted + bool(rest))} | ({"previous": "true"} if previous else {})
         cutter, lines = LineCutter(KUBELET_LOG), list[bytes]()
         async with self._open(query) as stream:
             async for chunk in stream:
                 lines += cutter.feed(chunk)
-        if len(lines) != wanted or b"".join(cutter.finish()) != rest:
-            return False
         written = [line.at_ns for batch in read_lines(lines, previous_ns=0) for line in batch if not line.is_marker]
+        if any(at_ns > self.cursor.at_ns for at_ns in written):
+            return False
         newest = [self.cursor.at_ns] * self.cursor.seen
-        return len(written) == wanted and written[0] < self.cursor.at_ns and written[1:] == newest
+        is_same = len(written) == wanted and written[0] < self.cursor.at_ns and written[1:] == newest
+        return True if is_same and b"".join(cutter.finish()) == rest else None
 
     async def _read(self, *, follow: bool, previous: bool = False) -> tuple[_Resume, bytes]:
         """Read one stream to its end.

@@ -79,6 +79,7 @@ async def list_pages(
     *,
     accept: str = WHOLE,
     take: Take = _all_of_it,
+    size: int = _PAGE,
 ) -> list[Document]:
     """Read every item of a list.
 
@@ -90,6 +91,7 @@ async def list_pages(
         query: Selectors.
         accept: `METADATA_LIST` for metadata alone.
         take: Reads the items of a page, for lists of which not everything need be kept.
+        size: Objects of a page, for objects that may be large.
 
     Raises:
         ApiError: The server refused; 410 if the list expired three times.
@@ -98,20 +100,20 @@ async def list_pages(
     """
     for _ in range(_BEGINNINGS - 1):
         try:
-            return await _read_through(session, path, query or {}, accept, take)
+            return await _read_through(session, path, query or {}, accept, take, size=size)
         except ApiRefusedError as error:
             if not error.status.is_expired:
                 raise
-    return await _read_through(session, path, query or {}, accept, take)
+    return await _read_through(session, path, query or {}, accept, take, size=size)
 
 
 async def _read_through(
-    session: KubeSession, path: str, query: Mapping[str, str], accept: str, take: Take
+    session: KubeSession, path: str, query: Mapping[str, str], accept: str, take: Take, *, size: int
 ) -> list[Document]:
     found: list[Document] = []
     uids = set[str]()
-    pages = PageCount(path, size=_PAGE, most=DOCUMENTS if accept == WHOLE else FACTS)
-    asked = {**query, "limit": str(_PAGE)}
+    pages = PageCount(path, size=size, most=DOCUMENTS if accept == WHOLE else FACTS)
+    asked = {**query, "limit": str(size)}
     while True:
         body = await session.request("GET", path, query=asked, accept=accept)
         try:

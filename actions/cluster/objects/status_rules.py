@@ -42,6 +42,8 @@ class ObjectStatus(msgspec.Struct, frozen=True):
         return self.state in (WorkState.FINISHED, WorkState.FAILED)
 
 
+NO_RULE = "NoRule"
+"""The reason of the status of a kind that has no rule."""
 Rule = Callable[[Object], ObjectStatus]
 """Reads the objects of one kind."""
 Rules = Mapping[tuple[str, str], Rule]
@@ -378,7 +380,7 @@ def object_status(document: Object) -> ObjectStatus:
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     rule = _RULES.get((group, kind))
     if rule is None:
-        return ObjectStatus(WorkState.UNKNOWN, "NoRule", f"No rule for {one_line(kind)} of {one_line(group) or 'v1'}.")
+        return ObjectStatus(WorkState.UNKNOWN, NO_RULE, f"No rule for {one_line(kind)} of {one_line(group) or 'v1'}.")
     if (document.get("metadata") or {}).get("deletionTimestamp"):
         status = rule(document)
         return status if status.is_final else ObjectStatus(WorkState.WAITING, "Terminating", "It is being deleted.")

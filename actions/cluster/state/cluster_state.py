@@ -14,8 +14,9 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import WATCHED, KubeKind, kind_of
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
-from actions.cluster.state.inventory import PodIndex
+from actions.cluster.state.kept import KeptSnapshot, WatchVersions
 from actions.cluster.state.namespaces import ScopedReflector
+from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot, SnapshotBuilder
 from actions.cluster.state.store import (
     EventTable,
@@ -57,29 +58,39 @@ class ClusterState:
 
     `run` on the session's loop; everything else is called there too. `revision` never decreases: it grows with every
     change that a snapshot would show, and stays as it is with any other (a node's heartbeat).
+
+    Args:
+        session: The session.
+        clock: Time.
+        kept: The same cluster as it was at an earlier time: the first snapshot, with which nodes and pods go on.
     """
 
-    def __init__(self, session: KubeSession, *, clock: Clock | None = None) -> None:
-        self.revision = 0
+    def __init__(self, session: KubeSession, *, clock: Clock | None = None, kept: KeptSnapshot | None = None) -> None:
+        self.revision = kept.snapshot.revision if kept else 0
         self._session = session
         self._clock = clock or SystemClock()
         self._namespace_access = NamespaceAccess(session, clock=self._clock)
         self._changed = asyncio.Event()
-        self._log = ChangeLog()
+        self._log = kept.snapshot.history if kept else ChangeLog()
         self._health: dict[str, SourceHealth] = {}
         self._liveness = ServerLiveness(self._clock, lambda: self._touch("health"))
-        self._pod_index = PodIndex()
-        self._snapshot = ClusterSnapshot(history=self._log)
+        self._pod_index = kept.index if kept else PodIndex()
+        self._snapshot = kept.snapshot if kept else ClusterSnapshot(history=self._log)
+        self._known_versions = kept.versions if kept else WatchVersions()
+        self._watchers: dict[str, Callable[[], str]] = {}
         self._dirty: set[str] = set()
         self._suspended: Counter[str] = Counter()
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
-        self._pod_snapshots = SnapshotBuilder(self._pods.facts)
+        self._pod_snapshots = SnapshotBuilder(self._pods.facts, kept.snapshot.pods if kept else {})
         self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._reports("events"))
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
             row.kind: self._table(row.plural, workload_key, self._workload_changed, part="workloads") for row in WATCHED
         }
+        if kept:
+            self._nodes.restore(kept.snapshot.nodes)
+            self._pods.restore(kept.snapshot.pods)
 
     async def run(self) -> NoReturn:
         """Watch until cancelled; then every connection is closed."""
@@ -87,9 +98,17 @@ class ClusterState:
             group.create_task(
                 probe_liveness(self._session, self._liveness, clock=self._clock, is_wanted=self._is_live_anywhere)
             )
-            group.create_task(self._reflector(_NODES.list_path(), self._nodes, decode_node).run())
+            group.create_task(
+                self._reflector(
+                    _NODES.list_path(), self._nodes, decode_node, resume_version=self._known_versions.nodes
+                ).run()
+            )
             group.create_task(self._reflector(_CLAIMS.list_path(), self._claims, decode_claim).run())
-            group.create_task(self._follow(_PODS, self._pods, decode_pod, protopod.decode_pod))
+            group.create_task(
+                self._follow(
+                    _PODS, self._pods, decode_pod, protopod.decode_pod, resume_version=self._known_versions.pods
+                )
+            )
             group.create_task(self._follow(_EVENTS, self._events, decode_event, trim=trim))
             for row in WATCHED:
                 decode = workload_decoder(row.api_version, row.kind)
@@ -99,6 +118,11 @@ class ClusterState:
     async def wait_changed(self) -> None:
         """Wait for a change since the last `snapshot`."""
         await self._changed.wait()
+
+    def versions(self) -> WatchVersions:
+        """Return where watches can go on from the facts of this moment."""
+        found = {path: version() for path, version in self._watchers.items()}
+        return WatchVersions(found.get(_NODES.list_path(), ""), found.get(_PODS.list_path(), ""))
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the snapshot of this revision; the same object until something changes.
@@ -112,6 +136,7 @@ class ClusterState:
         stale = self._dirty - held.keys()
         if "pods" in stale:
             index.update_totals()
+        is_complete = self._nodes.is_complete and self._pods.is_complete
         self._snapshot = ClusterSnapshot(
             revision=self.revision,
             nodes=dict(self._nodes.facts) if "nodes" in stale else last.nodes,
@@ -122,7 +147,8 @@ class ClusterState:
             claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
             events=self._events.newest() if "events" in stale else last.events,
             health=self._reported_health() if "health" in stale else last.health,
-            is_complete=self._nodes.is_complete and self._pods.is_complete,
+            is_complete=is_complete,
+            as_of=0.0 if is_complete else last.as_of,
             history=self._log,
         )
         self._log.close(last.revision, self.revision, is_held=bool(held))
@@ -164,12 +190,20 @@ class ClusterState:
         decode_protobuf: Callable[[Raw], PlacedT] | None = None,
         *,
         trim: Callable[[dict[str, PlacedT]], None] = lambda _: None,
+        resume_version: str = "",
     ) -> NoReturn:
-        """Watch a namespaced resource as far as the user may."""
+        """Watch a namespaced resource as far as the user may, the whole of it at first from a version, if given."""
+        versions = [resume_version]
 
         def reflector(path: str, sink: Sink[PlacedT], ends_when_forbidden: bool) -> Reflector[PlacedT]:
             return self._reflector(
-                path, sink, decode, decode_protobuf=decode_protobuf, ends_when_forbidden=ends_when_forbidden, trim=trim
+                path,
+                sink,
+                decode,
+                decode_protobuf=decode_protobuf,
+                ends_when_forbidden=ends_when_forbidden,
+                trim=trim,
+                resume_version=versions.pop() if versions else "",
             )
 
         scoped = ScopedReflector(
@@ -191,8 +225,9 @@ class ClusterState:
         decode_protobuf: Callable[[Raw], FactT] | None = None,
         ends_when_forbidden: bool = False,
         trim: Callable[[dict[str, FactT]], None] = lambda _: None,
+        resume_version: str = "",
     ) -> Reflector[FactT]:
-        return Reflector(
+        made = Reflector(
             self._session,
             path,
             decode=decode,
@@ -204,7 +239,10 @@ class ClusterState:
             liveness=self._liveness,
             ends_when_forbidden=ends_when_forbidden,
             trim=trim,
+            resume_version=resume_version,
         )
+        self._watchers[path] = made.version
+        return made
 
     def _is_live_anywhere(self) -> bool:
         return any(health.state is Health.LIVE for health in self._health.values())

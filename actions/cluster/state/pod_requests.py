@@ -12,6 +12,8 @@ __all__ = ["effective_requests", "parse_quantity", "resources_of"]
 
 _CORES_PER_NEURON_DEVICE = 2
 """Cores per device of Trainium 1 and Inferentia 2, for pods that request cores rather than devices."""
+_MIG_PREFIX = "nvidia.com/mig-"
+"""Parts of GPUs, `nvidia.com/mig-1g.10gb`, where the device plugin names them by their profile (strategy `mixed`)."""
 _MEMO_SIZE = 16384
 
 
@@ -37,7 +39,7 @@ def _resources(pairs: tuple[tuple[str, str], ...]) -> Resources:
     return Resources(
         cpu_milli=round(parse_quantity(amounts.get("cpu", "0")) * 1000),
         memory_bytes=whole("memory"),
-        gpu=whole("nvidia.com/gpu"),
+        gpu=whole("nvidia.com/gpu") + sum(whole(name) for name in amounts if name.startswith(_MIG_PREFIX)),
         neuron=devices or -(-cores // _CORES_PER_NEURON_DEVICE),
         efa=whole("vpc.amazonaws.com/efa"),
     )

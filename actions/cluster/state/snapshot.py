@@ -99,6 +99,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
         events: Oldest first, the newest 1,000.
         health: By source: `nodes`, `pods`, `events`, `jobs`, `pytorchjobs`, …
         is_complete: Nodes and pods have been listed completely once.
+        as_of: Nodes and pods are, or may be, as they were kept at this time, in seconds since the epoch; 0.0 for live.
         history: The changes, of the source that made it.
     """
 
@@ -112,6 +113,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
     events: tuple[EventFacts, ...] = ()
     health: Mapping[str, SourceHealth] = msgspec.field(default_factory=dict)
     is_complete: bool = False
+    as_of: float = 0.0
     history: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
     def changes_since(self, older: ClusterSnapshot | None) -> SnapshotChanges | None:
@@ -185,11 +187,12 @@ class SnapshotBuilder(Generic[T]):
 
     Args:
         live: The mapping; every change of it must be reported by `changed`.
+        base: The contents of the mapping at its first change.
     """
 
-    def __init__(self, live: Mapping[str, T]) -> None:
+    def __init__(self, live: Mapping[str, T], base: Mapping[str, T] | None = None) -> None:
         self._live = live
-        self._base: dict[str, T] = {}
+        self._base: Mapping[str, T] = base or {}
         self._changes: dict[str, T | None] = {}
 
     def changed(self, key: str, value: T | None) -> None:

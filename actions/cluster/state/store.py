@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.cluster.limits import FACTS
 from actions.cluster.watch.decoder import SLICE_SECONDS
-from actions.cluster.watch.health import SourceHealth
+from actions.cluster.watch.health import Health, SourceHealth
 from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
 
 _PORTION = 64
@@ -70,6 +70,12 @@ class FactTable(Generic[FactT]):
         self._clock = clock
         self._last_health: SourceHealth | None = None
         self._left_out = 0
+        self._is_restored = False
+
+    def restore(self, facts: Mapping[str, FactT]) -> None:
+        """Begin with facts that were complete once, and are again when the source is live."""
+        self.facts.update(facts)
+        self._is_restored = True
 
     async def replace(self, items: Sequence[FactT]) -> None:
         """Take a complete list: put new and different facts, drop those that are not in it."""
@@ -85,12 +91,14 @@ class FactTable(Generic[FactT]):
 
     async def replace_within(self: FactTable[PlacedT], namespace: str, items: Sequence[PlacedT]) -> None:
         """Take a complete list of one namespace, without a change of `is_complete`."""
+        self._is_restored = False
         await self._upsert_all(items)
         here = [(key, fact) for key, fact in self.facts.items() if fact.namespace == namespace]
         self._drop_others(here, items)
 
     def keep_within(self: FactTable[PlacedT], namespaces: Collection[str]) -> None:
         """Drop facts of other namespaces, which may not be seen any more."""
+        self._is_restored = False
         for key in [key for key, fact in self.facts.items() if fact.namespace not in namespaces]:
             self._changed(key, self.facts.pop(key), None)
 
@@ -135,6 +143,8 @@ class FactTable(Generic[FactT]):
     def health(self, health: SourceHealth) -> None:
         """Take the source's new health."""
         self._last_health = health
+        if self._is_restored and health.state is Health.LIVE:  # its watch goes on where the facts were kept
+            self.is_complete, self._is_restored = True, False
         self._report_health(replace(health, skipped=health.skipped + self._left_out) if self._left_out else health)
 
     def _leave_out(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -55,6 +55,13 @@ _NOT_IN_THIS_FORM = frozenset({406, 415})
 _DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
 
 
+class RequestedForm(WireFormat, Protocol):
+    """A form that a server has to be asked for."""
+
+    accept: str
+    """The media types to ask for."""
+
+
 class ResponseDecoder(Generic[T]):
     """The decoder of lists, events and objects of one resource.
 
@@ -64,6 +71,7 @@ class ResponseDecoder(Generic[T]):
         decode: Decodes one object from its JSON.
         decode_protobuf: Decodes one object from its protobuf. With it protobuf is requested.
         clock: For slices.
+        form: Another form than whole objects, such as a table; it is requested.
     """
 
     def __init__(
@@ -74,15 +82,17 @@ class ResponseDecoder(Generic[T]):
         decode: Callable[[Raw], T],
         decode_protobuf: Callable[[Raw], T] | None,
         clock: Clock,
+        form: RequestedForm | None = None,
     ) -> None:
-        self.accept = protowire.ACCEPT if decode_protobuf else _JSON
+        self.accept = form.accept if form else protowire.ACCEPT if decode_protobuf else _JSON
         """The media types to ask for."""
         self._path = path
         self._context = context
         self._clock = clock
         self._decode = self._decode_json = decode
         self._decode_protobuf = decode_protobuf
-        self._wire: WireFormat = wire
+        self._plain: WireFormat = form or wire
+        self._wire: WireFormat = self._plain
 
     def select_format(self, content_type: str) -> None:
         """Read the server's media type from here on."""
@@ -157,7 +167,7 @@ class ResponseDecoder(Generic[T]):
         if is_protobuf and self._decode_protobuf is not None:
             self._wire, self._decode = protowire, self._decode_protobuf
         else:
-            self._wire, self._decode = wire, self._decode_json
+            self._wire, self._decode = self._plain, self._decode_json
 
 
 class InitialList(Generic[T]):

@@ -23,7 +23,7 @@ from actions.cluster.http.paging import PageCount
 from actions.cluster.http.retry import Backoff
 from actions.cluster.kinds import other_paths
 from actions.cluster.limits import OversizeError
-from actions.cluster.watch.decoder import InitialList, ResponseDecoder, cooperative_chunks
+from actions.cluster.watch.decoder import InitialList, RequestedForm, ResponseDecoder, cooperative_chunks
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.json_format import Raw, WatchEvent
 from actions.cluster.watch.liveness import ServerLiveness
@@ -91,6 +91,9 @@ class Reflector(Generic[T]):
         liveness: The server's liveness, updated by this resource's stream among others.
         ends_when_forbidden: Let a 403 end `run`, for a caller that has a narrower path.
         trim: Drops objects that the sink would not keep, by uid, from a list that is being read.
+        resume_version: The version at which the sink has all objects already: they are watched from there, and listed
+            only if the server does not know it any more.
+        form: Another form than whole objects; `decode` reads it.
     """
 
     def __init__(
@@ -114,6 +117,8 @@ class Reflector(Generic[T]):
         liveness: ServerLiveness | None = None,
         ends_when_forbidden: bool = False,
         trim: Callable[[dict[str, T]], None] = lambda _: None,
+        resume_version: str = "",
+        form: RequestedForm | None = None,
     ) -> None:
         self._session = session
         self._paths = itertools.cycle((path, *other_paths(path)))
@@ -126,7 +131,7 @@ class Reflector(Generic[T]):
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._clock = clock or SystemClock()
         self._decoder = ResponseDecoder(
-            path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock
+            path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock, form=form
         )
         self._backoff = backoff or Backoff(self._clock)
         self._liveness = liveness or ServerLiveness(self._clock)
@@ -137,7 +142,7 @@ class Reflector(Generic[T]):
         self._tries_watch_list = prefers_watch_list
         self._cuts = 0
         self._is_missing = False
-        self._version = ""
+        self._version = resume_version
         self._latest: Raw | None = None
         self._skipped = 0
         self._expired_at = float("-inf")
@@ -282,6 +287,10 @@ class Reflector(Generic[T]):
             else:
                 self._sink.upsert(item)
 
+    def version(self) -> str:
+        """Return the version that the sink is at; empty while it is incomplete, or if an object could not be read."""
+        return "" if self._skipped else self._resume_version()
+
     def _resume_version(self) -> str:
         """Return the version of the last event; read only here, because most events are not the last one."""
         if self._latest is not None:
@@ -307,6 +316,7 @@ class Reflector(Generic[T]):
         if isinstance(error, _WatchListIgnoredError) or (status and self._decoder.falls_back(status.code)):
             return
         if status and status.code == 403 and self._ends_when_forbidden:
+            self._version, self._latest = "", None
             raise error
         if isinstance(error, SilenceError) and self._version:
             self._report_state(Health.RECONNECTING, error.message)

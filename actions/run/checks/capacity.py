@@ -24,7 +24,7 @@ BLOCK_ENDS_EARLY = timedelta(minutes=30)
 Source: EC2 user guide, Capacity Blocks for ML.
 """
 _HOURS_SHOWN = 48
-"""From so many hours on, a time is told in days."""
+"""From so many hours on, a time is given in days."""
 _COMING = frozenset({"scheduled", "pending", "payment-pending", "assessing"})
 """States of a reservation that becomes active by itself."""
 

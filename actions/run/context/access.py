@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, FormatError, MissingError, RefusedError, UnreachableError
+from actions.base.process import user_agent
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession, TokenFactory
 from actions.cluster.objects import client as objects
@@ -134,7 +135,7 @@ class ClusterAccess:
         session = await KubeSession.connect(
             ClusterTarget(self._kubeconfig, namespace=self._namespace),
             token_factory=self._token_factory,
-            user_agent="eksml-tui-runner",
+            user_agent=user_agent("eksml-tui-runner"),
             clock=self._clock,
             is_vouched_for=True,  # its exec plugin was checked when the run wrote the file
         )

@@ -90,7 +90,7 @@ class Stoppable(Protocol):
 
 
 class StageJournal(Protocol):
-    """The part of the journal that a handler writes. All but `note` and `warn` is on disk when the call returns.
+    """The part of the journal that a handler writes, on disk when the call returns; messages are in the heartbeat.
 
     `own` and `deleted` wait while the journal cannot be written, because its disk is full or another process holds its
     lock: so await `own` before anything is changed.
@@ -102,6 +102,10 @@ class StageJournal(Protocol):
 
     def warn(self, text: str) -> None:
         """Set the stage's warning, one line; empty to clear it. Shown behind the progress message."""
+        ...
+
+    def trouble(self, text: str) -> None:
+        """Set what its pods suffer from now (crash loop, restarts, out of memory), one line; empty to clear it."""
         ...
 
     def owned(self) -> Sequence[OwnedObject]:
@@ -142,9 +146,9 @@ class AuditReport(msgspec.Struct, frozen=True):
         if self.leftovers:
             verb = "is" if len(self.leftovers) == 1 else "are"
             return " ".join([f"{counted(len(self.leftovers), 'object')} {verb} left.", *self.unknown])
-        return (
-            " ".join(["It is unknown whether anything is left.", *self.unknown]) if self.unknown else "Nothing is left."
-        )
+        if self.unknown:
+            return " ".join(["It is unknown whether anything is left.", *self.unknown])
+        return "Nothing is left but what is kept on purpose." if self.retained else "Nothing is left."
 
 
 class RunBackend(Protocol):
@@ -179,6 +183,10 @@ class RunBackend(Protocol):
 
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         """Search everywhere for what is left of the run."""
+        ...
+
+    def reservation(self, view: RunView) -> str:
+        """Return the id of the run's capacity reservation; empty if it names none. Blocking disk I/O."""
         ...
 
     async def aclose(self) -> None:

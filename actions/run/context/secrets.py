@@ -72,7 +72,8 @@ async def _fetched(reference: str, region: str) -> str:
     try:
         value = await fetch_secret(session, name)
     except ConsoleError as error:
-        raise type(error)(f"{reference}: {error.message}", hint=error.hint) from error
+        error.message = f"{reference}: {error.message}"
+        raise
     finally:
         session.close()
     KNOWN.add(value, reference)

@@ -27,10 +27,11 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.sources import is_there
+from actions.run.presence.record import NAMESPACE
 
 ROLES_FILE = "rbac.yaml"
-LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL = (
-    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "shell")
+LOOK, LAUNCH, PREPARE, TEARDOWN, RECORD, SHELL = (
+    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "record", "shell")
 )
 IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
 """The roles that are bound in namespaces."""
@@ -137,7 +138,7 @@ def rights_remedy(role: str, namespace: str) -> str:
 
 def role_question(session: KubeSession, role: str, namespace: str) -> Question:
     """Return the question for one of the shipped roles."""
-    bound = namespace if role in IN_ONE_NAMESPACE else ""
+    bound = NAMESPACE if role == RECORD else namespace if role in IN_ONE_NAMESPACE else ""
     rights = recommended_rights(role)
 
     async def look() -> Observation:
@@ -202,10 +203,10 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         return []
     scrapes = Question("Prometheus", partial(check_prometheus, session), PROMETHEUS_REMEDY)
     if launch is None:
-        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL)
+        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, RECORD, SHELL)
         return [*(role_question(session, role, namespace) for role in asked), scrapes]
     prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
-    roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN]
+    roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN, RECORD]
     connection = ClusterConnection(session, Discovery(session))
     objects = Question(
         "names of objects",

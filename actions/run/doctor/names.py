@@ -12,7 +12,7 @@ import msgspec
 from actions.base.errors import ConsoleError, MissingError
 from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
-from actions.cloud.aws_session import AwsSession
+from actions.cloud.aws_session import AwsSession, pages
 from actions.cloud.eks import describe_cluster
 from actions.run.checks.external import aws_session
 from actions.run.checks.observation import Observation, failed, passed, unknown
@@ -125,14 +125,10 @@ async def _look_up(session: AwsSession, taken: TakenName) -> None:
 
 async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
     await describe_cluster(session, taken.cluster)  # most often there is none yet, and then no list either
-    token: dict[str, str] = {}
-    while True:
-        answer = await session.call("eks", "list_nodegroups", clusterName=taken.cluster, **token)
+    async for answer in pages(session, "eks", "list_nodegroups", clusterName=taken.cluster):
         if taken.name in (answer.get("nodegroups") or ()):
             return
-        if not answer.get("nextToken"):
-            raise MissingError(f"{taken.cluster} has no node group {taken.name}.")
-        token = {"nextToken": str(answer["nextToken"])}
+    raise MissingError(f"{taken.cluster} has no node group {taken.name}.")
 
 
 def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
@@ -144,22 +140,27 @@ def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
 
 
 async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:
-    """Check that no run of the same blueprint is left in the same cluster and namespace.
+    """Check that no run of the same blueprint is left in cluster and namespace, and that none has made the cluster.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    mine = [run for run in list_runs(home) if run.blueprint_id == launch.blueprint.id and run.cluster == launch.cluster]
-    return runs_observation(launch, [run for run in mine if run.error or run.state is not RunState.TORN_DOWN])
+    there = [run for run in list_runs(home) if run.cluster == launch.cluster]
+    return runs_observation(launch, [run for run in there if run.error or run.state is not RunState.TORN_DOWN])
 
 
 def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:
-    """Return the result for runs of the same blueprint and cluster that are not torn down."""
+    """Return the result for runs in the same cluster that are not torn down."""
     for run in runs:
         try:
-            namespace = load_run(run.folder).cluster.namespace
+            view = load_run(run.folder)
         except ConsoleError as error:
             return unknown(f"The run {run.id} cannot be read: {error.message}")
-        if namespace == launch.namespace:
+        if view.is_cost_simulated != launch.is_cost_simulated:
+            continue
+        namespace, is_alike = view.cluster.namespace, view.blueprint_id == launch.blueprint.id
+        if is_alike and namespace == launch.namespace:
             return failed(f"The run {run.id} of this blueprint is {run.state} in {namespace} of {run.cluster}.")
+        if launch.makes_cluster and not (is_alike or view.existing_cluster):
+            return failed(f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide.")
     return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")

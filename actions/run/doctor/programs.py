@@ -7,9 +7,7 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 
-import msgspec
-
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, FormatError, RefusedError
 from actions.base.process import run_tool
 from actions.base.wording import listed
 from actions.blueprint.checks import ToolCheck
@@ -19,15 +17,17 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.stages.check import check_tool
+from actions.terraform.backend import require_locks
 from actions.terraform.driver import find_terraform
 from actions.terraform.modules import module_calls
+from actions.terraform.version import fetch_version_text, parse_version
 
 OLDEST_TERRAFORM, NEWER_TERRAFORM = (1, 5), (2, 0)
 """The bounds of `required_version` in the program's own roots: at least the first, below the second."""
 TERRAFORM_REMEDY = "Install Terraform 1.5 or later, below 2.0, and put it on PATH."
+HOME_REMEDY = "Install Terraform 1.10 or later, below 2.0, or launch without a home."
 
 _SECONDS = 20.0
-_VERSION = re.compile(r"^(\d+)\.(\d+)")
 _SHOWN = 3
 _COMMAND = re.compile(r'^\s*command\s*=\s*"([\w-]+)"', re.M)
 
@@ -38,7 +38,8 @@ def program_questions(launch: PlannedLaunch | None) -> list[Question]:
         return [Question("terraform", check_terraform, TERRAFORM_REMEDY)]
     questions = []
     if not launch.is_simulated and any(isinstance(stage, TerraformStage) for stage in launch.stages):
-        questions.append(Question("terraform", check_terraform, TERRAFORM_REMEDY, is_blocking=True))
+        check, remedy = partial(check_terraform, launch.home), HOME_REMEDY if launch.home else TERRAFORM_REMEDY
+        questions.append(Question("terraform", check, remedy, is_blocking=True))
     for name, reason in needed_programs(launch).items():
         remedy = f"Install {name} and put it on PATH: {reason}"
         questions.append(Question(name, partial(_check_program, name), remedy, is_blocking=True))
@@ -49,29 +50,42 @@ async def _check_program(name: str) -> Observation:
     return check_tool(name)
 
 
-async def check_terraform() -> Observation:
-    """Check that terraform is on PATH in a version that the roots accept."""
+async def check_terraform(home: str = "") -> Observation:
+    """Check that terraform is on PATH in a version that the roots accept.
+
+    Args:
+        home: Where the run is replicated to, with Terraform's states; empty for this machine alone.
+    """
     program = find_terraform()
     if program is None:
         return failed("terraform is not on PATH.")
     try:
-        answer = await run_tool([str(program), "version", "-json"], deadline_seconds=_SECONDS)
-        version = str(msgspec.json.decode(answer)["terraform_version"])
-    except (ConsoleError, msgspec.DecodeError, KeyError, TypeError) as error:
-        return unknown(f"{program} does not report its version: {error}")
-    return terraform_observation(version, str(program))
+        version = await fetch_version_text(program)
+    except ConsoleError as error:
+        return unknown(f"{program} does not report its version: {error.message}")
+    return terraform_observation(version, str(program), home=home)
 
 
-def terraform_observation(version: str, program: str) -> Observation:
-    """Return the result for a version such as `1.9.5`."""
-    match = _VERSION.match(version)
-    if match is None:
+def terraform_observation(version: str, program: str, *, home: str = "") -> Observation:
+    """Return the result for a version such as `1.9.5`.
+
+    Args:
+        version: As the program reports it.
+        program: Its path.
+        home: See `check_terraform`.
+    """
+    try:
+        found = parse_version(version)
+        if found < OLDEST_TERRAFORM:
+            return failed(f"{program} is Terraform {version}, older than 1.5.")
+        if found >= NEWER_TERRAFORM:
+            return failed(f"{program} is Terraform {version}; the roots accept versions below 2.0.")
+        if home:
+            require_locks(found, home)
+    except FormatError:
         return unknown(f"{program} reports the version {version!r}.")
-    found = (int(match[1]), int(match[2]))
-    if found < OLDEST_TERRAFORM:
-        return failed(f"{program} is Terraform {version}, older than 1.5.")
-    if found >= NEWER_TERRAFORM:
-        return failed(f"{program} is Terraform {version}; the roots accept versions below 2.0.")
+    except RefusedError as error:
+        return failed(error.message, remedy=error.hint)
     return passed(f"Terraform {version}, {program}.")
 
 

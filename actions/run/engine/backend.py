@@ -11,6 +11,7 @@ from typing import assert_never
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
+from actions.base.guard import dismiss_place
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
@@ -29,12 +30,15 @@ from actions.blueprint.stages import (
     TerraformStage,
 )
 from actions.cloud.eks import token_factory
-from actions.run.context.access import ClusterAccess
+from actions.run.capacity_survey import capacity_request
+from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import AuditReport, Performed, StageHandler, StageJournal
-from actions.run.context.retry import AWAY, TEARDOWN
-from actions.run.context.stage_context import StageContext
+from actions.run.context.retry import AWAY, ONCE, TEARDOWN
+from actions.run.context.stage_context import StageContext, known_cluster_uid
+from actions.run.engine.fence import CLUSTER_ARBITER
 from actions.run.journal.folder import blueprint_path, kubeconfig_path
 from actions.run.journal.reader import load_run
+from actions.run.presence.publish import withdraw
 from actions.run.spool.collector import watching
 from actions.run.spool.format import spooled_losses
 from actions.run.stages.capacity import CapacityHandler
@@ -54,6 +58,7 @@ from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_pur
 from actions.run.teardown.drain import drain_nodes
 from actions.run.teardown.sharing import others_in_cluster
 from actions.run.volume.helper_job import delete_helper_jobs
+from actions.run.watchdog.keeper import delete_watchdog
 
 
 def handler_class(stage: AnyStage) -> Callable[[StageContext], StageHandler]:
@@ -132,22 +137,30 @@ class LiveBackend:
         return await others_in_cluster(self.context(view, view.stages[0], journal))
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:
-        return await drain_nodes(self.context(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
+        context = self.context(view, view.stages[0], journal)
+        await delete_watchdog(context, TEARDOWN)  # of jobs that are gone by now
+        return await drain_nodes(context, is_own_cluster=self._is_own_cluster(view))
 
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         context = self.context(view, view.stages[0], journal)
         policy = AWAY if self._is_own_cluster(view) else TEARDOWN
         await delete_helper_jobs(context, policy)
+        await delete_watchdog(context, policy)
+        record = await withdraw(context, ONCE if self._is_own_cluster(view) else TEARDOWN)
+        dismiss_place(CLUSTER_ARBITER)  # it has no lease of the run any more, or is gone itself
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
         states = await self._terraform_states(view, kept)
         is_gone = self._is_own_cluster(view) and not states.leftovers and not states.unknown
-        reports = [states]
+        reports = [states, AuditReport(leftovers=(record,) if record else ())]
         for stage in view.stages:
             if stage.kind == "helm" and stage.attempt:
                 helm = HelmHandler(self.context(view, stage, journal))
                 reports.append(await helm.leftovers(policy, may_be_gone=is_gone))
         is_gone = is_gone and not any(report.leftovers for report in reports)
         reports.append(await audit_cluster(context, may_be_gone=is_gone, policy=policy, kept=kept))
+        if record is None:  # the audit has waited longer: a cluster that was away for a moment is there now
+            record = await withdraw(context, ONCE)
+            reports.append(AuditReport(leftovers=(record,) if record else ()))
         if any(stage.attempt and self._blueprint.stage(stage.id).WORKS_IN_ACCOUNT for stage in view.stages):
             owns = self._is_own_cluster(view)
             reports.append(await audit_account(context, kept=kept, owns_cluster=owns))
@@ -155,6 +168,15 @@ class LiveBackend:
         retained = (line for report in reports for line in report.retained)
         unknown = tuple(dict.fromkeys(line for report in reports for line in report.unknown))
         return AuditReport(leftovers, (*kept_on_purpose(view, but=leftovers), *retained), unknown)
+
+    async def cluster_of(self, view: RunView) -> ClusterConnection | None:
+        """Return the connection to the run's cluster; `None` before the run has one."""
+        access = self._access_of(view)
+        return await access.open(known_cluster_uid(view)) if access.is_possible else None
+
+    def reservation(self, view: RunView) -> str:
+        request = capacity_request(self._blueprint, self._binding(view))
+        return request.reservation if request is not None else ""
 
     async def aclose(self) -> None:
         if self._access is not None:
@@ -249,6 +271,9 @@ class _DiscardingRecorder:
         return
 
     def warn(self, text: str) -> None:
+        return
+
+    def trouble(self, text: str) -> None:
         return
 
     def owned(self) -> tuple[OwnedObject, ...]:

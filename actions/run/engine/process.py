@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError
+from actions.base.guard import guarded_by
 from actions.base.process import own_identity
 from actions.base.untrusted import redact
 from actions.run.context.protocols import RunBackend
+from actions.run.engine.companions import Companion, accompanied, arbiters_of, companions_of, finished, home_of
+from actions.run.engine.fence import Fence
 from actions.run.engine.recorder import RunnerJournal, when_usable
 from actions.run.engine.runner import Runner
 from actions.run.engine.systemd import CANNOT
+from actions.run.home.store import ObjectStore
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_lease
+from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.state.view import RunView
 
@@ -55,7 +59,7 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
     async def usable(call: Callable[[], T]) -> T:
         return await when_usable(call, folder=folder, heartbeat=heartbeat, clock=clock)
 
-    lease = await usable(lambda: take_lease(path, clock, lock_seconds=_LOCK_SECONDS))
+    lease = await usable(lambda: take_runner_lease(path, clock, lock_seconds=_LOCK_SECONDS))
 
     def opened() -> Journal:
         return Journal(path, clock, fence=lease.token, lock_seconds=_LOCK_SECONDS)
@@ -67,7 +71,11 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
         try:
             runner_journal = RunnerJournal(journal, lease, clock, heartbeat)
             runner = Runner(runner_journal, backend, clock, lambda line: _log(clock, line))
-            view = await _kept_alive(runner_journal, runner, clock)
+            home = home_of(await runner_journal.view())
+            fence = await _fence_of(folder, runner_journal, backend, clock, home)
+            companions = [fence, *companions_of(folder, runner_journal, backend, clock, home)]
+            with guarded_by(fence):
+                view = await _kept_alive(runner_journal, runner, companions, clock)
             _log(clock, f"run {view.state.value}")
         finally:
             await backend.aclose()
@@ -75,8 +83,25 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
         journal.close()
 
 
-async def _kept_alive(runner_journal: RunnerJournal, runner: Runner, clock: Clock) -> RunView:
-    """Run the runner with a heartbeat every few seconds, and stop it as soon as the lease is lost.
+async def _fence_of(
+    folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, home: ObjectStore | None
+) -> Fence:
+    view = await runner_journal.view()
+    return Fence(
+        folder,
+        view,
+        arbiters_of(view, backend, home),
+        require_lease=runner_journal.require_lease,
+        clock=clock,
+        log=lambda line: _log(clock, line),
+        note=lambda text: runner_journal.note("", text),
+    )
+
+
+async def _kept_alive(
+    runner_journal: RunnerJournal, runner: Runner, companions: Sequence[Companion], clock: Clock
+) -> RunView:
+    """Run the runner with a heartbeat every few seconds and its companions; stop it as soon as the lease is lost.
 
     Raises:
         ConflictError: Another runner took over.
@@ -87,16 +112,23 @@ async def _kept_alive(runner_journal: RunnerJournal, runner: Runner, clock: Cloc
             runner_journal.keep_alive()
             await clock.sleep(BEAT_SECONDS)
 
-    work, tending = asyncio.ensure_future(runner.run()), asyncio.ensure_future(keep_alive())
+    def log(line: str) -> None:
+        _log(clock, line)
+
+    beside = [asyncio.ensure_future(keep_alive())]
+    beside += [asyncio.ensure_future(accompanied(companion, clock, log)) for companion in companions]
+    work = asyncio.ensure_future(runner.run())  # after the others: a limit that is reached lets no stage begin
     try:
-        await asyncio.wait({work, tending}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            tending.result()  # raises: nothing else ends it
-        return await work
+        done, _ = await asyncio.wait({work, *beside}, return_when=asyncio.FIRST_COMPLETED)
+        if work not in done:
+            done.pop().result()  # raises: nothing else ends it
+        view = await work
     finally:
-        for task in (work, tending):
+        for task in (work, *beside):
             task.cancel()
-        await asyncio.gather(work, tending, return_exceptions=True)
+        await asyncio.gather(work, *beside, return_exceptions=True)
+    await finished(companions, view, log)
+    return view
 
 
 def _log(clock: Clock, line: str) -> None:

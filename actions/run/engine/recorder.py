@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError
+from actions.base.errors import ConflictError, JournalError
+from actions.base.guard import require_guard
 from actions.run.journal.folder import RESERVE_BYTES, extend_log, has_room, keep_reserve, release_reserve
 from actions.run.journal.lease import Heartbeat, Lease, forget_starts, release_lease
-from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError
+from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError, RecordRow
 from actions.run.state.fold import fold
-from actions.run.state.records import Body, Identified, JournalRecord, RunAccount, TerraformBody
+from actions.run.state.records import (
+    Body,
+    Created,
+    Identified,
+    JournalRecord,
+    RunAccount,
+    TerraformBody,
+    kind_of,
+)
 from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
 
 T = TypeVar("T")
 
+_OF_DISK = (NoticeKind.DISK_FULL, NoticeKind.READ_ONLY, NoticeKind.LOCKED)
+"""The obstacles that are over when the journal could be used."""
 _RETRY_SECONDS = 1.0
 """Pause between two attempts to use a journal that cannot be used at present."""
 
@@ -48,7 +59,7 @@ async def when_usable(
                 continue
         else:
             is_full = not has_room(folder)
-            heartbeat.waits_no_more(*(kind for kind in NoticeKind if not (is_full and kind is NoticeKind.DISK_FULL)))
+            heartbeat.waits_no_more(*(kind for kind in _OF_DISK if not (is_full and kind is NoticeKind.DISK_FULL)))
             return done
         heartbeat.beat()
         await clock.sleep(_RETRY_SECONDS)
@@ -83,6 +94,8 @@ class RunnerJournal:
         self._warnings: dict[str, str] = {}
         self._was_locked = False
         self._looks_in_vain = 0
+        self._has_own_news = False
+        self._is_released = False
 
     async def view(self) -> RunView:
         """Return the run as the newest record leaves it."""
@@ -95,43 +108,101 @@ class RunnerJournal:
             self._read()
         return self._known()
 
+    def created(self) -> Created:
+        """Return the first record, which every journal has.
+
+        Raises:
+            JournalError: It has another one.
+        """
+        with suppress(JournalUnwritableError):
+            self._read()
+        body = self._records[0].body if self._records else None
+        if not isinstance(body, Created):
+            raise JournalError("the journal does not begin with the run's creation.", hint="The run cannot be used.")
+        return body
+
     def has_news(self) -> bool:
-        """Return whether another process has written since the last call. Cheap."""
+        """Return whether another process, or a task beside the runner's, has written since the last call. Cheap."""
+        is_own, self._has_own_news = self._has_own_news, False
         try:
             version = self._journal.data_version()
         except JournalUnwritableError:
-            return False
+            return is_own
         is_new, self._version = version != self._version, version
-        return is_new
+        return is_new or is_own
+
+    def last_seq(self) -> int:
+        """Return the number of the newest record. Cheap.
+
+        Raises:
+            JournalUnwritableError: The journal cannot be read at present.
+        """
+        return self._journal.last_seq()
+
+    def rows(self, after: int, *, limit: int) -> list[RecordRow]:
+        """Return at most `limit` rows of the journal with a number above `after`.
+
+        Raises:
+            JournalUnwritableError: The journal cannot be read at present.
+        """
+        return self._journal.rows(after, limit=limit)
+
+    @property
+    def token(self) -> str:
+        """The writer of this runner's records."""
+        return self._lease.token
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """The heartbeat that carries messages and obstacles."""
+        return self._heartbeat
 
     async def write(self, body: Body, *, stage: str = "", attempt: int = 0) -> None:
-        """Append a record; wait as long as it takes."""
+        """Append a record; wait as long as it takes.
+
+        Raises:
+            ConflictError: Another runner has taken the lease, or this machine may no longer carry out the run.
+        """
+        await require_guard(f"the record {kind_of(body)}")
         await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt))
+
+    async def write_at_limit(self, body: Body) -> None:
+        """Append a record that ends work, on a full disk with the reserved space; then the runner has news."""
+        await when_usable(
+            lambda: self._journal.append(body),
+            folder=self._folder,
+            heartbeat=self._heartbeat,
+            clock=self._clock,
+            make_room=lambda: release_reserve(self._folder),
+        )
+        self._has_own_news = True
 
     async def release(self) -> bool:
         """Give the lease back unless there is news. Returns whether it was given back."""
         seen = self._records[-1].seq if self._records else 0
         is_released = await self._retried(lambda: release_lease(self._journal, self._lease.token, seen=seen))
         if is_released:
+            self._is_released = True
             forget_starts(self._folder)
         return is_released
 
     def note(self, stage: str, text: str) -> None:
         """Set the progress message of a stage; empty for none."""
         self._notes[stage] = text
-        self._publish(stage)
+        self._heartbeat.note(stage, _joined(self._notes, self._warnings, stage))
 
     def warn(self, stage: str, text: str) -> None:
         """Set the warning of a stage, shown behind its progress message; empty for none."""
         self._warnings[stage] = text
-        self._publish(stage)
+        self._heartbeat.note(stage, _joined(self._notes, self._warnings, stage))
+
+    def trouble(self, stage: str, text: str) -> None:
+        """Set what the pods of a stage suffer from now; empty for nothing."""
+        self._heartbeat.trouble(stage, text)
 
     def flush_notes(self) -> None:
         """Write messages and warnings to the heartbeat if they have changed."""
         self._heartbeat.flush()
-
-    def _publish(self, stage: str) -> None:
-        self._heartbeat.note(stage, f"{self._notes.get(stage, '')} {self._warnings.get(stage, '')}")
 
     def may_begin(self) -> bool:
         """Return whether a stage may begin: not on a full disk."""
@@ -152,8 +223,18 @@ class RunnerJournal:
             self._heartbeat.waits_for(NoticeKind.DISK_FULL)
         self._note_lock(is_locked=self._journal.is_locked())
         self._heartbeat.beat()
+        self.require_lease()
+
+    def require_lease(self) -> None:
+        """Require that this process still holds the lease in the journal, if that can be read at present.
+
+        After `release` it need not be held: what is left then tells of the run's end, as in its cluster.
+
+        Raises:
+            ConflictError: Another runner has taken it.
+        """
         with suppress(JournalUnwritableError):
-            self._journal.require_lease()
+            self._journal.require_lease(or_none=self._is_released)
 
     def _require_place(self) -> None:
         """Require the journal at its path; a file that is missing for a moment may be in the middle of a move."""
@@ -189,6 +270,11 @@ class RunnerJournal:
         return True
 
 
+def _joined(notes: Mapping[str, str], warnings: Mapping[str, str], stage: str) -> str:
+    """Return the progress message of a stage with its warning behind it."""
+    return f"{notes.get(stage, '')} {warnings.get(stage, '')}"
+
+
 class StageRecorder:
     """The records and messages of one stage's handler; implements `StageJournal`."""
 
@@ -202,6 +288,9 @@ class StageRecorder:
 
     def warn(self, text: str) -> None:
         self._journal.warn(self._stage, text)
+
+    def trouble(self, text: str) -> None:
+        self._journal.trouble(self._stage, text)
 
     def owned(self) -> Sequence[OwnedObject]:
         return self._journal.view_if_readable().owned_by(self._stage)

@@ -12,11 +12,22 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
+from actions.base.guard import FencedError
 from actions.base.untrusted import one_line, redact
 from actions.run.context.protocols import Performed, RunBackend, StageFailedError, StageHandler, Stoppable
 from actions.run.engine.recorder import RunnerJournal, StageRecorder
 from actions.run.state.planner import ApprovePlan, Begin, Finish, Reconcile, Wait, next_step
-from actions.run.state.records import Action, Approval, Intent, Outcome, Output, Result, StageFinding
+from actions.run.state.records import (
+    Action,
+    Approval,
+    Intent,
+    Operator,
+    Outcome,
+    Output,
+    RequestKind,
+    Result,
+    StageFinding,
+)
 from actions.run.state.view import Goal, RunView, StageState, StageView
 from actions.run.teardown.sharing import SHARING_HINT, sharing_sentence
 
@@ -73,7 +84,9 @@ class Runner:
                 case Reconcile(stage=stage):
                     await self._reconcile(view, view.stage(stage))
                 case ApprovePlan(stage=stage, plan_hash=plan_hash, is_automatic=is_automatic):
-                    await self._journal.write(Approval(plan_hash=plan_hash, is_automatic=is_automatic), stage=stage)
+                    by = None if is_automatic else _approver(view)
+                    approval = Approval(plan_hash=plan_hash, is_automatic=is_automatic, by=by)
+                    await self._journal.write(approval, stage=stage)
                 case Wait():
                     await self._wait_for_news()
                 case Finish():
@@ -203,6 +216,7 @@ class Runner:
     async def _write_end(self, stage: StageView, attempt: int, outcome: Outcome) -> None:
         self._journal.note(stage.id, "")
         self._journal.warn(stage.id, "")
+        self._journal.trouble(stage.id, "")
         await self._journal.write(outcome, stage=stage.id, attempt=attempt)
         self._journal.flush_notes()
         self._log(f"{stage.id}: {outcome.action.value} {outcome.result.value} {outcome.message}")
@@ -223,9 +237,11 @@ class Runner:
         return done
 
     async def _guarded(self, work: Awaitable[T]) -> T | _Failure:
-        """Return the result of `work`, or its failure. Nothing but cancellation passes."""
+        """Return the result of `work`, or its failure. Cancellation passes, and the end of a fenced runner."""
         try:
             return await work
+        except FencedError:
+            raise
         except StageFailedError as error:
             return _Failure(error.sentence(), error.findings)
         except ConsoleError as error:
@@ -266,3 +282,9 @@ class Runner:
     async def _wait_for_news(self) -> None:
         while not self._journal.has_news():
             await self._clock.sleep(POLL_SECONDS)
+
+
+def _approver(view: RunView) -> Operator | None:
+    """Return who has approved the plan that waits: the newest request to approve is that for it."""
+    asked = [request for request in view.requests if request.kind is RequestKind.APPROVE]
+    return asked[-1].by if asked else None

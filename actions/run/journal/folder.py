@@ -24,6 +24,8 @@ from actions.base.files import PRIVATE_FILE, free_bytes, state_home
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 """The variable that names the AWS endpoint; a run keeps the one that it was launched with."""
+S3_ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_S3"
+"""The one for S3 alone, where a run's home may be."""
 
 
 def runs_home() -> Path:
@@ -76,9 +78,19 @@ def heartbeat_path(folder: Path) -> Path:
     return folder / "heartbeat"
 
 
+def fence_path(folder: Path) -> Path:
+    """Return the block with the last moment at which this machine was sure to carry out the run."""
+    return folder / "fence"
+
+
 def starts_path(folder: Path) -> Path:
     """Return the block with the start times of runners since the last one that ended normally."""
     return folder / "starts"
+
+
+def restored_path(folder: Path) -> Path:
+    """Return the note that a run was restored from an archive: no runner is started for it before that is gone."""
+    return folder / "restored.json"
 
 
 def reserve_path(folder: Path) -> Path:

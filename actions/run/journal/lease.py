@@ -44,6 +44,8 @@ class HeartbeatState(msgspec.Struct, frozen=True):
     is_first: bool = False
     """Written on its behalf by the process that started it; it has not written one itself yet."""
     notes: dict[str, str] = msgspec.field(default_factory=dict)
+    troubles: dict[str, str] = msgspec.field(default_factory=dict)
+    """Present trouble of the pods of a stage, by stage id."""
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     """Since when each obstacle has kept the journal from being written: monotonic seconds by `NoticeKind` value."""
 
@@ -81,11 +83,22 @@ class Heartbeat:
         self._beat = HeartbeatState(holder, clock.monotonic())
         self._written: HeartbeatState | None = None
 
+    @property
+    def state(self) -> HeartbeatState:
+        """The messages and obstacles as they are now."""
+        return self._beat
+
     def note(self, stage: str, text: str) -> None:
         """Set the progress message of a stage; empty for none."""
         line = one_line(redact(text))
         notes = {name: note for name, note in self._beat.notes.items() if name != stage}
         self._beat = replace(self._beat, notes={**notes, stage: line} if line else notes)
+
+    def trouble(self, stage: str, text: str) -> None:
+        """Set what the pods of a stage suffer from; empty for nothing."""
+        line = one_line(redact(text))
+        troubles = {name: known for name, known in self._beat.troubles.items() if name != stage}
+        self._beat = replace(self._beat, troubles={**troubles, stage: line} if line else troubles)
 
     def waits_for(self, kind: NoticeKind) -> None:
         """Record an obstacle to writing the journal; its time is that of the first call."""
@@ -103,17 +116,20 @@ class Heartbeat:
 
     def flush(self) -> None:
         """Write a heartbeat if messages or obstacles have changed."""
-        if self._written is None or (self._beat.notes, self._beat.waits) != (self._written.notes, self._written.waits):
+        if self._written is None or replace(self._beat, at=self._written.at) != self._written:
             self.beat()
 
     def beat(self) -> None:
         """Write a heartbeat."""
         self._beat = replace(self._beat, at=self._clock.monotonic())
         if not _write_beat(self._folder, self._beat):  # too long for its block, or the disk refuses the write
-            _write_beat(
-                self._folder, replace(self._beat, notes={k: v[:_SHORT_NOTE] for k, v in self._beat.notes.items()})
-            )
+            notes, troubles = _shortened(self._beat.notes), _shortened(self._beat.troubles)
+            _write_beat(self._folder, replace(self._beat, notes=notes, troubles=troubles))
         self._written = self._beat
+
+
+def _shortened(notes: Notes) -> dict[str, str]:
+    return {stage: note[:_SHORT_NOTE] for stage, note in notes.items()}
 
 
 def _write_beat(folder: Path, beat: HeartbeatState) -> bool:
@@ -203,7 +219,7 @@ class Lease(msgspec.Struct, frozen=True):
         return is_alive(self.holder)
 
 
-def read_lease(connection: sqlite3.Connection) -> Lease | None:
+def read_runner_lease(connection: sqlite3.Connection) -> Lease | None:
     """Return the lease as stored, `None` if there is none; its holder may be dead."""
     return _lease_of(
         connection.execute(
@@ -222,7 +238,7 @@ def grant_lease(
     Args:
         path: The run's journal.
         clock: Stamps the lease.
-        start: Starts the process that will call `take_lease`.
+        start: Starts the process that will call `take_runner_lease`.
         is_asked_for: See `note_start`.
 
     Returns:
@@ -231,7 +247,7 @@ def grant_lease(
     journal = Journal(path, clock)
     try:
         with journal.transaction() as connection:
-            current = read_lease(connection)
+            current = read_runner_lease(connection)
             if current is not None and current.is_alive:
                 return None
             holder = start()
@@ -243,7 +259,7 @@ def grant_lease(
     return holder
 
 
-def take_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) -> Lease:
+def take_runner_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) -> Lease:
     """Become the run's runner.
 
     Raises:
@@ -255,7 +271,7 @@ def take_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) 
     lease = Lease(own, secrets.token_hex(8), clock.now().timestamp())
     try:
         with journal.transaction() as connection:
-            current = read_lease(connection)
+            current = read_runner_lease(connection)
             is_ours = current is not None and current.holder == own and current.token == _GRANTED
             if current is not None and current.is_alive and not is_ours:
                 raise ConflictError(

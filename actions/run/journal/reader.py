@@ -18,20 +18,28 @@ from actions.base.errors import ConfigError, ConsoleError, JournalError
 from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
-from actions.run.journal.folder import has_room, journal_path, runs_home
-from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_lease
+from actions.run.journal.elsewhere import read_elsewhere, read_fence
+from actions.run.journal.folder import has_room, journal_path, restored_path, runs_home
+from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
+from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.run_ids import known_numbers
+from actions.run.journal.schema import migrate
 from actions.run.journal.snapshot import SnapshotReader
-from actions.run.journal.store import records_in, require_version, translated
+from actions.run.journal.store import records_in, translated
+from actions.run.limits.options import short_limits
+from actions.run.limits.rules import limit_notices
+from actions.run.spending import Spending, held_titles, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Created, JournalRecord
-from actions.run.state.view import GIVEN_UP, Notice, NoticeKind, RunState, RunView, StageState, StageView
+from actions.run.state.view import GIVEN_UP, OVER, Notice, NoticeKind, RunState, RunView, StageState, StageView
 
 _ATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full: running work continues, no further stage begins.",
     NoticeKind.READ_ONLY: "The run's folder cannot be written: running work continues, nothing can be recorded.",
     NoticeKind.LOCKED: "The journal is locked by another process; the runner waits for it.",
+    NoticeKind.HOME_AWAY: "Its home {home} does not answer: what is new stays on this machine, and follows later.",
+    NoticeKind.HOME_REFUSED: "Its home {home} refuses this machine: what is new stays here. Check login and bucket.",
 }
 _UNATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full.",
@@ -80,6 +88,9 @@ class RunMonitor:
             yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
         if NoticeKind.LOCKED in waits:
             yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
+        for kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
+            if lease is not None and kind in waits:
+                yield self._notice(kind, _ATTENDED[kind], waits[kind])
         if lease is None or beat is None or is_mounted_read_only:  # no heartbeat can be written: silence proves nothing
             return
         if beat.is_stalled(self._clock.monotonic()):
@@ -110,6 +121,9 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
     return Notice(NoticeKind.NO_RUNNER, text)
 
 
+RESTORED = "It was restored from an archive, to look at only."
+
+
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
     """Return the state of a run, corrected by the notices about its runner."""
     is_stalled = any(notice.kind is NoticeKind.STALLED for notice in notices)
@@ -117,6 +131,8 @@ def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
 
 
 _LONGEST_PATH = 5000
+_LIMITS_SECONDS = 5.0
+"""Pause between two looks at the limits of a run that does not change."""
 
 
 class RunReader:
@@ -143,6 +159,10 @@ class RunReader:
         self.newest: RunView | None = None
         """The result of the last poll that found something."""
         self._is_alive = False
+        self._is_copy = read_mark(folder) is not None
+        self._folded: RunView | None = None
+        self._near: tuple[Notice, ...] = ()
+        self._looked_at = 0.0
         self._take(only_news=False)
 
     @property
@@ -166,20 +186,58 @@ class RunReader:
 
     def _poll(self) -> RunView | None:
         self._take(only_news=True)
+        mark = read_mark(self.folder) if self._is_copy else None
+        if mark is not None:
+            return self._poll_copy(mark)
+        self._is_copy = False
         lease = self._lease if self._lease is not None and self._lease.is_alive else None
         beat = self._watch.heartbeat_of(lease)
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
-        seen = (len(self._records), lease, notices, notes)
-        if seen == self._seen:
+        troubles = dict(beat.troubles) if beat and lease is not None else {}
+        fence = read_fence(self.folder) if lease is None else None
+        seen = (len(self._records), lease, notices, notes, troubles, fence)
+        near, is_same = self._near, seen == self._seen
+        if is_same and self._near_limits() == near:
             return None
         self._seen, self._is_alive = seen, lease is not None
-        view = fold(self._records, holder=lease.token if lease else "")
-        if lease is None and is_unattended(view):
+        view = self._folded = fold(self._records, holder=lease.token if lease else "")
+        if not is_same:
+            self._looked_at = 0.0
+        notices = (*self._near_limits(), *notices)
+        other = read_elsewhere(self.folder, view.epoch) if lease is None else None
+        if lease is None and restored_path(self.folder).exists():
+            notices = (Notice(NoticeKind.RESTORED, RESTORED), *notices)
+        elif other is not None:
+            notices = (Notice(NoticeKind.ELSEWHERE, f"It was taken over by {other.name}.", other.at), *notices)
+        elif lease is None and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
+        notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)
         view = replace(view, state=state_with(view.state, notices), notices=notices)
-        self.newest = _with_notes(view, notes)
+        self.newest = _with_troubles(_with_notes(view, notes), troubles)
         return self.newest
+
+    def _poll_copy(self, mark: MirrorMark) -> RunView | None:
+        """Return the run as the mark of a copy describes its runner."""
+        view = fold(self._records, holder=mark.writer if mark.is_live else "")
+        notices = mark.notices(self.folder.name, self._clock.now().timestamp(), is_unattended=is_unattended(view))
+        seen = (len(self._records), mark.is_live, notices, mark.notes, mark.troubles)
+        if seen == self._seen:
+            return None
+        self._seen, self._is_alive = seen, mark.is_live
+        view = replace(view, state=state_with(view.state, notices), notices=notices)
+        self.newest = _with_troubles(_with_notes(view, mark.notes), mark.troubles)
+        return self.newest
+
+    def _near_limits(self) -> tuple[Notice, ...]:
+        """Return the limits that are near, as of a few seconds ago."""
+        now = self._clock.monotonic()
+        if self._folded is None or not (self._folded.limits.is_set or self._folded.limits_reached):
+            self._near = ()
+        elif not self._looked_at or now - self._looked_at >= _LIMITS_SECONDS:
+            self._looked_at = now
+            self._near = limit_notices(self._folded, self._clock.now().timestamp())
+        return self._near
 
     def records(self) -> tuple[JournalRecord, ...]:
         """Return all records as of the last poll."""
@@ -198,12 +256,12 @@ class RunReader:
                 self._take_from(connection)
 
     def _take_from(self, connection: sqlite3.Connection) -> None:
-        require_version(connection, self._path)
+        migrate(connection, self._path)
         newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
         if newest < len(self._records):  # another file has its name: a copy was restored
             self._records.clear()
         self._records.extend(records_in(connection, self._path, after=len(self._records)))
-        self._lease = read_lease(connection)
+        self._lease = read_runner_lease(connection)
 
 
 def load_run(folder: Path) -> RunView:
@@ -215,14 +273,14 @@ def load_run(folder: Path) -> RunView:
     return _load(folder)[0]
 
 
-def _load(folder: Path) -> tuple[RunView, int]:
-    """Return the run, and its number in the order of creation from its journal."""
+def _load(folder: Path) -> tuple[RunView, int, bool]:
+    """Return the run, its number in the order of creation from its journal, and whether its runner is alive."""
     reader = RunReader(folder)
     view = reader.poll()
     if view is None:
         raise JournalError(f"{folder} cannot be read.")
     created = reader.records()[0].body
-    return view, created.number if isinstance(created, Created) else 0
+    return view, created.number if isinstance(created, Created) else 0, reader.runner_alive
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -237,7 +295,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Seconds since the epoch; 0.0 if the journal cannot be read."""
     state: RunState
     stage: str
-    """Id of the stage that is under way or waits for approval, else empty."""
+    """Id of the stage that is under way, waits for approval or, in a run that failed, has failed; else empty."""
     leftovers: int
     is_interrupted: bool
     """The run was begun, work is left, and no runner is alive: a crash or a reboot has interrupted it."""
@@ -249,12 +307,43 @@ class RunSummary(msgspec.Struct, frozen=True):
     """See `RunView.notices`."""
     unknown: int = 0
     """Number of places that the audit could not search."""
+    began_at: float | None = None
+    """Seconds since the epoch: begin of its first stage; `None` before that."""
+    ended_at: float | None = None
+    """End of its last stage; `None` while one is under way or will be."""
+    spending: Spending | None = None
+    """Its cost so far; `None` without prices."""
+    holds: tuple[str, ...] = ()
+    """Titles of what it pays for by the hour now."""
+    epoch: int = 1
+    """See `RunView.epoch`."""
+    last_loss: float | None = None
+    """The newest training loss of its log; added by `with_losses`."""
+    limits: str = ""
+    """Its limits in a few words; empty without any."""
+    owner: str = ""
+    """`user@host`; empty for runs of earlier versions."""
+    home: str = ""
+    """See `RunView.home`."""
+    has_runner: bool = False
+    """A runner of this machine is alive, stalled or not."""
+    taken_by: str = ""
+    """`user@host` of the machine that has taken it over; empty if none has."""
+
+    def took_seconds(self, now: float) -> float | None:
+        """Return how long its stages have taken, from the first begin to the last end; `None` before that."""
+        end = now if self.ended_at is None else self.ended_at
+        return None if self.began_at is None else max(0.0, end - self.began_at)
 
 
-def list_runs(home: Path | None = None) -> list[RunSummary]:
+def list_runs(home: Path | None = None, *, now: float | None = None) -> list[RunSummary]:
     """Return all runs on this machine, newest first, by the order of their creation whatever the clock was.
 
     An unreadable run is listed with the reason, and hides no other.
+
+    Args:
+        home: The folder of all runs; empty for the usual one.
+        now: Seconds since the epoch, for what they have cost so far.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
@@ -266,8 +355,8 @@ def list_runs(home: Path | None = None) -> list[RunSummary]:
         return []
     except OSError as error:
         raise ConfigError(f"{base} cannot be read: {error.strerror}.", hint="Check its rights.") from error
-    numbers = known_numbers(base)
-    return sorted((_summary(base / name, numbers) for name in names), key=_age, reverse=True)
+    numbers, moment = known_numbers(base), SystemClock().now().timestamp() if now is None else now
+    return sorted((_summary(base / name, numbers, moment) for name in names), key=_age, reverse=True)
 
 
 def _age(run: RunSummary) -> tuple[int, float, str]:
@@ -275,11 +364,12 @@ def _age(run: RunSummary) -> tuple[int, float, str]:
     return run.number, float("inf") if run.error else run.created_at, run.id
 
 
-def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
+def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> RunSummary:
     known = (numbers or {}).get(folder.name, 0)
     try:
         _require_folder(folder)
-        view, own_number = _load(folder)
+        view, own_number, has_runner = _load(folder)
+        other = read_elsewhere(folder, view.epoch)
     except (ConsoleError, OSError, ValueError) as error:
         return _unreadable(folder, error.sentence() if isinstance(error, ConsoleError) else str(error), known)
     return RunSummary(
@@ -290,14 +380,37 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
         cluster=view.cluster.name,
         created_at=view.created_at,
         state=view.state,
-        stage=next((stage.id for stage in (*view.stages, *view.teardown) if stage.state in _UNDER_WAY), ""),
+        stage=_stage_of(view),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
         is_interrupted=any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices),
         error="",
         number=own_number if numbers is None else known,
         notices=view.notices,
         unknown=len(view.audit.unknown) if view.audit else 0,
+        began_at=min((stage.worked[0].begin for stage in view.stages if stage.worked), default=None),
+        ended_at=_end_of(view),
+        spending=spending_of(view, now),
+        holds=held_titles(view),
+        epoch=view.epoch,
+        limits=short_limits(view.limits),
+        owner=str(view.owner or ""),
+        home=view.home,
+        has_runner=has_runner,
+        taken_by=other.name if other is not None and not has_runner else "",
     )
+
+
+def _stage_of(view: RunView) -> str:
+    states = [_UNDER_WAY, *([_FAILED] if view.state is RunState.FAILED else [])]
+    stages = (*view.stages, *view.teardown)
+    return next((stage.id for wanted in states for stage in stages if stage.state in wanted), "")
+
+
+def _end_of(view: RunView) -> float | None:
+    ends = [period.end for stage in view.stages for period in stage.worked]
+    if view.state not in _OVER:
+        return None
+    return max((end for end in ends if end is not None), default=None)
 
 
 def printable(path: Path | str) -> str:
@@ -338,6 +451,17 @@ def _require_folder(folder: Path) -> None:
 
 
 _UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})
+_FAILED = frozenset({StageState.FAILED})
+_OVER = OVER | {RunState.TEARING_DOWN}
+
+
+def _with_troubles(view: RunView, troubles: Mapping[str, str]) -> RunView:
+    at_work = {stage.id for stage in view.stages if stage.state is StageState.RUNNING} & troubles.keys()
+    if not at_work:
+        return view
+    stages = tuple(replace(one, trouble=troubles[one.id]) if one.id in at_work else one for one in view.stages)
+    found = [Notice(NoticeKind.PODS, f"{one.title}: {one.trouble}") for one in stages if one.trouble]
+    return replace(view, stages=stages, notices=(*view.notices, *found))
 
 
 def _with_notes(view: RunView, notes: Mapping[str, str]) -> RunView:

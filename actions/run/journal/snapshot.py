@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actions.base.errors import JournalError
-from actions.run.journal.store import damaged, reading
+from actions.run.journal.schema import damaged
+from actions.run.journal.store import reading
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24

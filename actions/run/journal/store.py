@@ -12,10 +12,10 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,7 +25,9 @@ from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesys
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.run.journal.folder import has_room, journal_path, release_reserve
-from actions.run.state.records import Body, Created, JournalRecord, decode_body, encode_body, kind_of
+from actions.run.journal.mirrored import refuse_mirrored
+from actions.run.journal.schema import damaged, encode_for, make_tables, migrate_unless_in_use, require_version
+from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, kind_of
 from actions.run.state.view import NoticeKind
 
 FileKey = tuple[int, int]
@@ -82,27 +84,22 @@ def reading(path: Path) -> Iterator[int]:
                 os.close(descriptor)
 
 
-SCHEMA_VERSION = 1
-OPERATOR = "operator"
-"""The writer of records that no runner wrote."""
 LOCK_SECONDS = 10.0
 """Time that an operator's command waits for another process to release the journal's lock."""
 _CHECKPOINT_PAGES = 64
 """Pages in the log after which they are copied into the database, so that the space reserved in the log is reused."""
 
-_TABLES = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE record (
-    seq INTEGER PRIMARY KEY, at REAL NOT NULL, writer TEXT NOT NULL, kind TEXT NOT NULL,
-    stage TEXT NOT NULL, attempt INTEGER NOT NULL, json TEXT NOT NULL
-) STRICT;
-CREATE TABLE lease (
-    id INTEGER PRIMARY KEY CHECK (id = 1), pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, boot_id TEXT NOT NULL,
-    token TEXT NOT NULL, taken_at REAL NOT NULL, notes TEXT NOT NULL DEFAULT '{}'
-) STRICT;
-CREATE TRIGGER record_is_kept BEFORE DELETE ON record BEGIN SELECT RAISE(ABORT, 'records are kept'); END;
-CREATE TRIGGER record_is_final BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT, 'records are final'); END;
-"""
+
+class RecordRow(NamedTuple):
+    """One row of the table of records, its body as the text that is stored."""
+
+    seq: int
+    at: float
+    writer: str
+    kind: str
+    stage: str
+    attempt: int
+    json: str
 
 
 class JournalUnwritableError(JournalError):
@@ -160,10 +157,28 @@ def create_journal(path: Path, created: Created, clock: Clock) -> None:
     journal.close()
 
 
-def make_tables(connection: sqlite3.Connection, run_id: str) -> None:
-    """Create the tables of an empty journal."""
-    connection.executescript("BEGIN;" + _TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-    connection.execute("INSERT INTO meta VALUES ('run', ?)", (run_id,))
+def copy_rows(path: Path, run_id: str, rows: Sequence[RecordRow]) -> None:
+    """Add rows of a run's journal to a copy of it, which is made if there is none. Blocking disk I/O.
+
+    Args:
+        path: The copy.
+        run_id: The run.
+        rows: Consecutive; the first one follows the last one of the copy.
+
+    Raises:
+        JournalError: The copy cannot be written, or the rows do not follow its last one.
+    """
+    refuse_network_filesystem(path.parent)
+    with translated(path, LOCK_SECONDS), closing(_connect(path, LOCK_SECONDS)) as connection:
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            make_tables(connection, run_id)
+        require_version(connection, path)
+        connection.execute("BEGIN IMMEDIATE")
+        last = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
+        if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
+            raise damaged(path, f"the records that are to follow {last} do not")
+        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("COMMIT")
 
 
 def refuse_network_filesystem(folder: Path) -> None:
@@ -214,7 +229,7 @@ class Journal:
         with translated(path, lock_seconds):
             self.connection = _connect(path, lock_seconds)
             try:
-                require_version(self.connection, path)
+                self._version = require_version(self.connection, path)
             except BaseException:
                 self.close()
                 raise
@@ -235,7 +250,7 @@ class Journal:
             seq = self.last_seq() + 1
             connection.execute(
                 "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (seq, at, writer, kind_of(body), stage, attempt, encode_body(body)),
+                (seq, at, writer, kind_of(body), stage, attempt, encode_for(body, self._version, self.path)),
             )
         return JournalRecord(seq, at, writer, stage, attempt, body)
 
@@ -247,6 +262,19 @@ class Journal:
         """
         with translated(self.path, self._lock_seconds):
             return records_in(self.connection, self.path, after=after)
+
+    def rows(self, after: int = 0, *, limit: int = 1000) -> list[RecordRow]:
+        """Return at most `limit` rows with a number above `after`, oldest first, with their bodies as stored.
+
+        Raises:
+            JournalUnwritableError: The journal is locked.
+        """
+        with translated(self.path, self._lock_seconds):
+            found = self.connection.execute(
+                "SELECT seq, at, writer, kind, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq LIMIT ?",
+                (after, limit),
+            )
+            return [RecordRow(*row) for row in found]
 
     def last_seq(self) -> int:
         """Return the number of the newest record; 0 if there is none."""
@@ -270,6 +298,11 @@ class Journal:
             self.connection.execute(f"PRAGMA busy_timeout = {round(self._lock_seconds * 1000)}")
         return False
 
+    def truncate_log(self) -> None:
+        """Copy all of the log into the database and empty it, unless another process reads or writes."""
+        with translated(self.path, self._lock_seconds):
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def is_in_place(self) -> bool:
         """Return whether the open file is still the one at its path: neither deleted nor replaced."""
         try:
@@ -278,14 +311,17 @@ class Journal:
             return False
         return (status.st_dev, status.st_ino) == self._key
 
-    def require_lease(self) -> None:
+    def require_lease(self, *, or_none: bool = False) -> None:
         """Require that the lease is still the one that this process writes under.
+
+        Args:
+            or_none: That there is no lease will do, too.
 
         Raises:
             ConflictError: Another runner has taken it.
         """
         with translated(self.path, self._lock_seconds):
-            self._check_fence(self.connection)
+            self._check_fence(self.connection, or_none=or_none)
 
     def check(self) -> None:
         """Read the whole file.
@@ -301,10 +337,11 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open one write transaction: all or nothing, durable at the end."""
+        """Open one write transaction: all or nothing, durable at the end. The first one migrates an older journal."""
         with translated(self.path, self._lock_seconds):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
+                self._version = migrate_unless_in_use(self.connection, self.path)
                 yield self.connection
                 self.connection.execute("COMMIT")
             except BaseException:
@@ -317,8 +354,10 @@ class Journal:
         self.connection.close()
         self._forget()
 
-    def _check_fence(self, connection: sqlite3.Connection) -> None:
+    def _check_fence(self, connection: sqlite3.Connection, *, or_none: bool = False) -> None:
         row = connection.execute("SELECT token FROM lease WHERE id = 1").fetchone()
+        if row is None and or_none:
+            return
         if row is None or row[0] != self._fence:
             raise ConflictError(f"another runner has taken over {self.path.parent.name}.")
 
@@ -341,30 +380,6 @@ def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) ->
         except (msgspec.MsgspecError, RecursionError) as error:
             raise damaged(path, f"record {seq} cannot be read ({error})") from error
     return found
-
-
-def require_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a journal of another version.
-
-    Raises:
-        JournalError: With its version.
-    """
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version == 0:
-        raise damaged(path, "it is empty")
-    if version != SCHEMA_VERSION:
-        raise JournalError(
-            f"{path} has version {version}, this program knows {SCHEMA_VERSION}.",
-            hint="Use the version of the program that started the run.",
-        )
-
-
-def damaged(path: Path, detail: str) -> JournalError:
-    """Return the error for a journal with unexpected content."""
-    return JournalError(
-        f"{path} is damaged: {detail}.",
-        hint="Copy the run's folder away; what the run made is found in the cluster by the label eksml.dev/run.",
-    )
 
 
 @contextmanager
@@ -449,11 +464,12 @@ def append_record(
         attempt: The attempt of that stage.
 
     Raises:
-        RefusedError: This process is read-only.
+        RefusedError: This process is read-only, or the folder is a copy of a run of another machine.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal is damaged.
     """
     refuse_if_readonly(deed)
+    refuse_mirrored(folder, deed)
 
     def write() -> None:
         journal = Journal(journal_path(folder), clock or SystemClock())

@@ -18,7 +18,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
-from actions.blueprint.render import RUN_LABEL
+from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.cluster.objects.apply import FIELD_MANAGER
 from actions.run.state.view import OwnedObject
 
@@ -86,6 +86,8 @@ class Entry(msgspec.Struct, frozen=True):
     created_at: float = 0.0
     run: str = ""
     """Value of its run label."""
+    stage: str = ""
+    """Value of its stage label."""
     owners: tuple[ObjectOwner, ...] = ()
     managers: frozenset[str] = frozenset()
     """Field managers that have written it."""
@@ -197,6 +199,7 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
         version=metadata.resource_version,
         created_at=created,
         run=(metadata.labels or {}).get(RUN_LABEL, ""),
+        stage=(metadata.labels or {}).get(STAGE_LABEL, ""),
         owners=tuple(
             ObjectOwner(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()
         ),

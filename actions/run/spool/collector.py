@@ -29,6 +29,7 @@ from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import StageState
 from actions.telemetry.points import TrainingProgress
+from actions.telemetry.tools.devices import NVIDIA_COMMAND
 
 SAMPLE_SECONDS = 5.0
 """Interval between two samples of a pod."""
@@ -42,7 +43,7 @@ _AT_ONCE = 8
 _NEURON = "timeout 15 neuron-monitor | head -n 2 | tail -n 1"
 """The second record of a program that prints one every five seconds; the first has no data of the runtimes yet."""
 _COMMANDS = {
-    LoadTool.NVIDIA_SMI: ("nvidia-smi",),
+    LoadTool.NVIDIA_SMI: NVIDIA_COMMAND,
     LoadTool.NEURON_TOP: ("sh", "-c", _NEURON),
     LoadTool.NEURON_MONITOR: ("sh", "-c", _NEURON),
 }
@@ -110,7 +111,8 @@ class Sampler:
             except ConsoleError as error:
                 return error
         now = self._context.clock.now().timestamp()
-        self._writer.write_sample(pod["metadata"]["name"], AcceleratorSample(now, clean_text(text)))
+        node = pod["spec"].get("nodeName") or ""
+        self._writer.write_sample(pod["metadata"]["name"], AcceleratorSample(now, clean_text(text), node))
         return None
 
     def _note_refusal(self, purpose: str, error: AccessError | None) -> None:
@@ -177,7 +179,7 @@ UNREACHABLE_LOGS_SECONDS = 600.0
 
 _RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
 _LONGEST_SEARCH_PAUSE_SECONDS = 5.0
-_PODS, _FILE, _UNLISTED = "pods", "file", "unlisted"
+_PODS, _FILE, _UNLISTED, _UNSEEN = "pods", "file", "unlisted", "unseen"
 
 Pod = Mapping[str, Any]
 
@@ -222,6 +224,10 @@ class StageCollector:
         self._ended: set[tuple[str, str]] = set()
         """The containers that had ended when their pods were listed last: their logs have an end to be read."""
         self._is_settled = False
+        is_taken_up = context.stage.state is StageState.UNKNOWN or not context.stage.attempt
+        self._found = context.journal.owned() if is_taken_up else ()
+        """The objects that an earlier runner, here or on another machine, has made for the stage; of a stage that the
+        records do not know to have begun, those that a take-over has found."""
         self._searches: list[asyncio.Task[None]] = []
         self._sampling: asyncio.Task[None] | None = None
         has_file = bool(self._logs.file or self._logs.exec)
@@ -290,7 +296,9 @@ class StageCollector:
     async def _find_pods(self) -> None:
         """Start a follower for every new container that the stage's selector matches."""
         connection = await self._context.connect(ONCE)
-        for pod in await pods_of(self._context, connection, self._logs.pods):
+        pods = await pods_of(self._context, connection, self._logs.pods)
+        self._look_for_unseen(has_pods=bool(pods))
+        for pod in pods:
             self._follow(pod)
         self._writer.close_gap(_UNLISTED)
 
@@ -346,14 +354,30 @@ class StageCollector:
             self._writer.open_gap(None, _UNLISTED, f"its pods could not be listed at the end: {reason}")
 
     def _mark_vanished_pods(self) -> None:
-        """Record gaps for pods that vanished while the run had no runner."""
+        """Record gaps for pods that vanished while the run had no runner, or that another machine's runner followed."""
         if self._context.stage.state is not StageState.UNKNOWN:
             return
         for source in self._writer.sources():
             is_followed = (source.line.uid, source.line.container) in self._followers
-            if source.is_of_pod and source.line_count and not source.is_ended and not is_followed:
+            had_lines = source.line_count or source.is_from_elsewhere
+            if source.is_of_pod and had_lines and not source.is_ended and not is_followed:
                 why = "its pod was gone before its log was read to the end"
                 self._writer.open_gap(source, f"unread-{source.line.number}", why)
+
+    def _look_for_unseen(self, *, has_pods: bool) -> None:
+        """Record a gap if an earlier runner has made pods that the spool knows nothing of, and that are gone."""
+        sources = self._writer.sources()
+        if not self._found or not all(source.is_fresh for source in sources):
+            return
+        if self._is_remade() or not (sources or has_pods):
+            self._writer.open_gap(None, _UNSEEN, "its pods were gone before any of their logs was read")
+        elif has_pods:  # they began later than the first look
+            self._writer.close_gap(_UNSEEN)
+
+    def _is_remade(self) -> bool:
+        """Return whether this runner has made, or is making, an object again which an earlier one had made."""
+        before = {item.uid for item in self._found if item.uid}
+        return bool(before) and any(item.uid not in before for item in self._context.journal.owned())
 
     async def _end_followers(self, longest_seconds: float) -> None:
         known, began = -1, self._context.clock.monotonic()

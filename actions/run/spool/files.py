@@ -15,9 +15,22 @@ import msgspec
 
 from actions.base.files import PRIVATE_FILE
 from actions.cluster.logs.batch import LogBatch
-from actions.run.spool.format import LogFinding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
+from actions.run.spool.compacted import compacted_path, expand
+from actions.run.spool.format import (
+    AcceleratorSample,
+    LogFinding,
+    PointLine,
+    ProgressLine,
+    finding_line_in,
+    line_of_finding,
+    span_record_in,
+    whole_lines,
+)
+from actions.run.spool.thinning import Thinning
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import TrainingProgress
+from actions.telemetry.tools.device_history import SpanCollector
+from actions.telemetry.tools.devices import read_devices
 
 MOST_SET_ASIDE = 3
 """Number of damaged states of one file that are kept, newest first."""
@@ -30,14 +43,15 @@ class AppendOnly:
     """A private file that grows by whole records. A torn tail of an earlier writer is cut off.
 
     Args:
-        path: Created if it does not exist; then `is_new`.
+        path: Created if it does not exist; then `is_new`. A compacted one is expanded.
 
     Raises:
-        OSError: It cannot be created, read or cut.
+        OSError: It cannot be created, expanded, read or cut.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        _expand(path)
         self.is_new = not path.exists()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
         try:
@@ -76,6 +90,19 @@ class AppendOnly:
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+
+def _expand(path: Path) -> None:
+    """Make the plain file of a compacted one. What remains of the latter is out of date, or damaged and set aside."""
+    is_whole = expand(path)
+    compacted = compacted_path(path)
+    if not compacted.exists():
+        return
+    if is_whole:
+        compacted.unlink()
+        return
+    compacted.rename(_next_name(path))
+    _forget_old(path)
 
 
 def replace_damaged(path: Path, pieces: Iterable[bytes | tuple[int, int]]) -> Path:
@@ -171,6 +198,7 @@ class PointsBook:
         self._prefilter = log_prefilter()
         self._known: Counter[int] = Counter()
         self._waiting: list[bytes] = []
+        self._thinning = Thinning()
 
     def load(self) -> int:
         """Read the file, and remove damaged lines from it.
@@ -208,6 +236,14 @@ class PointsBook:
 
     def take(self, number: int, findings: Iterable[LogFinding]) -> None:
         """Take findings of a source, except those that the file holds. Nothing is written yet."""
+        for finding in findings:
+            self._keep(number, self._thinning.take(number, finding))
+
+    def end(self, number: int) -> None:
+        """Take what waits of a source whose log is complete. Nothing is written yet."""
+        self._keep(number, self._thinning.end(number))
+
+    def _keep(self, number: int, findings: Iterable[LogFinding]) -> None:
         for finding in findings:
             line = line_of_finding(number, finding)
             known = _identity(line)
@@ -256,3 +292,62 @@ def _identity(line: PointLine | ProgressLine) -> int:
     if isinstance(line, PointLine):
         return hash((line.number, line.metric, line.step, str(line.value), line.key if line.step is None else ""))
     return hash((line.number, line.label, line.done, line.total, str(line.elapsed_seconds)))
+
+
+class DeviceBook:
+    """A stage's accelerators over time: samples are joined into spans, and a span is written when it is long enough.
+
+    A crash costs the open span of each pod.
+
+    Args:
+        path: Created with the first sample.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: AppendOnly | None = None
+        self._began: float | None = None
+        self._open: dict[str, SpanCollector] = {}
+
+    def take(self, pod: str, sample: AcceleratorSample) -> None:
+        """Take a sample; one that has no device in it is left out.
+
+        Raises:
+            OSError: The disk is full; the samples so far are written with the next one.
+        """
+        reading = read_devices(sample.text)
+        if not reading.devices:
+            return
+        if self._began is None:
+            self._began = self._first_moment() or sample.at
+        span = self._open.setdefault(pod, SpanCollector(pod, sample.node))
+        span.add(sample.at, reading)
+        if span.is_due(self._began):
+            self._write(span)
+
+    def close(self) -> None:
+        """Write the open spans, and close the file.
+
+        Raises:
+            OSError: The disk is full; the open spans are lost.
+        """
+        try:
+            for span in self._open.values():
+                self._write(span)
+        finally:
+            self._open = {}
+            if self._file is not None:
+                self._file.close()
+            self._file = None
+
+    def _write(self, span: SpanCollector) -> None:
+        record = span.record()
+        if record is not None:
+            self._file = self._file or AppendOnly(self._path)
+            self._file.append(_ENCODER.encode(record) + b"\n")
+            span.begin_anew()
+
+    def _first_moment(self) -> float | None:
+        """Return the begin of the first span that an earlier runner has written."""
+        raws, _ = whole_lines(self._path, limit_bytes=1)
+        return next((record.since for record in map(span_record_in, raws) if record is not None), None)

@@ -6,6 +6,8 @@
                             follows a record with the letter `S`, which names its source in JSON
 `series/STAGE/points.jsonl` points and progress read in those lines
 `series/STAGE/accelerators.json` the newest sample of each pod
+`series/STAGE/accelerators.jsonl` spans of all samples: `SpanRecord`s of `actions.telemetry.tools.device_history`
+`….gz`                      one of these files after its compaction (`actions.run.spool.compacted`)
 `….damaged-N`               one of these files as it was found damaged, before its whole records were copied
 """
 
@@ -25,7 +27,9 @@ from actions.base.clock import time_of_day
 from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
 from actions.cluster.logs.lines import DIGITS_TO_ZERO, STAMP_OUTLINE, ns_of
 from actions.run.journal.folder import logs_path, series_path
+from actions.run.spool.compacted import line_from, opened
 from actions.telemetry.points import Point, TrainingProgress
+from actions.telemetry.tools.device_history import SpanRecord
 
 LogFinding = Point | TrainingProgress
 
@@ -110,6 +114,8 @@ class AcceleratorSample(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     text: str
     """Without control characters."""
+    node: str = ""
+    """Name of the pod's node."""
 
 
 def sources_file(folder: Path, stage: str) -> Path:
@@ -132,17 +138,21 @@ def accelerators_file(folder: Path, stage: str) -> Path:
     return series_path(folder, stage) / "accelerators.json"
 
 
+def devices_file(folder: Path, stage: str) -> Path:
+    """Return the file of a stage's accelerators over time, in a run's folder."""
+    return series_path(folder, stage) / "accelerators.jsonl"
+
+
 def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[list[bytes], int]:
     """Return the whole lines from `offset` on, and the offset behind them. A torn tail is left for later.
 
-    A missing file has no lines. A line longer than `limit_bytes` is read whole.
+    The file may be compacted. A missing file has no lines. A line longer than `limit_bytes` is read whole.
     """
     try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read(limit_bytes)
+        with opened(path) as file:
+            data = file.read(offset, limit_bytes)
             if limit_bytes >= 0 and b"\n" not in data and len(data) == limit_bytes:
-                data += file.readline()
+                data += line_from(file, offset + len(data))
     except FileNotFoundError:
         return [], offset
     end = data.rfind(b"\n") + 1
@@ -288,6 +298,14 @@ def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
     return line if abs(line.number) <= MOST_LOGS else None
+
+
+def span_record_in(raw: bytes) -> SpanRecord | None:
+    """Decode a line of `accelerators.jsonl`; `None` if it is damaged."""
+    try:
+        return msgspec.json.decode(raw, type=SpanRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def file_record(number: int, stamped: bytes, end: int) -> bytes:

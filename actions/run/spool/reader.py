@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +12,16 @@ import msgspec
 from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in, marker_of, stamp_in
 from actions.cluster.logs.lines import LogLine, ns_of
+from actions.run.spool.compacted import compacted_path, line_from, opened, stored_size
 from actions.run.spool.format import (
     AcceleratorSample,
     EndLine,
     LogFinding,
+    PointLine,
     SourceLine,
     accelerators_file,
     are_records,
+    devices_file,
     finding_line_in,
     finding_of_line,
     introduced_in,
@@ -29,9 +32,11 @@ from actions.run.spool.format import (
     source_in,
     source_line_in,
     sources_file,
+    span_record_in,
     whole_lines,
     without_places,
 )
+from actions.telemetry.tools.device_history import SpanRecord
 
 CHUNK_BYTES = 1 << 20
 _REPAIRED = "-- this log was repaired: it is shown again from its beginning --"
@@ -64,8 +69,8 @@ class SpoolReader:
     """A reader of one stage's spool. Cheap while nothing grows; there may be any number.
 
     It reads past damage, which is shown as one marker. It writes nothing, and needs no right to. A spool that is
-    repaired meanwhile is read again from its beginning. Every call but `accelerators`, `exit_codes` and `has_lines`
-    may raise `JournalError`: the disk cannot be read.
+    repaired meanwhile is read again from its beginning. Every call but `accelerators`, `device_bytes`,
+    `exit_codes`, `has_findings` and `has_lines` may raise `JournalError`: the disk cannot be read.
 
     Args:
         folder: The run's.
@@ -78,7 +83,7 @@ class SpoolReader:
         self._sources: dict[int, SourceLine] = {}
         self._ends: dict[int, EndLine] = {}
         self._sources_offset = 0
-        self._identities: dict[Path, int] = {}
+        self._identities: dict[Path, tuple[str, int]] = {}
 
     def lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledLine], int]:
         """Return about `limit_bytes` of lines from `from_offset` on, and the offset behind them.
@@ -106,11 +111,8 @@ class SpoolReader:
         """
         path = lines_file(self._folder, self._stage)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                data = b"".join([os.pread(descriptor, end - begin, begin) for begin, end in places])
-            finally:
-                os.close(descriptor)
+            with opened(path) as file:
+                data = b"".join([file.read(begin, end - begin) for begin, end in places])
         except OSError as error:
             raise _unreadable(path, error) from error
         raws = data[:-1].split(b"\n")
@@ -128,14 +130,18 @@ class SpoolReader:
 
     def tail_offset(self, size_bytes: int) -> int:
         """Return an offset for `lines`, at most `size_bytes` before the end, at the beginning of a line."""
-        path = lines_file(self._folder, self._stage)
+        return self._tail_of(lines_file(self._folder, self._stage), size_bytes)
+
+    def findings_tail(self, size_bytes: int) -> int:
+        """Return an offset for `findings`, at most `size_bytes` before the end, at the beginning of a line."""
+        return self._tail_of(points_file(self._folder, self._stage), size_bytes)
+
+    def _tail_of(self, path: Path, size_bytes: int) -> int:
         try:
-            size = path.stat().st_size
-            start = max(size - size_bytes, 0)
-            if start:
-                with path.open("rb") as file:
-                    file.seek(start - 1)
-                    start += len(file.readline()) - 1
+            with opened(path) as file:
+                start = max(file.size - size_bytes, 0)
+                if start:
+                    start += len(line_from(file, start - 1)) - 1
         except FileNotFoundError:
             return 0
         except OSError as error:
@@ -163,6 +169,15 @@ class SpoolReader:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return {}  # damaged: the next sample replaces it
 
+    def device_spans(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpanRecord], int]:
+        """Return accelerators over time from `from_offset` on, and the offset behind them, without damaged ones."""
+        piece = self._read(devices_file(self._folder, self._stage), from_offset, limit_bytes)
+        return [record for record in map(span_record_in, piece.raws) if record is not None], piece.end
+
+    def device_bytes(self) -> int:
+        """Return the size of what is kept of accelerators over time; 0 if there is nothing."""
+        return stored_size(devices_file(self._folder, self._stage))
+
     def exit_codes(self) -> dict[str, int | None]:
         """Return exit codes of containers with a complete log, by `pod/container`; `None` if unknown."""
         try:
@@ -178,10 +193,11 @@ class SpoolReader:
 
     def has_lines(self) -> bool:
         """Return whether any container has printed a line."""
-        try:
-            return lines_file(self._folder, self._stage).stat().st_size > 0
-        except OSError:
-            return False
+        return stored_size(lines_file(self._folder, self._stage)) > 0
+
+    def has_findings(self) -> bool:
+        """Return whether any point or progress was read from its lines; of a copy from a home, there are only these."""
+        return stored_size(points_file(self._folder, self._stage)) > 0
 
     def _line_of(self, record: bytes) -> SpooledLine:
         source, line = self._source(source_in(record)), line_in(record)
@@ -212,10 +228,12 @@ class SpoolReader:
     def _read(self, path: Path, offset: int, limit_bytes: int) -> _FilePiece:
         """Read whole lines of a file; its first ones if the file was replaced since the last call."""
         try:
-            status = path.stat()
-            was = self._identities.get(path, status.st_ino)
-            self._identities[path] = status.st_ino
-            is_anew = bool(offset) and (was != status.st_ino or status.st_size < offset)
+            with opened(path) as file:
+                size, identity = file.size, file.identity
+            was = self._identities.get(path, identity)
+            self._identities[path] = identity
+            is_replaced = was != identity and was[0] == identity[0]  # a compaction changes no byte of it
+            is_anew = bool(offset) and (is_replaced or size < offset)
             begin = 0 if is_anew else offset
             raws, end = whole_lines(path, begin, limit_bytes)
         except FileNotFoundError:
@@ -227,3 +245,46 @@ class SpoolReader:
 
 def _unreadable(path: Path, error: OSError) -> JournalError:
     return JournalError(f"{path} cannot be read: {error.strerror}.", hint="Check the folder's rights and the disk.")
+
+
+_TAIL_BYTES = 1 << 16
+
+
+def last_loss(folder: Path) -> float | None:
+    """Return the newest training loss among the points of a run; `None` if its log has none.
+
+    Args:
+        folder: The run's.
+    """
+    found = (_loss_at_end(file, size) for _, size, file in sorted(_points_files(folder), reverse=True))
+    return next((loss for loss in found if loss is not None), None)
+
+
+def _points_files(folder: Path) -> Iterator[tuple[int, int, Path]]:
+    """Yield the files of points of a run: time of the last change, size on disk, and path before any compaction."""
+    try:
+        for stage in (folder / "series").iterdir():
+            path = stage / "points.jsonl"
+            for file in (path, compacted_path(path)):
+                if file.exists():
+                    yield file.stat().st_mtime_ns, file.stat().st_size, path
+                    break
+    except OSError:
+        return
+
+
+@lru_cache(maxsize=256)
+def _loss_at_end(file: Path, size: int) -> float | None:
+    """Return the last training loss in the last part of a file that has that size on disk."""
+    del size  # of the cache
+    try:
+        with opened(file) as points:
+            raws = points.read(max(0, points.size - _TAIL_BYTES), _TAIL_BYTES).split(b"\n")
+    except OSError:
+        return None
+    found = (finding_line_in(raw) for raw in reversed(raws) if _LOSS_MARK in raw)
+    return next((float(point.value) for point in found if isinstance(point, PointLine) and point.metric == _LOSS), None)
+
+
+_LOSS = "train_loss"
+_LOSS_MARK = b'"train_loss"'

@@ -138,6 +138,8 @@ class SpooledSource:
         """True if the file of lines holds its introduction."""
         self.is_fresh = False
         """The spool had no such source when it was opened."""
+        self.is_from_elsewhere = False
+        """The spool had the source when it was opened, and no lines: those stay on the machine that has read them."""
         self.is_unnamed = False
         """The record that names its container is lost."""
         self.reader = LogReader(line.rank)
@@ -206,6 +208,7 @@ class Loader:
         for source in self.by_number.values():
             if source.is_ended:
                 self._points.take(source.line.number, source.reader.flush())
+                self._points.end(source.line.number)
 
     def unclaimed(self) -> dict[bytes, SpooledSource]:
         """Return the sources without a name, by the key of their first kept line."""

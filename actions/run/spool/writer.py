@@ -18,7 +18,7 @@ from actions.base.files import private_directory, write_private
 from actions.cluster.logs.batch import LogBatch, batches_of, marker_of, tag_of
 from actions.cluster.logs.lines import STAMP_BYTES, LogLine
 from actions.run.journal.folder import logs_path, series_path
-from actions.run.spool.files import AppendOnly, PointsBook
+from actions.run.spool.files import AppendOnly, DeviceBook, PointsBook
 from actions.run.spool.format import (
     ALL_SOURCES,
     AcceleratorSample,
@@ -27,6 +27,7 @@ from actions.run.spool.format import (
     LogFinding,
     SourceLine,
     accelerators_file,
+    devices_file,
     file_record,
     introduction,
     lines_file,
@@ -63,6 +64,7 @@ class SpoolWriter:
         self._stage = stage
         self._accelerators = accelerators_file(folder, stage)
         self._samples: dict[str, AcceleratorSample] = {}
+        self._devices = DeviceBook(devices_file(folder, stage))
         self._loaded: Loader | None = None
         self._points: PointsBook | None = None
         self._unclaimed: dict[bytes, SpooledSource] = {}
@@ -181,6 +183,7 @@ class SpoolWriter:
         loaded, points = self._open()
         self._close_limit(source)
         points.take(source.line.number, source.reader.flush())
+        points.end(source.line.number)
         loaded.lines_file.sync()
         points.sync()
         end = EndLine(source.line.number, exit_code, reason, source.line_count)
@@ -194,7 +197,7 @@ class SpoolWriter:
         self._end()
 
     def write_sample(self, pod: str, sample: AcceleratorSample) -> None:
-        """Replace the newest sample of a pod.
+        """Replace the newest sample of a pod, and add it to the history of its accelerators.
 
         Raises:
             OSError: The disk is full.
@@ -202,6 +205,7 @@ class SpoolWriter:
         self._open()
         self._samples[pod] = sample
         write_private(self._accelerators, _ENCODER.encode(self._samples), is_synced=False)
+        self._devices.take(pod, sample)
 
     def open_gap(
         self, source: SpooledSource | None, key: str, why: str, *, mark: str | None = None, until_ns: int = 0
@@ -244,6 +248,7 @@ class SpoolWriter:
         try:
             if self._loaded is not None:
                 self._end()
+            self._devices.close()
         finally:
             self._shut()
 
@@ -262,6 +267,7 @@ class SpoolWriter:
         try:
             for path in (sources_file, lines_file, points_file):
                 files.append(AppendOnly(path(self._folder, self._stage)))
+            has_lines = files[1].size > 0
             points = PointsBook(files[2])
             loaded = Loader(files[0], files[1], points)
             files = []
@@ -275,6 +281,8 @@ class SpoolWriter:
             for file in files:
                 file.close()
         self.repairs = (*self.repairs, *loaded.repairs)
+        for source in loaded.by_number.values():
+            source.is_from_elsewhere = not has_lines
         self._unclaimed = loaded.unclaimed()
         self._gaps = loaded.gaps | self._gaps
         return loaded, points

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.guard import require_guard
 from actions.base.process import stream_tool
 from actions.base.untrusted import one_line
 from actions.blueprint.render import labels_of
@@ -191,6 +192,7 @@ class HelmHandler:
 
     async def _run(self, argv: list[str], operation: str) -> None:
         with ToolLog(self._context, "helm", operation) as log:
+            await require_guard(f"helm {operation}")
             await stream_tool(
                 argv,
                 on_line=log.take,

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
 from actions.base.files import write_private
+from actions.base.guard import require_guard
 from actions.base.process import run_tool, stream_tool
 from actions.blueprint.source_files import inside
 from actions.blueprint.stages import ImageStage
@@ -192,7 +193,9 @@ class ImageHandler:
         with docker_config(logins) as config, ToolLog(self._context, "docker", "build") as log:
             docker = ["docker", "--config", str(config)]
             build = [*docker, "build", "--platform", PLATFORM, "--tag", name, "--file", str(recipe), *arguments]
+            await require_guard("docker build")
             await stream_tool([*build, str(folder)], on_line=log.take, deadline_seconds=BUILD_SECONDS)
+            await require_guard("docker push")
             await stream_tool([*docker, "push", name], on_line=log.take, deadline_seconds=BUILD_SECONDS)
 
     def _argument(self, key: str, value: str) -> str:

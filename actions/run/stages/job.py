@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from actions.base.errors import AccessError, ConsoleError, MissingError
+from actions.base.errors import AccessError, ConsoleError, JournalError, MissingError
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
@@ -21,6 +22,7 @@ from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, uid_of
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import check_log_result
+from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
 
 LOOK_SECONDS = 1.0
 _ENDED_WELL = frozenset({"Completed", "JobCompleted"})
@@ -35,6 +37,9 @@ class JobHandler:
         self._stage = context.declared(JobStage)
         self._target = ref_of_name(self._stage.target, context.namespace)
         self._last: ObjectStatus | None = None
+        self._restarts = 0
+        self._cause = ""
+        """The reason of the newest restart, from the logs."""
 
     def describe(self) -> list[str]:
         applies = [f"kubectl apply --server-side -f {file}" for file in self._stage.files]
@@ -102,8 +107,21 @@ class JobHandler:
                 raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s.")
             pods = await self._pods(connection)
             await recorder.take(connection, pods)
-            self._context.journal.note(_progress_of(verdict, pods))
+            self._context.journal.note(progress_of(verdict, pods))
+            self._context.journal.trouble(self._trouble_of(pods))
             await interval.pause()
+
+    def _trouble_of(self, pods: list[dict[str, Any]]) -> str:
+        """Return the trouble of the pods, with its cause as soon as their logs give one."""
+        restarts = restarts_of(pods)
+        if restarts != self._restarts:
+            self._restarts, self._cause = restarts, ""
+        name, now = self._target.name, self._context.clock.now().timestamp()
+        trouble = trouble_of(pods, job=name, now=now)
+        if trouble and not self._cause:
+            with suppress(JournalError):
+                self._cause = cause_in(SpoolReader(self._context.folder, self._context.stage.id))
+        return trouble_of(pods, job=name, now=now, cause=self._cause) if trouble else ""
 
     async def _fetch(self, connection: ClusterConnection) -> dict[str, Any] | None:
         async def look() -> dict[str, Any] | None:
@@ -171,16 +189,6 @@ async def _reasons_of(connection: ClusterConnection, ref: ObjectRef, uid: str) -
         for event in events
         if not uid or (event.get("involvedObject") or {}).get("uid") in ("", None, uid)
     }
-
-
-def _progress_of(verdict: ObjectStatus, pods: list[dict[str, Any]]) -> str:
-    running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
-    counted = f"{running} of {len(pods)} pods run." if pods else ""
-    if verdict.state is WorkState.RUNNING and running == len(pods):
-        return counted
-    waiting = [object_status(pod) for pod in pods]
-    reason = next((item for item in waiting if item.state in (WorkState.WAITING, WorkState.FAILED)), verdict)
-    return f"{counted} {reason.message or reason.reason}".strip()
 
 
 def _exit_of(pod: dict[str, Any]) -> str:

@@ -12,22 +12,23 @@ from typing import TypeVar
 
 from actions.base.errors import ConsoleError, ToolError
 from actions.base.wording import listed
-from actions.blueprint.operators import mirror_folder
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.source_files import needs_account, root_folder, variables_of
+from actions.blueprint.source_files import needs_account, variables_of
 from actions.blueprint.stages import TerraformStage
-from actions.blueprint.terraform_modules import archives_path, packages_path
 from actions.blueprint.version_rules import support_type
 from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.stage_context import StageContext
-from actions.run.journal.folder import load_environment, terraform_path
 from actions.run.spool.program_log import ProgramLog, ToolLog
+from actions.run.stages.terraform_place import RootPlace
 from actions.run.stages.terraform_reconcile import Reconciliation, unknown_error
-from actions.run.state.records import CheckResult, PlanOffer, StageFinding
-from actions.terraform.driver import open_terraform
+from actions.run.stages.terraform_takeover import (
+    may_be_half_destroyed,
+    remember_unobserved,
+)
+from actions.run.state.records import CheckResult, PlanOffer, RunAccount, StageFinding
 from actions.terraform.events import ChangeProgress, ChangeState, TerraformEvent
-from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UninitialisedError, UnknownEndError
+from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 from actions.terraform.providers import discard_installed
 
@@ -50,18 +51,18 @@ _RESULTS = {ChangeState.DONE: CheckResult.PASSED, ChangeState.FAILED: CheckResul
 
 
 class TerraformHandler:
-    """The terraform stage: one root with its own state in the run's folder. An orphaned process is adopted."""
+    """The terraform stage: one root with its own state, in the run's folder or home. An orphaned process is adopted."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._root = context.declared(TerraformStage).root
         preset = context.blueprint.presets.get(context.view.preset)
-        self._may_simulate = bool(preset and preset.simulate_terraform)
         self._account = context.view.account
         self._compared_at = -math.inf
+        self._place = RootPlace(context, self._root, may_simulate=bool(preset and preset.simulate_terraform))
 
     def describe(self) -> list[str]:
-        program = f"terraform -chdir={terraform_path(self._context.folder, self._context.stage.id)}"
+        program = f"terraform -chdir={self._place.work}"
         return [
             f"{program} init -input=false",
             f"{program} plan -input=false -var-file=run.tfvars.json -out=run.tfplan",
@@ -72,7 +73,7 @@ class TerraformHandler:
         return None  # perform adopts a living process, and a finished one leaves nothing to plan
 
     async def perform(self) -> Performed:
-        terraform = self._open()
+        terraform = await self._place.open()
         if terraform.running() == "apply":
             try:
                 return await self._applied(terraform, "")
@@ -88,8 +89,9 @@ class TerraformHandler:
         return await self._planned(terraform)
 
     async def stop(self) -> None:
-        if terraform_path(self._context.folder, self._context.stage.id).is_dir():
-            await self._reconciliation(self._open()).stop()
+        if self._place.is_prepared:
+            await self._reconciliation(await self._place.open()).stop()
+        await self._remember_unobserved()
 
     async def leftovers(self) -> list[str]:
         """List resources in the stage's state, and those that may exist outside of it; empty if it never began.
@@ -97,24 +99,25 @@ class TerraformHandler:
         Raises:
             ConsoleError: The state cannot be read.
         """
-        if not terraform_path(self._context.folder, self._context.stage.id).is_dir():
+        if not self._place.may_hold():
             return []
-        terraform = self._open()
+        terraform = await self._place.open()
+        state = await self._place.state(terraform)
         unsaved = terraform.unsaved()
         ended = await terraform.ended()
         memory = await self._context.journal.terraform()
         unknown = [item.address for item in memory.pending if item.is_open]
         if ended is not None and ended.process not in memory.ended:
             unknown += [item.address for item in ended.pending]
-        lines = list(await terraform.state_list())
+        lines = list(state.everything)
         if unsaved is not None:
             lines += [f"{address} (in errored.tfstate, which was not pushed)" for address in unsaved or ("unknown",)]
         return lines + [f"{address} may exist outside the state" for address in dict.fromkeys(unknown)]
 
     async def undo(self) -> str:
-        if not terraform_path(self._context.folder, self._context.stage.id).is_dir():
+        if not self._place.may_hold():
             return "Nothing was made."
-        terraform = self._open()
+        terraform = await self._place.open()
         if terraform.running() in ("plan", "apply"):
             await self._reconciliation(terraform).stop()
         if terraform.running() == "destroy":
@@ -124,7 +127,10 @@ class TerraformHandler:
                 self._context.journal.note(error.message)
         await self._require_account()
         await self._known(terraform)
-        if not await self._holdings(terraform):
+        state = await self._place.state(terraform)
+        if not state.exists and self._context.view.is_rebuilt:
+            return "Its state was lost with the run's journal: the audit looks for what it has made."
+        if not state.everything:
             return "Nothing is in its state."
         await terraform.init()
         await self._emptiable(terraform)
@@ -137,20 +143,12 @@ class TerraformHandler:
         """
         if not self._context.view.deletes_data or DELETE_DATA not in self._declared():
             return
-        buckets = [address for address in await terraform.state_list() if _BUCKET.search(address)]
+        buckets = [address for address in (await terraform.state()).addresses if _BUCKET.search(address)]
         if not buckets:
             return
         self._say(f"{listed(buckets, _SHOWN_BUCKETS)} will be emptied: the teardown may delete data.")
         variables = {**self._variables(), DELETE_DATA: True}
         await self._retried(terraform, lambda: terraform.update_in_place(variables, buckets))
-
-    async def _holdings(self, terraform: Terraform) -> tuple[str, ...]:
-        """Return the addresses in the state, wherever the root's backend keeps it."""
-        try:
-            return await terraform.state_list()
-        except UninitialisedError:
-            await terraform.init()
-            return await terraform.state_list()
 
     async def _require_account(self) -> None:
         """Require credentials of the run's account, unless the root works in none or they were compared just now.
@@ -173,9 +171,23 @@ class TerraformHandler:
             self._say(message)
 
     async def _known(self, terraform: Terraform) -> None:
+        """Settle what earlier operations have left, on this machine and on others.
+
+        Raises:
+            RefusedError: An operator has to decide.
+            ConsoleError: The state is lost, or cannot be read.
+        """
+        await self._remember_unobserved()
+        await self._place.state(terraform)
         reconciliation = self._reconciliation(terraform)
         await self._retried(terraform, reconciliation.save_state)
+        await self._place.state(terraform)
         await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+
+    async def _remember_unobserved(self) -> None:
+        stage, journal = self._context.stage, self._context.journal
+        if await remember_unobserved(stage, journal, has_history=self._place.has_history):
+            self._say("Another machine carried out the plan of this stage, and how that ended is not known.")
 
     async def _planned(self, terraform: Terraform) -> Performed:
         await self._require_account()
@@ -213,9 +225,13 @@ class TerraformHandler:
         if not terraform.running():
             await self._require_account()
 
+        may_be_gone = may_be_half_destroyed(
+            self._context.view, self._context.stage, has_history=self._place.has_history
+        )
+
         async def destroy() -> None:
             async with _EventLog(self._context, terraform, "destroy") as on_event:
-                await terraform.destroy(self._variables(), on_event=on_event)
+                await terraform.destroy(self._variables(), on_event=on_event, may_be_gone=may_be_gone)
 
         try:
             await self._retried(terraform, destroy)
@@ -226,7 +242,7 @@ class TerraformHandler:
         if vanished:
             refusal = unknown_error(self._context.view.id, vanished)
             raise StageFailedError(refusal.message, findings=_findings_of(terraform.changes()), hint=refusal.hint)
-        discard_installed(terraform_path(self._context.folder, self._context.stage.id))
+        discard_installed(self._place.work)
         return "Destroyed." + _simulated(terraform)
 
     async def _explained(self, terraform: Terraform, error: ToolError) -> StageFailedError:
@@ -264,11 +280,12 @@ class TerraformHandler:
             try:
                 return await call()
             except StateLockedError as error:
-                if await terraform.unlock_if_dead(error.lock):
-                    self._say(f"{error.message} That process is dead: unlocked.")
+                reason = await self._place.unlocked(terraform, error.lock)
+                if reason:
+                    self._say(f"{error.message} Unlocked, as {reason}.")
                     continue
                 if self._context.clock.monotonic() >= end:
-                    raise
+                    raise StateLockedError(error.lock, folder=self._place.work) from error
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
 
@@ -284,35 +301,37 @@ class TerraformHandler:
         stage = self._context.stage
         return stage.is_approved and stage.plan is not None and stage.plan.plan_hash == plan.plan_hash
 
-    def _open(self) -> Terraform:
-        return open_terraform(
-            root_folder(self._context.blueprint.folder, self._root),
-            terraform_path(self._context.folder, self._context.stage.id),
-            load_environment(self._context.folder),
-            may_simulate=self._may_simulate,
-            modules=archives_path(self._context.folder),
-            providers=packages_path(mirror_folder()),
-            clock=self._context.clock,
-        )
-
     def _declared(self) -> Mapping[str, bool]:
         return variables_of(self._context.blueprint.folder, self._root)
 
     def _variables(self) -> dict[str, bool | int | float | str]:
-        launched = datetime.fromtimestamp(self._context.view.created_at, UTC)
-        return tfvars_of(
-            self._context.blueprint,
-            self._context.stage.id,
-            self._context.binding,
-            run_id=self._context.view.id,
-            outputs=self._context.view.outputs,
-            circumstances={
-                "account_id": self._account.id if self._account else "",
-                "namespace": self._context.namespace,
-                "token_program": sys.executable,
-                "support_type": support_type(self._context.binding, launched.date()),
-            },
-        )
+        return root_variables(self._context, self._account)
+
+
+def root_variables(context: StageContext, account: RunAccount | None) -> dict[str, bool | int | float | str]:
+    """Return the variables of a Terraform stage's root.
+
+    Args:
+        context: The stage's.
+        account: The run's; `None` for a root that works in none.
+
+    Raises:
+        BlueprintError: An earlier stage has not reported an output.
+    """
+    launched = datetime.fromtimestamp(context.view.created_at, UTC)
+    return tfvars_of(
+        context.blueprint,
+        context.stage.id,
+        context.binding,
+        run_id=context.view.id,
+        outputs=context.view.outputs,
+        circumstances={
+            "account_id": account.id if account else "",
+            "namespace": context.namespace,
+            "token_program": sys.executable,
+            "support_type": support_type(context.binding, launched.date()),
+        },
+    )
 
 
 class _EventLog:

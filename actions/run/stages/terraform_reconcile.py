@@ -13,7 +13,7 @@ from actions.base.wording import listed
 from actions.run.context.protocols import StageJournal
 from actions.run.state.records import Interrupted, OperationEnded, PendingResource, Resolution, Resolved
 from actions.run.state.view import Interruption, PendingChange, TerraformMemory
-from actions.terraform.events import VANISHED
+from actions.terraform.events import UNOBSERVED, VANISHED
 from actions.terraform.failure import UnsavedStateError
 from actions.terraform.protocol import RunningOperation, Terraform, Variables
 from actions.terraform.working_directory import STATE_FILE, VANISHED_STATE
@@ -117,7 +117,7 @@ class Reconciliation:
         waiting = [item for item in (await self._journal.terraform()).pending if item.is_open]
         if not waiting:
             return
-        tracked = await self._terraform.tracked()
+        tracked = frozenset((await self._terraform.state()).addresses)
         failures = {}
         for item in waiting:
             if item.address in tracked:
@@ -196,6 +196,13 @@ def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") ->
         return vanished_error(run_id, vanished)
     names = listed([item.address for item in items], _SHOWN)
     first = items[0].address
+    if all(item.is_unobserved for item in items):
+        return RefusedError(
+            f"Another machine carried out a plan, and how that ended is not known: {names} may exist."
+            + (f" {failure}" if failure else ""),
+            hint=f"Look for them. For each that exists: eksml-tui runs import {run_id} '{first}' ID; then for the "
+            f"others: eksml-tui runs waive {run_id} {UNOBSERVED} --confirm {UNOBSERVED}. Then retry.",
+        )
     return RefusedError(
         f"Terraform was ended while it made {names}: "
         f"{'it' if len(items) == 1 else 'they'} may exist outside the state." + (f" {failure}" if failure else ""),

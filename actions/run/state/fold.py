@@ -12,18 +12,27 @@ from actions.base.errors import JournalError
 from actions.base.process import ProcessIdentity
 from actions.run.state.planner import half_done_jobs, kept_stages, next_teardown_step, teardown_order
 from actions.run.state.records import (
+    OPERATOR,
     Action,
+    Adopted,
     Approval,
+    ContextChosen,
     Created,
     Deleted,
+    EndsKnown,
     Identified,
     Intent,
     Interrupted,
     JournalRecord,
+    LimitBody,
+    LimitReached,
+    LimitsSet,
     OperationEnded,
+    Operator,
     Outcome,
     Output,
     Owned,
+    OwnerBody,
     PlanOffer,
     RequestKind,
     Resolved,
@@ -31,11 +40,14 @@ from actions.run.state.records import (
     RunRequest,
     StageFinding,
     StageOutline,
+    TakenOver,
     TerraformBody,
+    Unlocked,
 )
 from actions.run.state.view import (
     Audit,
     Goal,
+    GoneMachine,
     Interruption,
     OwnedObject,
     PendingChange,
@@ -137,6 +149,8 @@ def remembered(memory: TerraformMemory, body: TerraformBody, at: float) -> Terra
             return _with_end(memory, body, at)
         case Resolved():
             return _with_resolution(memory, body, at)
+        case Unlocked():
+            return replace(memory, unlocked=(*memory.unlocked, body))
         case _ as never:
             assert_never(never)
 
@@ -203,6 +217,7 @@ class _StageFold(msgspec.Struct):
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
     plan: PlanOffer | None = None
     approved_hash: str = ""
+    approved_by: Operator | None = None
     requested_hash: str = ""
     findings: tuple[StageFinding, ...] = ()
     terraform: TerraformMemory = TerraformMemory()
@@ -255,6 +270,8 @@ class _StageFold(msgspec.Struct):
             outputs=dict(self.outputs),
             plan=self.plan,
             is_approved=self.plan is not None and self.plan.plan_hash == self.approved_hash,
+            approved_by=self.approved_by,
+            was_approved=bool(self.approved_hash),
             is_approval_wished=self.plan is not None and self.plan.plan_hash == self.requested_hash,
             findings=self.findings,
             terraform=self.terraform,
@@ -275,6 +292,7 @@ class _Folding:
 
     def __init__(self, created: Created, at: float) -> None:
         self._created = created
+        self._cluster = created.cluster
         self._created_at = at
         self._account = created.account
         self._goal = Goal.FORWARD
@@ -285,6 +303,15 @@ class _Folding:
         self._owned: dict[tuple[str, str, str, str], OwnedObject] = {}
         self._made_uids: set[str] = set()
         self._audit: Audit | None = None
+        self._owner = created.owner
+        self._epoch = 1
+        self._gone_machines: tuple[GoneMachine, ...] = ()
+        self._owned_since = 0.0
+        self._limits = created.limits
+        self._limits_reached: tuple[LimitReached, ...] = ()
+        self._limit_due: LimitReached | None = None
+        self._ends = EndsKnown()
+        self._rebuilt: Adopted | None = None
         self._stages = {
             outline.id: _StageFold(
                 outline.title,
@@ -304,17 +331,18 @@ class _Folding:
                 self._step(action, record.stage).begin(record)
             case Outcome():
                 self._take_outcome(record, record.body)
-            case Approval(plan_hash=plan_hash):
-                self._stage(record.stage).approved_hash = plan_hash
+            case Approval(plan_hash=plan_hash, by=by):
+                stage = self._stage(record.stage)
+                stage.approved_hash, stage.approved_by = plan_hash, by
             case Owned() | Deleted():
                 self._take_object(record, record.body)
             case Output(values=values):
                 self._stage(record.stage).outputs.update(values)
-            case Interrupted() | OperationEnded() | Resolved():
+            case Interrupted() | OperationEnded() | Resolved() | Unlocked():
                 stage = self._stage(record.stage)
                 stage.terraform = remembered(stage.terraform, record.body, record.at)
-            case Identified(account=account):
-                self._account = self._account or account
+            case Identified() | TakenOver() | ContextChosen() | Adopted() | LimitsSet() | LimitReached() | EndsKnown():
+                self._take_fact(record.body, record.at)
             case Created():
                 raise JournalError(f"record {record.seq} creates the run a second time.")
             case _ as never:
@@ -334,7 +362,7 @@ class _Folding:
             title=created.title,
             preset=created.preset,
             parameters=created.parameters,
-            cluster=created.cluster,
+            cluster=self._cluster,
             created_at=self._created_at,
             state=run_state_of(
                 self._goal,
@@ -361,6 +389,16 @@ class _Folding:
             is_cost_simulated=created.is_cost_simulated,
             made_uids=frozenset(self._made_uids),
             even_if_shared=self._even_if_shared,
+            home=created.home,
+            owner=self._owner,
+            epoch=self._epoch,
+            gone_machines=self._gone_machines,
+            limits=self._limits,
+            limits_reached=self._limits_reached,
+            limit_due=self._limit_due,
+            ends=self._ends,
+            not_rebuilt=self._rebuilt.missing if self._rebuilt else (),
+            is_rebuilt=self._rebuilt is not None,
         )
 
     def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
@@ -376,8 +414,30 @@ class _Folding:
         ]
         return tuple(steps)
 
+    def _take_fact(self, body: Identified | OwnerBody | LimitBody, at: float) -> None:
+        match body:
+            case Identified(account=account):
+                self._account = self._account or account
+            case TakenOver(owner=owner, epoch=epoch, previous=previous, is_previous_gone=is_gone):
+                if previous is not None and is_gone:
+                    self._gone_machines = (*self._gone_machines, GoneMachine(str(previous), at, self._owned_since))
+                self._owner, self._epoch, self._owned_since = owner, epoch, at
+            case ContextChosen(context=context, kubeconfig=kubeconfig):
+                self._cluster = replace(self._cluster, context=context, kubeconfig=kubeconfig)
+            case Adopted():
+                self._rebuilt = body
+            case LimitsSet(limits=limits):
+                self._limits, self._limits_reached, self._limit_due = limits, (), None
+            case LimitReached():
+                self._limits_reached, self._limit_due = (*self._limits_reached, body), body
+            case EndsKnown():
+                self._ends = body
+            case _ as never:
+                assert_never(never)
+
     def _take_request(self, record: JournalRecord, request: RunRequest) -> None:
-        self._requests.append(RequestView(record.seq, record.at, request.request))
+        is_of_limit = record.writer != OPERATOR
+        self._requests.append(RequestView(record.seq, record.at, request.request, request.by, is_of_limit))
         match request.request:
             case RequestKind.APPROVE:
                 for step in self._stages.values():
@@ -402,6 +462,7 @@ class _Folding:
 
     def _head_for(self, goal: Goal) -> None:
         self._goal = goal
+        self._limit_due = None
         self._is_paused = False
         self._ending = {key: step for key, step in self._ending.items() if step.writer}
         for step in self._stages.values():
@@ -410,6 +471,7 @@ class _Folding:
 
     def _retry(self) -> None:
         self._is_paused = False
+        self._limit_due = None
         self._ending = {
             key: step for key, step in self._ending.items() if step.writer or step.state is StageState.SUCCEEDED
         }

@@ -8,8 +8,8 @@ from typing import assert_never
 import msgspec
 
 from actions.base.errors import BlueprintError
-from actions.run.state.records import Action
-from actions.run.state.view import Goal, RunView, StageState, StageView
+from actions.run.state.records import Action, LimitAction, RequestKind
+from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
 
 JOB_KINDS = frozenset({"job", "pod"})
 """Kinds of stages whose objects hold accelerators while they work."""
@@ -85,7 +85,7 @@ def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
 def kept_stages(stages: Sequence[StageView]) -> frozenset[str]:
     """Return the ids of started stages that hold data, and of the started stages they need."""
     by_id = {stage.id: stage for stage in stages}
-    found = _closure(by_id, (stage.id for stage in stages if stage.keeps_data and _was_begun(stage)))
+    found = with_needed(_needs(stages), (stage.id for stage in stages if stage.keeps_data and _was_begun(stage)))
     return frozenset(name for name in found if _was_begun(by_id[name]))
 
 
@@ -118,7 +118,7 @@ class ApprovePlan(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Wait for the next request; nothing can be done before."""
+    """Wait for the next request, or for a limit; nothing can be done before."""
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -129,7 +129,40 @@ NextStep = Begin | Reconcile | ApprovePlan | Wait | Finish
 
 
 def next_step(view: RunView) -> NextStep:
-    """Return the next step, decided from the journal alone."""
+    """Return the next step, decided from the journal alone. A run with limits is not left while it costs."""
+    step = _next_step(view)
+    return Wait() if isinstance(step, Finish) and is_watched(view) else step
+
+
+def is_watched(view: RunView) -> bool:
+    """Return whether a run that has nothing to do is kept for its limits: it holds what costs, and they can end that.
+
+    A parked run is kept only if its limits tear it down; one whose park or teardown failed, as the limit repeats it.
+    """
+    if not view.limits.is_set or not holds_what_costs(view):
+        return False
+    is_failed = view.state is RunState.FAILED
+    if view.goal is Goal.TEARDOWN:
+        return is_failed and is_repeated(view)
+    return view.goal is not Goal.PARK or is_failed or view.limits.action is LimitAction.TEARDOWN
+
+
+def is_repeated(view: RunView) -> bool:
+    """Return whether the newest park or teardown was requested at a limit, which repeats it if it fails."""
+    ends = (RequestKind.PARK, RequestKind.TEARDOWN, RequestKind.RETRY)
+    last = next((request for request in reversed(view.requests) if request.kind in ends), None)
+    return last is not None and last.is_of_limit
+
+
+def holds_what_costs(view: RunView) -> bool:
+    """Return whether the run holds accelerators, or anything that is paid for by the hour."""
+    held = {stage.id for stage in view.stages if stage.held and stage.held[-1].end is None}
+    at_work = {stage.id for stage in view.stages if stage.worked and stage.worked[-1].end is None}
+    paid = (price.stage in (at_work if price.is_of_work else held) for price in view.prices if not price.is_by_use)
+    return any(paid) or any(stage.holds_accelerators and stage.id in held for stage in view.stages)
+
+
+def _next_step(view: RunView) -> NextStep:
     for stage in view.stages:
         if stage.state is StageState.UNKNOWN:
             return Reconcile(stage.id)
@@ -194,21 +227,30 @@ def _blocked_by(stages: Sequence[StageView], failed: tuple[Action, str]) -> set[
     action, name = failed
     by_id = {stage.id: stage for stage in stages}
     standing = {name} if action is Action.UNDO else {stage.id for stage in stages if _works_on_nodes(stage)}
-    blocked = {(Action.UNDO, need) for need in _closure(by_id, standing) - standing} | {(Action.AUDIT, "")}
+    blocked = {(Action.UNDO, need) for need in with_needed(_needs(stages), standing) - standing} | {(Action.AUDIT, "")}
     if action is Action.UNDO and _works_on_nodes(by_id[name]):
         blocked.add((Action.DRAIN, ""))
     return blocked
 
 
-def _closure(by_id: Mapping[str, StageView], names: Iterable[str]) -> set[str]:
-    """Return the ids of stages with all that they need, in any number of steps."""
+def _needs(stages: Sequence[StageView]) -> dict[str, tuple[str, ...]]:
+    return {stage.id: stage.needs for stage in stages}
+
+
+def with_needed(needs: Mapping[str, Sequence[str]], names: Iterable[str]) -> set[str]:
+    """Return the ids of stages with all that they need, in any number of steps.
+
+    Args:
+        needs: Of each stage, by its id.
+        names: The ids.
+    """
     found: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting.extend(by_id[name].needs)
+            waiting.extend(needs[name])
     return found
 
 

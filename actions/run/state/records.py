@@ -10,6 +10,8 @@ from enum import StrEnum
 import msgspec
 
 Scalar = int | float | str | bool
+OPERATOR = "operator"
+"""The writer of records that no runner wrote."""
 
 
 class Action(StrEnum):
@@ -98,6 +100,48 @@ class RunAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the caller."""
 
 
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A person at a machine: who launched a run, took it over, or made a request of it."""
+
+    user: str
+    host: str
+    arn: str = ""
+    """Of the AWS identity, as STS named it; empty if it was not asked."""
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}"
+
+
+class LimitAction(StrEnum):
+    """The action of the runner at a limit."""
+
+    PARK = "park"
+    TEARDOWN = "teardown"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits at which a run parks or tears itself down. The runner watches them, so they hold while it lives."""
+
+    until: float | None = None
+    """Seconds since the epoch."""
+    budget_usd: str = ""
+    """A decimal number: the cost of the run so far, as `actions.run.spending` counts it."""
+    max_usd_per_hour: str = ""
+    """A decimal number: the cost of what the run holds at a moment."""
+    credentials_end: bool = False
+    """Act before the credentials end, while they still allow it."""
+    capacity_end: bool = False
+    """Act before the run's capacity block ends."""
+    action: LimitAction = LimitAction.PARK
+    watchdog_minutes: int = 0
+    """A CronJob in the cluster frees accelerators when the runner's heartbeat there is older; 0 for none."""
+
+    @property
+    def is_set(self) -> bool:
+        """True if there is any limit that the runner watches."""
+        return self != Limits(action=self.action, watchdog_minutes=self.watchdog_minutes)
+
+
 class HeldPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that the run pays for by the hour, at the price of its launch."""
 
@@ -134,6 +178,11 @@ class Created(_Body, frozen=True, tag="created"):
     prices: tuple[HeldPrice, ...] = ()
     """The things it pays for by the hour; empty in journals older than that, and where the operator provides all."""
     is_cost_simulated: bool = False
+    home: str = ""
+    """The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty if it is on this machine alone."""
+    owner: Operator | None = None
+    """The person who launched it; `None` in older journals."""
+    limits: Limits = Limits()
 
 
 class Identified(_Body, frozen=True, tag="identified"):
@@ -150,6 +199,8 @@ class RunRequest(_Body, frozen=True, tag="wish"):
     delete_data: bool = False
     even_if_shared: bool = False
     """Tear down what others use, too: the operator was told who does, or asked for it beforehand."""
+    by: Operator | None = None
+    """The person who made it; `None` in older journals."""
 
 
 class Intent(_Body, frozen=True, tag="intent"):
@@ -200,6 +251,8 @@ class Approval(_Body, frozen=True, tag="approval"):
 
     plan_hash: str
     is_automatic: bool
+    by: Operator | None = None
+    """The person who approved it; `None` if it is automatic, and in older journals."""
 
 
 class Owned(_Body, frozen=True, tag="owned"):
@@ -253,7 +306,8 @@ class PendingResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     address: str
     action: str
-    """`create` as a rule; `vanished` if a destroy did not find it, and it left the state without being destroyed."""
+    """`create` as a rule; `vanished` if a destroy did not find it, and it left the state without being destroyed;
+    `unobserved` if it was planned in an apply of another machine, of whose end nothing is known."""
     resource_type: str = ""
     resource_id: str = ""
     """The provider's id of it, if Terraform printed one."""
@@ -288,8 +342,90 @@ class Resolved(_Body, frozen=True, tag="resolved"):
     resource_id: str = ""
 
 
-TerraformBody = Interrupted | OperationEnded | Resolved
-Body = Created | Identified | RunRequest | Intent | Outcome | Approval | Owned | Deleted | Output | TerraformBody
+class Unlocked(_Body, frozen=True, tag="unlocked"):
+    """The removal of a lock on a Terraform state whose holder is dead. Written before it is removed."""
+
+    lock_id: str
+    who: str
+    """`user@host`, as Terraform wrote it into the lock."""
+    created: str
+    operation: str
+    reason: str
+    """Evidence that its holder is dead, as a clause."""
+
+
+class TakenOver(_Body, frozen=True, tag="taken_over"):
+    """The move of a run to another machine: from here on, the runner of an earlier epoch may write nothing."""
+
+    owner: Operator
+    epoch: int
+    """Of the run's lease in its home or cluster; 1 for the machine that launched it."""
+    previous: Operator | None = None
+    is_previous_gone: bool = False
+    """The operator stated that the earlier machine does not exist any more: its locks may be removed."""
+
+
+class ContextChosen(_Body, frozen=True, tag="context_chosen"):
+    """The context by which a machine that has taken the run over reaches its cluster, in place of the one before."""
+
+    context: str
+    kubeconfig: str = ""
+    """Path of its file on that machine; empty for the usual places."""
+
+
+class Adopted(_Body, frozen=True, tag="adopted"):
+    """The note in a journal that was rebuilt from what is left of a run, because the original is lost."""
+
+    sources: tuple[str, ...]
+    """The evidence that it was rebuilt from, a clause each."""
+    missing: tuple[str, ...] = ()
+    """Gaps that could not be filled, a sentence each."""
+
+
+class LimitsSet(_Body, frozen=True, tag="limits_set"):
+    """New limits of a run, in place of all earlier ones."""
+
+    limits: Limits
+    by: Operator | None = None
+
+
+class LimitReached(_Body, frozen=True, tag="limit_reached"):
+    """A limit that was reached; the request that the runner makes of itself follows."""
+
+    limit: str
+    """The name of the field of `Limits`."""
+    text: str
+    """One sentence: the limit and the value that reached it."""
+
+
+class EndsKnown(_Body, frozen=True, tag="ends_known"):
+    """The ends that limits refer to, as the runner found them; written when they change, the newest counts."""
+
+    credentials_end: float | None = None
+    """Seconds since the epoch: end of credentials that nothing renews. `None` if they do not end, or it is unknown."""
+    capacity_end: float | None = None
+    """Seconds since the epoch: end of the run's capacity block. `None` if it has none, or it is unknown."""
+    missing: tuple[str, ...] = ()
+    """Reasons that an end to which a limit refers is unknown, a sentence each."""
+
+
+TerraformBody = Interrupted | OperationEnded | Resolved | Unlocked
+OwnerBody = TakenOver | ContextChosen | Adopted
+LimitBody = LimitsSet | LimitReached | EndsKnown
+Body = (
+    Created
+    | Identified
+    | RunRequest
+    | Intent
+    | Outcome
+    | Approval
+    | Owned
+    | Deleted
+    | Output
+    | TerraformBody
+    | OwnerBody
+    | LimitBody
+)
 
 
 class JournalRecord(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -13,7 +13,11 @@ from actions.run.state.records import (
     Action,
     ClusterName,
     Deleted,
+    EndsKnown,
     HeldPrice,
+    LimitReached,
+    Limits,
+    Operator,
     Owned,
     PlanOffer,
     RequestKind,
@@ -21,6 +25,7 @@ from actions.run.state.records import (
     RunAccount,
     Scalar,
     StageFinding,
+    Unlocked,
 )
 
 
@@ -67,7 +72,10 @@ class RunState(StrEnum):
     TORN_DOWN = "torn down"
 
 
+OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
+"""States in which a run has no runner, unless it is begun again."""
 _VANISHED = "vanished"
+_UNOBSERVED = "unobserved"
 
 
 class Interruption(msgspec.Struct, frozen=True):
@@ -96,8 +104,13 @@ class PendingChange(msgspec.Struct, frozen=True):
 
     @property
     def has_vanished(self) -> bool:
-        """True if a destroy did not find it; otherwise Terraform was ended while it made it."""
+        """True if a destroy did not find it; otherwise it may have been made."""
         return self.action == _VANISHED
+
+    @property
+    def is_unobserved(self) -> bool:
+        """True if an apply of another machine was to make it, and no record says how that ended."""
+        return self.action == _UNOBSERVED
 
 
 class TerraformMemory(msgspec.Struct, frozen=True):
@@ -107,6 +120,8 @@ class TerraformMemory(msgspec.Struct, frozen=True):
     pending: tuple[PendingChange, ...] = ()
     ended: tuple[str, ...] = ()
     """Processes whose incomplete operation was recorded."""
+    unlocked: tuple[Unlocked, ...] = ()
+    """Locks of dead holders that were removed from its state, oldest first."""
 
 
 class Period(msgspec.Struct, frozen=True):
@@ -136,6 +151,8 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     expect_high_seconds: float = 0.0
     message: str = ""
     """Progress while it runs, then its result. One line."""
+    trouble: str = ""
+    """Present trouble of its pods: a crash loop, restarts, memory. One line; added by a reader."""
     needs: tuple[str, ...] = ()
     holds_accelerators: bool = False
     """Parking the run undoes it."""
@@ -147,6 +164,9 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     """The plan that waits for approval, or was approved last."""
     is_approved: bool = False
     """`plan` may be carried out."""
+    approved_by: Operator | None = None
+    was_approved: bool = False
+    """A plan of it was approved at some time, this one or an earlier one: resources may have been made."""
     is_approval_wished: bool = False
     """An operator approved `plan`; the runner has not recorded it yet."""
     findings: tuple[StageFinding, ...] = ()
@@ -163,6 +183,10 @@ class RequestView(msgspec.Struct, frozen=True):
     seq: int
     at: float
     kind: RequestKind
+    by: Operator | None = None
+    """The operator who made it; `None` in older journals."""
+    is_of_limit: bool = False
+    """The runner made it, at a limit."""
 
 
 class OwnedObject(msgspec.Struct, frozen=True):
@@ -230,18 +254,49 @@ class NoticeKind(StrEnum):
     """The journal cannot grow; running work continues."""
     READ_ONLY = "read-only"
     """The run's file system is mounted read-only."""
+    PODS = "pods fail"
+    """Pods of a stage at work crash, restart or were killed."""
+    ELSEWHERE = "elsewhere"
+    """Another machine has taken the run over."""
     LOCKED = "locked"
     """Another process holds the journal's lock; the runner waits for it."""
+    HOME_AWAY = "home away"
+    """The run's home does not answer: what is new waits on this machine's disk."""
+    HOME_REFUSED = "home refused"
+    """The run's home refuses the credentials, or is gone."""
+    LIMIT = "limit near"
+    """A limit of the run is near, or was reached."""
+    RESTORED = "restored"
+    """The run was restored from an archive, and is to look at only."""
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One problem of a run's runner, disk or journal, as a reader observes it."""
+    """One problem of a run's runner, disk, journal or pods, as a reader observes it."""
 
     kind: NoticeKind
     text: str
     """One sentence, without the time."""
     since: float | None = None
     """Seconds since the epoch; `None` if unknown."""
+    place: str = ""
+    """The key that tells two notices of one kind apart, such as the name of a limit; empty for none."""
+
+
+def is_watched_only(notices: Iterable[Notice]) -> bool:
+    """Return whether a run can only be looked at here: another machine carries it out, or it is from an archive."""
+    return any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.RESTORED) for notice in notices)
+
+
+class GoneMachine(msgspec.Struct, frozen=True):
+    """A machine that carried out the run, and does not exist any more, as an operator stated at a take-over."""
+
+    who: str
+    """`user@host`."""
+    at: float
+    """Time of the take-over in seconds since the epoch: whatever that machine holds is older."""
+    since: float = 0.0
+    """Time from which it carried the run out, by its own clock: what is older is of a machine before it, which may have
+    the same host name. 0.0 for the first machine."""
 
 
 class RunView(msgspec.Struct, frozen=True, eq=False):
@@ -273,7 +328,7 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     last_seq: int
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
-    """Problems of its runner, disk or journal; added by a reader."""
+    """Problems of its runner, disk, journal or pods; added by a reader."""
     account: RunAccount | None = None
     """The AWS account that it works in; `None` before its first contact with AWS."""
     prices: tuple[HeldPrice, ...] = ()
@@ -283,6 +338,25 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Uids of all objects that the run has ever made or adopted, deleted ones included."""
     even_if_shared: bool = False
     """A teardown may remove what others use: the operator asked for it by name."""
+    home: str = ""
+    """The place that it is replicated to, `s3://BUCKET/PREFIX`; empty if it is on one machine alone."""
+    owner: Operator | None = None
+    """The operator who launched it, or took it over last."""
+    epoch: int = 1
+    """Counts the machines that have carried it out."""
+    gone_machines: tuple[GoneMachine, ...] = ()
+    """Oldest first."""
+    limits: Limits = Limits()
+    limits_reached: tuple[LimitReached, ...] = ()
+    """Those of the present limits, oldest first."""
+    limit_due: LimitReached | None = None
+    """The last of them, if the request that follows it is not written yet."""
+    ends: EndsKnown = EndsKnown()
+    """The ends of credentials and capacity block, as the runner found them last."""
+    not_rebuilt: tuple[str, ...] = ()
+    """Of a journal that was rebuilt: what could not be found out, a sentence each."""
+    is_rebuilt: bool = False
+    """Its journal was lost, and rebuilt from what the run left in the cluster and the account."""
 
     def stage(self, stage_id: str) -> StageView:
         """Return the stage with this id.

@@ -45,9 +45,23 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
         RefusedError: With the runs, and what of it they use.
         ConfigError: The folder of all runs cannot be read.
     """
-    users = runs_using(view, _other_runs(folder), deletes_data=deletes_data)
+    users = local_users(folder, view, deletes_data=deletes_data)
     if users:
         raise RefusedError(sharing_sentence(view, users), hint=SHARING_HINT)
+
+
+def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]:
+    """Return a clause for each other run of this machine that uses what the teardown of a run removes.
+
+    Args:
+        folder: The run's, beside those of the others.
+        view: The run.
+        deletes_data: The teardown undoes stages that hold data, too.
+
+    Raises:
+        ConfigError: The folder of all runs cannot be read.
+    """
+    return runs_using(view, _other_runs(folder), deletes_data=deletes_data)
 
 
 SHARING_HINT = (

@@ -11,6 +11,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.names import segment
+from actions.base.own_images import BUSYBOX, own_image
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.objects.client import Document, ObjectRef
@@ -28,7 +29,6 @@ from actions.run.volume.helper_job import (
     volume_job,
 )
 
-IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
 JOB_SECONDS = 180
 LOOK_STAGE = "errand.look"
 """The stage label of objects that belong to no stage; a stage's id cannot have a dot."""
@@ -128,7 +128,7 @@ async def _run_job(
 def _script_job(script: str) -> HelperJob:
     return HelperJob(
         container="look",
-        image=IMAGE,
+        image=own_image(BUSYBOX),
         command=("sh", "-c", script),
         requests={"cpu": "50m", "memory": "64Mi"},
         memory_limit="256Mi",

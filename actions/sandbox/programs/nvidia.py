@@ -17,6 +17,7 @@ from zlib import crc32
 
 import msgspec
 
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, Program, ProgramStep
 
 
@@ -42,6 +43,8 @@ class GpuModel(msgspec.Struct, frozen=True):
     mig: str = "Disabled"
     middle_column: int = 24
     """Width of the middle column of the table: 22 up to driver 535."""
+    nvlinks: int = 0
+    """Links of each device to the switches that join all of them; 0 for devices that only PCIe joins."""
 
     def celsius(self, utilisation_percent: int) -> int:
         """Return the temperature at a load."""
@@ -70,10 +73,10 @@ A10G = GpuModel(
 )
 _P4_BUSES = ("10:1C.0", "10:1D.0", "20:1C.0", "20:1D.0", "90:1C.0", "90:1D.0", "A0:1C.0", "A0:1D.0")
 _P5_BUSES = ("53:00.0", "64:00.0", "75:00.0", "86:00.0", "97:00.0", "A8:00.0", "B9:00.0", "CA:00.0")
-_A100_40 = GpuModel("NVIDIA A100-SXM4-40GB", 40960, 400, 52.0, 371.0, 58, 1410, 312.0, _P4_BUSES)
-_A100_80 = GpuModel("NVIDIA A100-SXM4-80GB", 81920, 400, 61.0, 382.0, 61, 1410, 312.0, _P4_BUSES)
-_H100 = GpuModel("NVIDIA H100 80GB HBM3", 81559, 700, 69.0, 641.0, 57, 1980, 989.0, _P5_BUSES)
-_H200 = GpuModel("NVIDIA H200", 143771, 700, 76.0, 652.0, 56, 1980, 989.0, _P5_BUSES)
+_A100_40 = GpuModel("NVIDIA A100-SXM4-40GB", 40960, 400, 52.0, 371.0, 58, 1410, 312.0, _P4_BUSES, nvlinks=12)
+_A100_80 = GpuModel("NVIDIA A100-SXM4-80GB", 81920, 400, 61.0, 382.0, 61, 1410, 312.0, _P4_BUSES, nvlinks=12)
+_H100 = GpuModel("NVIDIA H100 80GB HBM3", 81559, 700, 69.0, 641.0, 57, 1980, 989.0, _P5_BUSES, nvlinks=18)
+_H200 = GpuModel("NVIDIA H200", 143771, 700, 76.0, 652.0, 56, 1980, 989.0, _P5_BUSES, nvlinks=18)
 _BY_FAMILY = {"p4d": _A100_40, "p4de": _A100_80, "p5": _H100, "p5e": _H200, "p5en": _H200}
 
 
@@ -109,6 +112,11 @@ class NvidiaDevice(msgspec.Struct, frozen=True):
     def clock_mhz(self) -> int:
         """The clock of its multiprocessors: a little below the top under load."""
         return self.model.clock_mhz - 15 if self.utilisation_percent else 210
+
+    @property
+    def held_down(self) -> str:
+        """The mask of the reasons for its clock: idleness, or none."""
+        return f"0x{0 if self.utilisation_percent else 1:016x}"
 
     @property
     def bus_id(self) -> str:
@@ -155,8 +163,10 @@ def run_nvidia_smi(
         return 6
     options = list(argv)
     period = _take_period(options)
+    is_topology = options == ["topo", "-m"]
     while True:
-        text, code = _report(options, read(container, load(), now()), now())
+        readings = read(container, load(), now())
+        text, code = (topology(container, readings), 0) if is_topology else _report(options, readings, now())
         yield ProgramStep(0.0, text)
         if period is None or code:
             return code
@@ -172,9 +182,61 @@ def _report(options: list[str], readings: list[NvidiaDevice], moment: float) -> 
         return "", 0
     if "-L" in options or "--list-gpus" in options:
         return "".join(f"GPU {one.index}: {one.model.name} (UUID: {one.uuid})\n" for one in readings), 0
+    if options[:1] == ["nvlink"]:
+        return "", 0
     if options:
         return f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n{options[0]}\n", 1
     return table(readings, moment), 0
+
+
+_LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
+
+
+def topology(container: ContainerView, readings: Sequence[NvidiaDevice]) -> str:
+    """The matrix of `nvidia-smi topo -m`: one half of a node's devices on each of two NUMA nodes, if they are eight.
+
+    Network cards are left out.
+    """
+    kind = InstanceTable.load().find(container.instance_type)
+    cores, count = (kind.vcpu, kind.gpus) if kind is not None else (0, 0)
+    heads = "\t".join(f"GPU{one.index}" for one in readings)
+    lines = [f"\t\x1b[4m{heads}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"]
+    for one in readings:
+        numa = _numa(one, count)
+        links = "\t".join(_link(one, other, count) for other in readings)
+        lines.append(f"GPU{one.index}\t{links}\t{_affinity(cores, numa, count) or 'N/A'}\t{numa}\t\tN/A")
+    return "\n".join(lines) + "\n" + _LEGEND
+
+
+def _link(one: NvidiaDevice, other: NvidiaDevice, count: int) -> str:
+    if one is other:
+        return " X "
+    if one.model.nvlinks:
+        return f"NV{one.model.nvlinks}"
+    return "PHB" if _numa(one, count) == _numa(other, count) else "SYS"
+
+
+def _numa(one: NvidiaDevice, count: int) -> int:
+    return one.node_index * 2 // count if count >= 8 else 0
+
+
+def _affinity(cores: int, numa: int, count: int) -> str:
+    """Return the cores of a NUMA node: one thread of each, then the other; empty if they are unknown."""
+    if count < 8:
+        return f"0-{cores - 1}" if cores else ""
+    share = cores // 4
+    first, second = numa * share, cores // 2 + numa * share
+    return f"{first}-{first + share - 1},{second}-{second + share - 1}"
 
 
 def table(readings: Sequence[NvidiaDevice], moment: float) -> str:
@@ -252,6 +314,9 @@ _FIELDS: dict[str, tuple[str, str, Callable[[NvidiaDevice], str]]] = {
     "clocks.max.sm": ("clocks.max.sm", "MHz", lambda one: str(one.model.clock_mhz)),
     "mig.mode.current": ("mig.mode.current", "", lambda one: "[N/A]" if one.model.mig == "N/A" else one.model.mig),
     "ecc.errors.uncorrected.volatile.total": ("ecc.errors.uncorrected.volatile.total", "", lambda one: "0"),
+    "ecc.errors.corrected.volatile.total": ("ecc.errors.corrected.volatile.total", "", lambda one: "0"),
+    "clocks_throttle_reasons.active": ("clocks_event_reasons.active", "", lambda one: one.held_down),
+    "clocks_event_reasons.active": ("clocks_event_reasons.active", "", lambda one: one.held_down),
 }
 """Field → name in the header, unit, value. `timestamp` and `count` belong to the whole table and are made apart."""
 

@@ -14,6 +14,7 @@ from actions.telemetry.tools.efa import EfaReading
 from actions.telemetry.tools.neuron import NeuronDevice, NeuronListing, NeuronReport, NeuronScreen
 from actions.telemetry.tools.node_listing import NodeListing, amount_of
 from actions.telemetry.tools.nvidia_smi_reading import Gpu, MigDevice, SmiReading, SmiRows
+from actions.telemetry.tools.topology import Topology
 
 Json = dict[str, object]
 
@@ -102,6 +103,14 @@ def efa_document(reading: EfaReading | Sequence[NodeListing]) -> Json:
     return {"format": "kubectl-describe-node", "sections": nodes[0]["sections"] if nodes else {}, "nodes": nodes}
 
 
+def topology_document(reading: Topology) -> Json:
+    """The devices of `nvidia-smi topo -m` with their links."""
+    document = msgspec.to_builtins(reading) | {"format": "nvidia-smi-topo", "error": redact(reading.error) or None}
+    for device in document["devices"]:
+        device |= {key: device[key] or None for key in ("cpu_affinity", "numa_affinity", "gpu_numa_id", "adapter")}
+    return {"format": document.pop("format"), **document}
+
+
 def _finite(value: object) -> object:
     """The same with `"nan"` and its like in the place of numbers that JSON does not have."""
     if isinstance(value, float):
@@ -136,9 +145,14 @@ def _form_of(reading: SmiReading) -> str:
     return f"nvidia-smi-{form}" if form else "nvidia-smi"
 
 
+_SOMETIMES = ("clock_mhz", "clock_max_mhz", "throttle", "ecc_corrected")
+"""Keys that stand only where the tool printed them."""
+
+
 def _gpu_document(gpu: Gpu) -> Json:
     document: Json = msgspec.to_builtins(gpu)
-    return {key: value for key, value in document.items() if value != "" or key == "name"}
+    untold = {name for name in _SOMETIMES if document[name] in (None, [], ())}
+    return {key: value for key, value in document.items() if key not in untold and (value != "" or key == "name")}
 
 
 def _mig_document(mig: MigDevice) -> Json:
@@ -167,8 +181,10 @@ def _monitor_document(report: NeuronReport, records: int) -> Json:
     for use in cores.values():
         if use["flops"] is None:
             del use["flops"]
+        del use["mem_parts"]
     document: Json = msgspec.to_builtins(report)
-    del document["logical_core_config"]
+    for name in ("logical_core_config", "device_ecc", "trouble"):
+        del document[name]
     return document | {
         "format": "neuron-monitor-json",
         "complete_records": records,

@@ -24,6 +24,7 @@ from actions.telemetry.tools.neuron import (
 from actions.telemetry.tools.node_listing import NodeListing, is_node_listing, read_node_listing
 from actions.telemetry.tools.nvidia_smi import read as read_smi
 from actions.telemetry.tools.nvidia_smi_reading import SmiReading
+from actions.telemetry.tools.topology import Topology, read_topology
 
 MOST_TEXT: Final = 4 << 20
 """Characters kept of an output that is read whole."""
@@ -203,6 +204,23 @@ class CapturedNeuron:
         if busy:
             self.utilization.append(self.records, sum(busy) / len(busy))
         self.records += 1
+
+
+class CapturedTopology:
+    """`nvidia-smi topo -m`."""
+
+    def __init__(self) -> None:
+        self._text = _BoundedText()
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece."""
+        self._text.feed(piece)
+
+    def reading(self) -> Topology:
+        """Return, at the end, the matrix."""
+        unwrapper = ContainerLogDecoder()
+        lines = [line for line in map(unwrapper.unwrap, self._text.text.splitlines()) if line is not None]
+        return read_topology("\n".join(line for line, _ in lines))
 
 
 class CapturedEfa:

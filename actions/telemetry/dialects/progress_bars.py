@@ -10,6 +10,7 @@ Source: tqdm 4.67 `std.py` format_meter; `docs/facts/training-logs.md#lightning`
 
 from __future__ import annotations
 
+import math
 import re
 from typing import ClassVar, NamedTuple
 
@@ -191,6 +192,30 @@ class LightningResults:
         return [point_of(record, TEST_LOSS if row[1][0] == "t" else VAL_LOSS, None, row[2], key=row[1])]
 
 
+_DIGITS = 3
+"""Significant digits of a number that tqdm shortens: 3999.0 becomes `4e+3`."""
+
+
+class _Anchor(NamedTuple):
+    """A known step, and the bar beside it, which may count batches."""
+
+    done: int
+    step: int
+    steps_each: float
+    """Steps for each count of the bar."""
+
+    @staticmethod
+    def after(before: _Anchor | None, done: int, step: int) -> _Anchor:
+        if before is None or done <= before.done or step <= before.step:
+            return _Anchor(done, step, 1.0 if before is None else before.steps_each)
+        return _Anchor(done, step, (step - before.step) / (done - before.done))
+
+    def guess(self, done: int) -> int:
+        """Return the step beside a later count; a smaller count is of the next epoch."""
+        counted = done - self.done if done >= self.done else done
+        return round(self.step + counted * self.steps_each)
+
+
 class LightningBars:
     """Reads the postfix of training bars.
 
@@ -202,6 +227,7 @@ class LightningBars:
 
     def __init__(self) -> None:
         self._has_named_loss = False
+        self._anchors: dict[int, _Anchor] = {}
         self._seen_validation: dict[tuple[int, str], str] = {}
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
@@ -223,7 +249,7 @@ class LightningBars:
     def _points(self, record: LogRecord, bar: Bar) -> list[LogValue]:
         match = _EPOCH.search(bar.label)
         epoch = float(match[1]) if match else None
-        step = _step_of(bar)
+        step = self._step_of(record.rank, bar)
         losses: list[LogValue] = []
         named = first_of(bar.texts, _NAMED_LOSSES)
         if named:
@@ -238,6 +264,22 @@ class LightningBars:
             return []
         extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
         return losses + _rate_points(record, bar, step, epoch) + extras
+
+    def _step_of(self, rank: int, bar: Bar) -> int:
+        """Return `global_step`; one that has lost digits is the last known one and what the bar has counted since."""
+        printed = bar.metrics.get("global_step")
+        if printed is None or not printed.is_integer():
+            return bar.done
+        anchor = self._anchors.get(rank)
+        if "e" not in bar.texts["global_step"].lower():
+            self._anchors[rank] = _Anchor.after(anchor, bar.done, int(printed))
+            return int(printed)
+        half = 5 * 10.0 ** (math.floor(math.log10(max(printed, 1.0))) - _DIGITS)
+        for guess in (bar.done, *([] if anchor is None else [anchor.guess(bar.done)])):
+            if abs(guess - printed) <= half:
+                return guess
+        self._anchors[rank] = _Anchor(bar.done, int(printed), 1.0 if anchor is None else anchor.steps_each)
+        return int(printed)
 
     def _held(self, record: LogRecord, bar: Bar, step: int, epoch: float | None) -> list[LogValue]:
         points: list[LogValue] = []
@@ -260,14 +302,6 @@ def _rate_points(record: LogRecord, bar: Bar, step: int, epoch: float | None) ->
         seconds = 1 / bar.rate if bar.rate_unit == "it/s" else bar.rate
         points.append(Point("step_time_s", step, seconds, record.rank, epoch, "tqdm rate", record.at))
     return points
-
-
-def _step_of(bar: Bar) -> int:
-    """`global_step` unless it has lost digits; then the bar's own counter, which is exact."""
-    exact = bar.metrics.get("global_step")
-    if exact is None or "e" in bar.texts["global_step"].lower() or not exact.is_integer():
-        return bar.done
-    return int(exact)
 
 
 _KERAS_EPOCH = re.compile(r"^\s{0,8}Epoch (\d{1,9})/\d{1,9}$")

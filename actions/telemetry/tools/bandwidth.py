@@ -103,9 +103,11 @@ def judge_adapters(reading: EfaReading, *, ranks: int, adapters: int) -> tuple[J
 
 
 def peak_of(reading: NcclReading) -> tuple[float, int] | None:
-    """Return the highest bus bandwidth in GB/s and its message size, `None` without a row."""
-    ways = [(way.busbw, row.size) for row in reading.rows for way in row.ways]
-    return max(ways, default=None)
+    """Return the highest bus bandwidth out of place, in GB/s, and its message size; `None` without a row.
+
+    References, curves and shares are out of place as well.
+    """
+    return max(((row.out_of_place.busbw, row.size) for row in reading.rows), default=None)
 
 
 def size_text(size: int) -> str:

@@ -112,9 +112,9 @@ _ERROR = re.compile(
 )
 
 
-_WAYS = ((4, 2), (3, 2), (4, 1), (3, 1))
+_WAYS = ((8, 2), (4, 2), (3, 2), (4, 1), (3, 1))
 """Cells of one direction (time, the two bandwidths, how many values were wrong) and how many directions there are. All
-but the first are of tables that were trimmed."""
+but the second are of per-iteration reports, which have four more cells, or of tables that were trimmed."""
 
 
 class NcclReader:
@@ -169,7 +169,7 @@ class NcclReader:
 def row_of(text: str) -> NcclRow | None:
     """Return a row of the table, `None` for any other line. A line without prefixes is expected."""
     cells = text.split()
-    if not 6 <= len(cells) <= 15 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
+    if not 6 <= len(cells) <= 23 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
         return None
     redop = cells[3] if cells[3][0].isalpha() and number_or_none(cells[3]) is None else ""
     numbers = cells[4 if redop else 3 :]
@@ -203,7 +203,7 @@ def read_nccl(text: str) -> NcclReading:
 
 
 def _bandwidth_of(cells: Sequence[str]) -> Bandwidth | None:
-    time, algbw, busbw, *rest = map(number_or_none, cells)
+    time, algbw, busbw, *rest = map(number_or_none, cells[:4])
     if time is None or algbw is None or busbw is None or "." not in cells[2]:
         return None
     if rest and (cells[3] != "N/A" if rest[0] is None else "." in cells[3] and "e" not in cells[3]):

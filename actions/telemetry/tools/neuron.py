@@ -241,6 +241,8 @@ class CoreUse(msgspec.Struct, frozen=True, gc=False):
     """Percent over all runtimes."""
     flops: int | None = None
     """Floating-point operations a second; `None` where the tool does not count them."""
+    mem_parts: dict[str, int] = {}
+    """Bytes by kind: `tensors`, `constants`, `model_code`, `model_shared_scratchpad`, `runtime_memory`."""
 
 
 class NeuronReport(msgspec.Struct, frozen=True, gc=False):
@@ -260,6 +262,10 @@ class NeuronReport(msgspec.Struct, frozen=True, gc=False):
     logical_core_config: int | None
     device_memory_size: int | None
     """Bytes of each device."""
+    device_ecc: dict[int, tuple[int | None, int | None]] = {}
+    """Corrected and uncorrected errors of the period, by device."""
+    trouble: tuple[str, ...] = ()
+    """Errors of the period: `3 hardware errors`; not `generic` ones, of which healthy runs count thousands."""
 
     @property
     def device_mem_total_bytes(self) -> int:
@@ -313,6 +319,8 @@ def _report_of(record: object) -> NeuronReport | None:
         cores_per_device=_whole(hardware.get("neuroncore_per_device_count")),
         logical_core_config=_whole(hardware.get("logical_neuroncore_config")),
         device_memory_size=_whole(hardware.get("neuron_device_memory_size")),
+        device_ecc=_device_ecc_of(system),
+        trouble=_trouble_of(reports),
     )
 
 
@@ -354,13 +362,16 @@ def _cores_of(reports: Sequence[Mapping[str, Any]]) -> dict[int, CoreUse]:
             before = cores.get(int(name), CoreUse(0.0, 0))
             core = _table(in_use, name)
             seen = _number(core.get("neuroncore_utilization")) or 0.0
-            size = sum(_whole(part) or 0 for part in _table(used, name).values())
             flops = _whole(core.get("effective_flops", core.get("flops")))
+            parts = {kind: _whole(part) or 0 for kind, part in _table(used, name).items()}
             cores[int(name)] = CoreUse(
                 util_max=max(before.util_max, seen),
-                mem_bytes=before.mem_bytes + size,
+                mem_bytes=before.mem_bytes + sum(parts.values()),
                 util_sum=before.util_sum + seen,
                 flops=before.flops if flops is None else flops + (before.flops or 0),
+                mem_parts={
+                    kind: before.mem_parts.get(kind, 0) + parts.get(kind, 0) for kind in before.mem_parts | parts
+                },
             )
     return cores
 
@@ -375,6 +386,53 @@ def _ecc_of(system: Mapping[str, Any]) -> int | None:
     ]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def _device_ecc_of(system: Mapping[str, Any]) -> dict[int, tuple[int | None, int | None]]:
+    found: dict[int, tuple[int | None, int | None]] = {}
+    for device in _list(_table(system, "neuron_hw_counters"), "neuron_devices"):
+        number = _whole(device.get("neuron_device_index")) if isinstance(device, dict) else None
+        if number is not None:
+            corrected, uncorrected = (
+                [_whole(device.get(f"{memory}_ecc_{kind}")) for memory in ("mem", "sram")]
+                for kind in ("corrected", "uncorrected")
+            )
+            found[number] = _sum_of_known(corrected), _sum_of_known(uncorrected)
+    return found
+
+
+def _sum_of_known(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+_TROUBLE = (
+    ("error_summary", "hardware", "hardware error"),
+    ("error_summary", "numerical", "numerical error"),
+    ("error_summary", "transient", "transient error"),
+    ("error_summary", "model", "model error"),
+    ("error_summary", "runtime", "runtime error"),
+    ("execution_summary", "completed_with_err", "execution with errors"),
+    ("execution_summary", "completed_with_num_err", "execution with numerical errors"),
+    ("execution_summary", "timed_out", "execution out of time"),
+    ("execution_summary", "failed_to_queue", "execution that found no place in the queue"),
+)
+"""Group, name and singular of what counts as trouble."""
+
+
+def _trouble_of(reports: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    stats = [_table(entry, "report", "execution_stats") for entry in reports]
+    found = []
+    for group, name, noun in _TROUBLE:
+        count = sum(_whole(_table(one, group).get(name)) or 0 for one in stats)
+        if count:
+            found.append(f"{count:,} {noun if count == 1 else _plural_of(noun)}")
+    return tuple(found)
+
+
+def _plural_of(noun: str) -> str:
+    first, blank, rest = noun.partition(" ")
+    return f"{noun}s" if first != "execution" else f"{first}s{blank}{rest}"
 
 
 def _table(source: Mapping[str, Any], *path: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from actions.base.untrusted import plain_text
 from actions.telemetry.log_records import strip_controls
+from actions.telemetry.tools.nvidia_smi_listing import is_listing, read_listing
 from actions.telemetry.tools.nvidia_smi_reading import (
     Gpu,
     MigDevice,
@@ -23,6 +24,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     SmiReading,
     amount_of,
     count_of,
+    throttle_reasons_named,
     word_of,
 )
 from actions.telemetry.tools.nvidia_smi_rows import (
@@ -33,6 +35,7 @@ from actions.telemetry.tools.nvidia_smi_rows import (
     is_row,
     read_csv,
     read_monitor,
+    with_details,
 )
 
 _TITLE = re.compile(r"^\|\s+NVIDIA-SMI\s{1,8}([\d.]{1,20})?")
@@ -243,6 +246,10 @@ def _gpu_of_xml(element: ElementTree.Element, index: int) -> Gpu:
         mem_total_mib=count_of(element.findtext("fb_memory_usage/total")),
         util_pct=count_of(element.findtext("utilization/gpu_util")),
         ecc_uncorrected=_uncorrected(element),
+        ecc_corrected=_corrected(element),
+        clock_mhz=count_of(element.findtext("clocks/sm_clock")),
+        clock_max_mhz=count_of(element.findtext("max_clocks/sm_clock")),
+        throttle=throttle_reasons_named(_active_reasons(element)),
         mig_mode=(element.findtext("mig_mode/current_mig") or "").strip() or None,
         errors=tuple(sorted({leaf.tag for leaf in element.iter() if (leaf.text or "").strip() == "ERR!"})),
     )
@@ -268,6 +275,28 @@ def _uncorrected(element: ElementTree.Element) -> int | None:
     counts = [count_of(leaf.text) for leaf in volatile if "uncorrectable" in leaf.tag]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def _corrected(element: ElementTree.Element) -> int | None:
+    """The volatile count, of the same elements as `_uncorrected`."""
+    total = count_of(element.findtext("ecc_errors/volatile/single_bit/total"))
+    volatile = element.find("ecc_errors/volatile")
+    if total is not None or volatile is None:
+        return total
+    known = [
+        count for leaf in volatile if leaf.tag.endswith("_correctable") if (count := count_of(leaf.text)) is not None
+    ]
+    return sum(known) if known else None
+
+
+def _active_reasons(element: ElementTree.Element) -> frozenset[str]:
+    """The reasons why a clock is held down; until DTD 12 they are called throttle reasons."""
+    found = []
+    for word in ("event", "throttle"):
+        for leaf in element.findall(f"clocks_{word}_reasons/*"):
+            if (leaf.text or "").strip() == "Active":
+                found.append(leaf.tag.removeprefix(f"clocks_{word}_reason_"))
+    return frozenset(found)
 
 
 def _mig_of_xml(element: ElementTree.Element, gpu: int) -> MigDevice:
@@ -309,7 +338,7 @@ _OTHER_FORM = "This form of output is not read; use -q -x, or --query-gpu and --
 
 
 def read(text: str) -> SmiReading:
-    """Read what nvidia-smi printed: its table, CSV, XML or `-L`.
+    """Read what nvidia-smi printed: its table, CSV, XML, `-q` or `-L`.
 
     Args:
         text: Its output; what stands before and after (dates, warnings) does no harm.
@@ -322,13 +351,15 @@ def read(text: str) -> SmiReading:
         return replace(read_xml(text), form="xml")
     plain = "\n".join(strip_controls(line) for line in text.splitlines())
     if is_table(plain):
-        return replace(read_table(plain), form="table")
+        return with_details(replace(read_table(plain), form="table"), plain)
     plain = _PROMPT.sub("", plain, count=1)
     first = next((line.strip() for line in plain.splitlines() if line.strip()), "")
     if _INSTANCES.search(plain):
         return _read_instances(plain)
     if is_monitor(first):
         return read_monitor(plain)
+    if is_listing(plain):
+        return read_listing(plain)
     if "NVSMI LOG" in plain:
         return SmiReading(error=_OTHER_FORM)
     if _LISTED.match(first):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 import msgspec
 
@@ -37,6 +38,13 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     mig_mode: str | None = None
     """`Enabled`, `Disabled`, with a `*` while a change waits for a reset; `N/A` on a GPU that has no MIG."""
     compute_mode: str = ""
+    clock_mhz: int | None = None
+    """Of the multiprocessors."""
+    clock_max_mhz: int | None = None
+    throttle: tuple[str, ...] = ()
+    """The reasons why the clock is held down; see `throttle_reasons`."""
+    ecc_corrected: int | None = None
+    """Volatile count."""
     errors: tuple[str, ...] = ()
     """Cells with `ERR!`: `fan`, `temp`, `perf`, `power`, `cap`, `util`, `ecc`, `mig`; in other forms than the
     table, the names of their fields."""
@@ -98,7 +106,7 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
     """The tool's own words where it gave no answer. That is a reading too."""
     form: str = ""
-    """`table`, `xml`, `L` or `mig`; empty for rows and errors."""
+    """`table`, `xml`, `q`, `L` or `mig`; empty for rows and errors."""
     rows: SmiRows | None = None
     """The rows of an answer that is a list of them, as they stand."""
 
@@ -119,3 +127,41 @@ def word_of(text: str | None) -> str | None:
     """Return the cell, or `None` if it stands for nothing: `N/A`, `ERR!`, `None`, `[…]`."""
     word = text.strip() if text else ""
     return None if not word or word in ("N/A", "ERR!", "None") or word.startswith("[") else word
+
+
+_THROTTLE = (
+    (0x8, "hw_slowdown", "hardware slowdown"),
+    (0x40, "hw_thermal_slowdown", "hot"),
+    (0x80, "hw_power_brake_slowdown", "power brake"),
+    (0x20, "sw_thermal_slowdown", "hot"),
+    (0x4, "sw_power_cap", "power cap"),
+    (0x10, "sync_boost", "sync boost"),
+)
+"""Bit of the mask, name of the element in XML, short words. Left out are idleness (1) and clocks that were chosen
+(2, 0x100): nothing is wrong there. A power cap is usual under full load.
+
+Source: NVML, `nvmlClocksThrottleReasons`; the elements in `tests/fixtures/corpus/nvidia_smi/xml_h200_load.xml`.
+"""
+
+
+def throttle_reasons(cell: str | None) -> tuple[str, ...]:
+    """Return the reasons in a mask such as `0x0000000000000044`; none of `[N/A]` or text."""
+    text = (cell or "").strip()
+    try:
+        mask = int(text, 16) if text.startswith("0x") else 0
+    except ValueError:
+        return ()
+    return _without_the_general(tuple(words for bit, _, words in _THROTTLE if mask & bit))
+
+
+def throttle_reasons_named(active: Container[str]) -> tuple[str, ...]:
+    """Return the reasons of the elements that are active."""
+    return _without_the_general(tuple(words for _, name, words in _THROTTLE if name in active))
+
+
+def _without_the_general(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out a hardware slowdown whose kind is there, too, and repetitions."""
+    kinds = tuple(dict.fromkeys(reasons))
+    if "hardware slowdown" in kinds and {"hot", "power brake"} & set(kinds):
+        return tuple(kind for kind in kinds if kind != "hardware slowdown")
+    return kinds

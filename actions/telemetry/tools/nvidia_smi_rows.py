@@ -20,6 +20,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     SmiRows,
     amount_of,
     count_of,
+    throttle_reasons,
     word_of,
 )
 
@@ -55,6 +56,16 @@ _KNOWN = {
 }
 """Queries that are usual without a header, by the number of their columns."""
 
+DETAIL_FIELDS = (
+    "index",
+    "clocks.sm",
+    "clocks.max.sm",
+    "clocks_throttle_reasons.active",
+    "ecc.errors.corrected.volatile.total",
+    "ecc.errors.uncorrected.volatile.total",
+)
+"""The fields that the table lacks. Younger drivers take the old names, and print new ones in the header."""
+
 QUERY_ARGV = ("nvidia-smi", f"--query-gpu={','.join(QUERY_FIELDS)}", "--format=csv,noheader,nounits")
 
 _UNIT = re.compile(r"\s*\[[^\]]{1,20}\]$")
@@ -74,6 +85,7 @@ _AMOUNT = re.compile(r"\d{1,9}(?:\.\d{1,9})? (?:%|MiB|W|MHz)")
 _LONGEST_LINE = 16_384
 _LONGEST_WARNING, _MOST_WARNINGS = 400, 8
 _ECC = "ecc.errors.uncorrected.volatile.total"
+_ECC_CORRECTED = "ecc.errors.corrected.volatile.total"
 
 
 def is_header(line: str) -> bool:
@@ -179,6 +191,10 @@ def _gpu_of(row: dict[str, str], position: int) -> Gpu:
         mem_total_mib=count_of(row.get("memory.total")),
         util_pct=count_of(row.get("utilization.gpu")),
         ecc_uncorrected=count_of(row.get(_ECC)),
+        ecc_corrected=count_of(row.get(_ECC_CORRECTED)),
+        clock_mhz=count_of(row.get("clocks.current.sm", row.get("clocks.sm"))),
+        clock_max_mhz=count_of(row.get("clocks.max.sm")),
+        throttle=throttle_reasons(row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active"))),
         mig_mode=row.get("mig.mode.current", "").strip("[]") or None,
         errors=tuple(name for name, cell in row.items() if cell == "ERR!" or "Error]" in cell or "lost]" in cell),
     )
@@ -195,6 +211,30 @@ def _process_of(row: dict[str, str]) -> SmiProcess:
         type="C",
         name=row.get("process_name", row.get("name", "")),
         mem_mib=count_of(row.get("used_gpu_memory", row.get("used_memory"))),
+    )
+
+
+def with_details(reading: SmiReading, text: str) -> SmiReading:
+    """Add the answer to a query of `DETAIL_FIELDS`, if it stands in the text behind the table."""
+    lines = text.splitlines()
+    heads = (place for place, line in enumerate(lines) if line.startswith("index, clocks.") and is_header(line))
+    head = next(heads, None)
+    if head is None:
+        return reading
+    found = {gpu.index: gpu for gpu in read_csv("\n".join(lines[head:])).gpus}
+    return replace(reading, gpus=tuple(_detailed(gpu, found.get(gpu.index)) for gpu in reading.gpus))
+
+
+def _detailed(gpu: Gpu, more: Gpu | None) -> Gpu:
+    if more is None:
+        return gpu
+    return replace(
+        gpu,
+        clock_mhz=more.clock_mhz,
+        clock_max_mhz=more.clock_max_mhz,
+        throttle=more.throttle,
+        ecc_corrected=more.ecc_corrected,
+        ecc_uncorrected=gpu.ecc_uncorrected if more.ecc_uncorrected is None else more.ecc_uncorrected,
     )
 
 

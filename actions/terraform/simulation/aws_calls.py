@@ -18,6 +18,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConfigError, FormatError, RefusedError, UnreachableError
 from actions.base.executors import in_thread
+from actions.base.guard import require_guard
 from actions.base.untrusted import one_line
 from actions.terraform.protocol import Variables
 
@@ -191,6 +192,8 @@ async def _ask(environment: Mapping[str, str], method: str, path: str, *, body: 
     data = b"" if body is None else msgspec.json.encode(body)
     headers = await _signed(environment, method, url, data)
     timeout = aiohttp.ClientTimeout(total=_CALL_SECONDS)
+    if method != "GET":
+        await require_guard(f"{method} {path}")
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,

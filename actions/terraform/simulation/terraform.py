@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import BlueprintError, RefusedError
+from actions.base.errors import BlueprintError, FormatError, RefusedError
 from actions.base.files import private_directory, write_private
+from actions.base.guard import require_guard
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform.events import ChangeProgress, EventKind, TerraformEvent
 from actions.terraform.protocol import (
@@ -27,10 +28,10 @@ from actions.terraform.protocol import (
     summary_of,
 )
 from actions.terraform.simulation import aws_calls as simulated_calls
-from actions.terraform.state import StateLock
+from actions.terraform.state import DeadHolder, StateFile, StateLock
+from actions.terraform.working_directory import SIMULATED_STATE
 
 SIMULATION_FILE = "simulation.json"
-STATE_FILE = "simulated.tfstate.json"
 RESOURCE_SECONDS = 0.2
 
 _NOTICE = "terraform is not on PATH: this is simulated, nothing is made"
@@ -72,7 +73,7 @@ class SimulatedTerraform:
     ) -> None:
         self._root = root
         self._environment = environment or {}
-        self._file = private_directory(work) / STATE_FILE
+        self._file = private_directory(work) / SIMULATED_STATE
         self._clock = clock or SystemClock()
         self._operation = ""
         self._is_interrupted = False
@@ -107,6 +108,7 @@ class SimulatedTerraform:
             RefusedError: No plan, or another one than approved; or it was interrupted.
         """
         refuse_if_readonly("terraform apply")
+        await require_guard("terraform apply")
         state = self._state()
         if not state.plan_hash or plan_hash not in ("", state.plan_hash):
             raise RefusedError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
@@ -124,10 +126,13 @@ class SimulatedTerraform:
         self._save(state)
         return dict(state.outputs)
 
-    async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
+    async def destroy(
+        self, variables: Variables, *, on_event: OnEvent | None = None, may_be_gone: bool = False
+    ) -> None:
         """Simulate the destruction of everything in the simulated state."""
-        del variables
+        del variables, may_be_gone
         refuse_if_readonly("terraform destroy")
+        await require_guard("terraform destroy")
         state, calls = self._state(), self._simulation().calls
         _tell(on_event, _NOTICE)
         for address in reversed(list(state.resources)):
@@ -143,9 +148,10 @@ class SimulatedTerraform:
         """Return the outputs of the simulated state."""
         return dict(self._state().outputs)
 
-    async def state_list(self) -> tuple[str, ...]:
+    async def state(self) -> StateFile:
         """Return the addresses in the simulated state."""
-        return tuple(self._state().resources)
+        lineage = "simulated" if self._file.exists() else ""
+        return StateFile(lineage, 0, tuple(self._state().resources))
 
     def running(self) -> str:
         """Return the operation that runs in this process; empty if none does."""
@@ -172,10 +178,6 @@ class SimulatedTerraform:
         """Return `None`: nothing vanishes."""
         return None
 
-    async def tracked(self) -> frozenset[str]:
-        """Return the addresses in the simulated state."""
-        return frozenset(self._state().resources)
-
     def unsaved(self) -> tuple[str, ...] | None:
         """Return `None`: the simulated state is always saved."""
         return None
@@ -196,10 +198,12 @@ class SimulatedTerraform:
     async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
         """Do nothing: what is simulated has no variables that outlive an apply."""
 
-    async def unlock_if_dead(self, lock: StateLock) -> bool:
-        """Return false: nothing is locked."""
-        del lock
-        return False
+    def dead_holders(self) -> Sequence[DeadHolder]:
+        """Return none: nothing is locked."""
+        return ()
+
+    async def unlock(self, lock: StateLock) -> None:
+        """Do nothing: nothing is locked."""
 
     async def _work(self, operation: str, address: str, action: str, on_event: OnEvent | None) -> None:
         if self._is_interrupted:
@@ -223,13 +227,28 @@ class SimulatedTerraform:
             raise BlueprintError(f"{error}.", file=str(path)) from error
 
     def _state(self) -> _SimulatedState:
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=_SimulatedState)
-        except FileNotFoundError:
-            return _SimulatedState()
+        return _load(self._file)
 
     def _save(self, state: _SimulatedState) -> None:
         write_private(self._file, msgspec.json.encode(state))
+
+
+def count_simulated(work: Path) -> int:
+    """Return the number of resources in the simulated state of a work folder; 0 if there is none.
+
+    Raises:
+        FormatError: It cannot be read.
+    """
+    return len(_load(work / SIMULATED_STATE).resources)
+
+
+def _load(path: Path) -> _SimulatedState:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_SimulatedState)
+    except FileNotFoundError:
+        return _SimulatedState()
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{path} is not a simulated state: {error}.") from error
 
 
 def _tell(

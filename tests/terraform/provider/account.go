@@ -27,6 +27,7 @@ type account struct {
 type object struct {
 	Unique string            `json:"unique"`
 	Tags   map[string]string `json:"tags"`
+	State  []byte            `json:"state"` // as an import finds it; MessagePack
 }
 
 // finding is an answer of a data source: the first whose texts match counts.
@@ -129,6 +130,17 @@ func (a *account) exists(kind, id string) bool {
 
 func (a *account) put(kind, id, unique string) {
 	a.write(objectFile(kind, id), object{Unique: unique, Tags: map[string]string{}})
+}
+
+// keep stores the attributes of an object, for an import.
+func (a *account) keep(kind, id string, state []byte) {
+	if !a.exists(kind, id) {
+		return
+	}
+	found := object{}
+	a.read(objectFile(kind, id), &found)
+	found.State = state
+	a.write(objectFile(kind, id), found)
 }
 
 func (a *account) remove(kind, id string) {

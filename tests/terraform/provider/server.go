@@ -232,6 +232,7 @@ func (s *server) create(request *tfprotov5.ApplyResourceChangeRequest, planned t
 	}
 	if fault == nil || fault.Leaves == "failed" {
 		answer.NewState = packed(tftypes.NewValue(planned.Type(), map[string]tftypes.Value(made)))
+		s.account.keep(kind, id, answer.NewState.MsgPack)
 	}
 	if kind == "aws_ec2_tag" {
 		s.account.tag(made.text("resource_id"), made.text("key"), made.text("value"), true)
@@ -294,9 +295,9 @@ func nameAfterPrefix(made fields) {
 	}
 }
 
-// composed is the text of attributes with the separator that stands between their names: ":", "," or "|".
+// composed is the text of attributes with the separator that stands between their names: ":", ",", "/" or "|".
 func composed(pattern string, made fields) string {
-	for _, separator := range []string{":", ",", "|"} {
+	for _, separator := range []string{":", ",", "/", "|"} {
 		if strings.Contains(pattern, separator) {
 			parts := strings.Split(pattern, separator)
 			for index, name := range parts {
@@ -308,8 +309,17 @@ func composed(pattern string, made fields) string {
 	return made.text(pattern)
 }
 
-func (s *server) ImportResourceState(context.Context, *tfprotov5.ImportResourceStateRequest) (*tfprotov5.ImportResourceStateResponse, error) {
-	return nil, errUnsupported
+// ImportResourceState finds an object by its id, with the attributes that it was made with.
+func (s *server) ImportResourceState(_ context.Context, request *tfprotov5.ImportResourceStateRequest) (*tfprotov5.ImportResourceStateResponse, error) {
+	found := object{}
+	s.account.read(objectFile(request.TypeName, request.ID), &found)
+	if len(found.State) == 0 {
+		return &tfprotov5.ImportResourceStateResponse{
+			Diagnostics: failed("importing %s (%s): couldn't find resource", request.TypeName, request.ID),
+		}, nil
+	}
+	imported := &tfprotov5.ImportedResource{TypeName: request.TypeName, State: &tfprotov5.DynamicValue{MsgPack: found.State}}
+	return &tfprotov5.ImportResourceStateResponse{ImportedResources: []*tfprotov5.ImportedResource{imported}}, nil
 }
 
 func (s *server) MoveResourceState(context.Context, *tfprotov5.MoveResourceStateRequest) (*tfprotov5.MoveResourceStateResponse, error) {

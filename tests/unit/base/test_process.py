@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from actions.base.process import (
     identity_of,
     is_alive,
     own_identity,
+    run_in_terminal,
     run_tool,
     spawn_detached,
 )
@@ -73,3 +77,25 @@ def test_a_detached_program_is_in_a_session_of_its_own_with_a_private_output(tmp
     assert output.read_text() == "True\n"
     assert output.stat().st_mode & 0o777 == 0o600
     assert not is_alive(child)
+
+
+async def test_the_loop_goes_on_while_a_program_has_the_terminal(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    running = asyncio.create_task(run_in_terminal(["sh", "-c", f"read answer < {pipe}; exit $answer"]))
+    await asyncio.to_thread(pipe.write_text, "7\n")
+
+    assert await running == 7
+    assert signal.getsignal(signal.SIGINT) is not None
+
+
+async def test_a_program_of_the_terminal_ends_with_its_call(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    running = asyncio.create_task(run_in_terminal(["sh", "-c", f"echo $$ > {pipe}; exec cat {pipe}"]))
+    pid = int(await asyncio.to_thread(pipe.read_text))
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+    assert not Path(f"/proc/{pid}").exists()

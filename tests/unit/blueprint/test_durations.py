@@ -53,7 +53,7 @@ def test_a_preset_with_its_own_duration_is_the_base_of_its_rate() -> None:
     longer = expected("nemo-gpt3-5b", "train", "short", max_steps=200)
     assert (as_it_is.low_seconds, as_it_is.high_seconds) == (600, 1200)
     assert longer.low_seconds == pytest.approx(1200)
-    assert longer.basis.endswith(" an hour: as the preset short expects")
+    assert longer.basis.endswith(" an hour: the rate of preset short")
 
 
 def test_hardware_of_which_no_rate_is_known_keeps_the_duration_of_the_defaults_and_says_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tui.cli.arguments import parse_arguments
+from tui.cli.main import main
 from tui.cli.streams import speaks_unicode
 
 
@@ -16,7 +17,37 @@ def test_parameters_of_a_plan_stand_before_or_after_its_options(words: list[str]
     assert (options.blueprint, options.preset, options.set) == ("bionemo-esm1nv", "short", ["workers=4"])
 
 
-@pytest.mark.parametrize("words", [["plan", "x", "--presett", "short"], ["nodes", "extra"]])
+@pytest.mark.parametrize(
+    ("words", "place", "value"),
+    [
+        (["read", "log", "-o", "plot", "train.log"], "file", "train.log"),
+        (["read", "log", "train.log", "-o", "plot"], "file", "train.log"),
+        (["read", "-o", "plot", "log", "train.log"], "file", "train.log"),
+        (["read", "log", "--metric", "lr", "-o", "plot", "train.log"], "file", "train.log"),
+        (["read", "log", "-o", "plot"], "file", "-"),
+        (["why", "-o", "json", "pod/train-0"], "object", "pod/train-0"),
+        (["forward", "--local", "6006", "tensorboard"], "to", "tensorboard"),
+        (["blueprints", "-o", "json", "nemo-gpt3-5b"], "id", "nemo-gpt3-5b"),
+    ],
+)
+def test_the_last_argument_stands_before_or_behind_the_options(words: list[str], place: str, value: str) -> None:
+    assert getattr(parse_arguments(words), place) == value
+
+
+def test_a_support_archive_takes_a_capture() -> None:
+    assert str(parse_arguments(["support", "latest", "--capture", "night.capture"]).kept) == "night.capture"
+
+
+@pytest.mark.parametrize("words", [["plan", "x"], ["doctor", "x"], ["launch", "x"], ["runs", "takeover", "y"]])
+def test_a_home_stands_before_or_behind_the_command(words: list[str]) -> None:
+    assert parse_arguments(["--home", "s3://team/runs", *words]).home == "s3://team/runs"
+    assert parse_arguments([*words, "--home", "s3://team/runs"]).home == "s3://team/runs"
+    assert parse_arguments(words).home == ""
+
+
+@pytest.mark.parametrize(
+    "words", [["read", "log", "a.log", "-o", "plot", "b.log"], ["plan", "x", "--presett", "short"], ["nodes", "extra"]]
+)
 def test_what_is_not_known_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_arguments(words)
@@ -37,3 +68,61 @@ def test_what_is_not_known_is_refused(words: list[str], capsys: pytest.CaptureFi
 )
 def test_a_locale_that_names_no_unicode_has_none(environment: dict[str, str], speaks: bool) -> None:
     assert speaks_unicode(environment) is speaks
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["read", "log", "train.log", "-o", "plot"],
+        ["read", "log", "-o", "plot", "train.log"],
+        ["read", "-o", "plot", "log", "train.log"],
+        ["read", "log", "--output=plot", "train.log"],
+        ["read", "log", "-oplot", "train.log"],
+        ["read", "log", "--out", "plot", "train.log"],
+    ],
+)
+def test_options_stand_before_or_after_a_file(words: list[str]) -> None:
+    options = parse_arguments(words)
+    assert (options.kind, options.file, options.output) == ("log", "train.log", "plot")
+
+
+def test_a_single_dash_is_a_file_and_two_end_the_options() -> None:
+    assert parse_arguments(["read", "log", "-", "-o", "json"]).file == "-"
+    assert parse_arguments(["read", "log", "-o", "json", "--", "-odd.log"]).file == "-odd.log"
+
+
+def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "efa-nccl-tests", "nodes=abc", "--no-checks"]) == 2
+    assert "nodes is 'abc'" in capsys.readouterr().err
+
+
+def test_only_what_is_required_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["plan"])
+    assert "required: BLUEPRINT\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--replay", "a", "--demo"], "omit --demo"),
+        (["--replay", "a", "--capture", "b"], "omit --capture"),
+        (["--replay", "a", "--run", "latest"], "omit --run"),
+        (["--capture", "a", "nodes"], "cannot be combined with nodes"),
+        (["--capture-limit", "1G"], "needs --capture FILE"),
+        (["--capture", "a", "--capture-limit", "1K"], "is not a size from 4M on"),
+        (["--capture", "a", "--capture-limit", "much"], "is not a size from 4M on"),
+    ],
+)
+def test_a_capture_that_makes_no_sense_is_refused(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse_arguments(words)
+    assert caught.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_sizes_are_written_as_people_write_them() -> None:
+    for text, size in (("200M", 200 << 20), ("2g", 2 << 30), ("8MiB", 8 << 20), ("10000000", 10_000_000)):
+        assert parse_arguments(["--capture", "a", "--capture-limit", text]).capture_limit == size

@@ -4,42 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from actions.base.errors import ConfigError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.capacity import CapacityRequest
-from tests.support.sandboxes import account_of
 from tests.support.waiting import settle, wait_for
-from tests.unit.sandbox.controllers.server import cloud_alone
 from tui.app import ConsoleApp
 from tui.cli import main
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
-CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL")
-
-
-@pytest.fixture(autouse=True)
-def _nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in CREDENTIALS:
-        monkeypatch.delenv(name, raising=False)
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-
-
-@pytest.fixture
-async def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    folder = tmp_path / "sandbox"
-    folder.mkdir()
-    async with cloud_alone(folder):
-        for name, value in account_of(folder).items():
-            monkeypatch.setenv(name, value)
-        yield
+pytestmark = pytest.mark.usefixtures("_nobody")
 
 
 async def plan(*words: str) -> int:

@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from actions.run.doctor import survey
-from tests.support.sandboxes import account_of
-from tests.unit.sandbox.controllers.server import cloud_alone
 from tui.cli import main
-
-CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL", "KUBECONFIG")
 
 
 @pytest.fixture(autouse=True)
-def _empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in CREDENTIALS:
-        monkeypatch.delenv(name, raising=False)
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
+def _empty_machine(_nobody: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(survey.LaunchSurvey.run, "__kwdefaults__", {"seconds": 60.0})  # a busy machine may be slow
-
-
-@pytest.fixture
-async def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    folder = tmp_path / "sandbox"
-    folder.mkdir()
-    async with cloud_alone(folder):
-        for name, value in account_of(folder).items():
-            monkeypatch.setenv(name, value)
-        yield
 
 
 async def plan(*words: str) -> int:

@@ -140,3 +140,13 @@ def test_a_metric_can_be_chosen_for_the_plot(
     monkeypatch.setattr("sys.stdin", Piped(lines))
     assert main(["read", "log", "-o", "plot", "--metric", "nothing"]) == 0
     assert "This log has: train_loss, grad_norm." in capsys.readouterr().out
+
+
+def test_a_shortened_step_is_not_the_position_of_the_bar_and_the_file_may_come_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bar = "Epoch 0:  99%|█| {}/8000 [12:00<00:05,  5.4it/s, loss=2.51, reduced_train_loss=2.510, global_step={}]"
+    log = tmp_path / "train.log"
+    log.write_text("".join(bar.format(*place) + "\n" for place in ((7930, "3989.0"), (7950, "4e+3"))))
+    steps = [point["step"] for point in read(capsys, "log", "-o", "json", str(log))]
+    assert max(steps) in (3999, 4000)

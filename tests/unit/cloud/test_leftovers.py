@@ -112,7 +112,7 @@ async def test_what_others_made_for_the_cluster_is_found_by_its_tags(session: Aw
 async def test_in_a_cluster_of_others_the_pools_of_the_run_are_its_own(session: AwsSession) -> None:
     tags = {"karpenter.sh/nodepool": "gpu", f"kubernetes.io/cluster/{CLUSTER}": "owned"}
     specification = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": tags[key]} for key in tags]}]
-    image = client("ec2").describe_images()["Images"][0]["ImageId"]
+    image = client("ec2").register_image(Name="nodes")["ImageId"]
     made = client("ec2").run_instances(
         ImageId=image, InstanceType="c5.xlarge", MinCount=1, MaxCount=1, TagSpecifications=specification
     )

@@ -123,7 +123,7 @@ async def test_what_is_only_remembered_is_told_from_what_is_there(session: AwsSe
         service, _, name = resource.partition(":")
         return await describer.describe(f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}", "tagged")
 
-    image = client("ec2").describe_images()["Images"][0]["ImageId"]
+    image = client("ec2").register_image(Name="nodes")["ImageId"]
     made = client("ec2").run_instances(ImageId=image, InstanceType="m5.xlarge", MinCount=1, MaxCount=1)
     instance = made["Instances"][0]["InstanceId"]
     found = await look(f"ec2:instance/{instance}")

@@ -24,14 +24,14 @@ class LogServer:
     """One container. `cuts` gives, for each follow request, after how many bytes its connection is aborted.
 
     `previous_cuts` does so for requests of the log before the restart. `ends` gives, for each request of an ended log,
-    after how many bytes the answer ends as if it were whole.
+    after how many bytes the answer ends as if it were whole; `None` for all of it.
     """
 
     lines: list[bytes] = field(default_factory=list)
     previous: list[bytes] = field(default_factory=list)
     cuts: Iterator[int] = field(default_factory=lambda: iter(()))
     previous_cuts: Iterator[int] = field(default_factory=lambda: iter(()))
-    ends: Iterator[int] = field(default_factory=lambda: iter(()))
+    ends: Iterator[int | None] = field(default_factory=lambda: iter(()))
     chunk: int = 1 << 16
     uid: str = "u1"
     restarts: int = 0

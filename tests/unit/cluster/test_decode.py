@@ -210,6 +210,11 @@ def test_neuron_cores_count_as_devices() -> None:
     assert resources_of({"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32"}).neuron == 16
 
 
+def test_mig_devices_count_beside_whole_gpus() -> None:
+    parts = {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "4", "nvidia.com/mig-3g.40gb": "2"}
+    assert resources_of(parts).gpu == 7
+
+
 def test_requests_follow_the_schedulers_rule() -> None:
     def cpu(amount: int) -> Resources:
         return Resources(cpu_milli=amount)

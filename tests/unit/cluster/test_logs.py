@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
 
 SOURCE = ContainerLog("work", "p", "main", "u1")
+IN_ONE_SECOND = [stamped(index, f"step {index}", per_second=200) for index in range(100)]
 
 
 def _lines(count: int, *, first: int = 0) -> list[bytes]:
@@ -100,6 +102,20 @@ async def test_a_last_answer_that_is_cut_short_without_a_word_is_asked_for_again
     lines = [stamped(index, f"step {index}") for index in range(100)]
     got, _ = await _follow(tmp_path, LogServer(lines, ends=iter([end, end + 7])))
     assert _texts(got) == [f"step {index}" for index in range(100)]
+
+
+@pytest.mark.parametrize("times", [2, 5, 11])
+async def test_answers_that_are_cut_at_the_same_place_are_no_end_while_the_last_lines_are_newer(
+    tmp_path: Path, times: int
+) -> None:
+    ends = [end for _ in range(times) for end in (400, None)]  # the question for the last lines is answered whole
+    got, _ = await _follow(tmp_path, LogServer(IN_ONE_SECOND, ends=iter(ends)))
+    assert _texts(got) == [f"step {index}" for index in range(100)]
+
+
+async def test_a_log_that_never_comes_whole_is_marked(tmp_path: Path) -> None:
+    got, _ = await _follow(tmp_path, LogServer(IN_ONE_SECOND, ends=itertools.cycle([400, None])))
+    assert _markers(got) == ["-- the server ends the log before its last lines: lines are missing --"]
 
 
 async def test_a_last_line_without_a_newline_comes_once_also_when_read_again(tmp_path: Path) -> None:
@@ -327,3 +343,10 @@ def test_a_timestamp_with_an_offset_is_the_same_moment() -> None:
 def test_a_line_without_a_timestamp_is_a_marker() -> None:
     line = _read(b"failed to create fsnotify watcher: too many open files", previous_ns=7)
     assert (line.at_ns, line.is_marker) == (7, True)
+
+
+async def test_a_log_from_a_time_on_has_no_gap_before_it(tmp_path: Path) -> None:
+    since = read_lines([stamped(100, "x").rstrip(b"\n")], previous_ns=0)[0].first_ns
+    got, _ = await _follow(tmp_path, LogServer(_lines(200)), since=LogCursor(since - 1, 0))
+    assert _texts(got) == [f"step {index} größe ✓" for index in range(100, 200)]
+    assert _markers(got) == []

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from actions.base.clock import SystemClock
 from actions.cluster.state.cluster_state import ClusterState
-from actions.cluster.state.inventory import PodIndex
+from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.cluster.state.store import FactTable, pod_key
 from actions.cluster.watch.health import Health

@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import ConsoleError, MissingError, ParameterError
-from actions.command.parse import complete, decode, parse_line
-from actions.command.verbs import COMMANDS, Danger, LaunchArguments, OpenArguments, TeardownArguments, command_of
+from actions.command.arguments import (
+    FilterArguments,
+    KindArguments,
+    LaunchArguments,
+    OpenArguments,
+    TeardownArguments,
+)
+from actions.command.parse import complete, decode, parse_line, parse_typed
+from actions.command.verbs import (
+    COMMANDS,
+    Danger,
+    command_of,
+)
 
 
 def test_the_first_word_is_the_positional_argument_and_the_rest_are_parameters() -> None:
@@ -55,9 +66,12 @@ def test_an_unknown_command_is_missing_not_a_guess() -> None:
 
 def test_completion_knows_commands_values_and_names() -> None:
     assert complete("lau", {}) == ("launch",)
-    assert complete("launch b", {"blueprint": ["bionemo-esm1nv", "nemo"]}) == ("launch bionemo-esm1nv",)
+    assert complete("launch bi", {"blueprint": ["bionemo-esm1nv", "nemo"]}) == ("launch bionemo-esm1nv",)
     assert complete("launch x pre", {}) == ("launch x preset=",)
     assert complete("open ", {"pane": ["nodes", "pods"]})[:2] == ("open nodes", "open pods")
+    assert complete("layout delete m", {"saved": ["mine", "night"]}) == ("layout delete mine",)
+    assert complete("resize l", {}) == ("resize left",)
+    assert complete("split right p", {"pane": ["nodes", "pods"]}) == ("split right pods", "split right pane=")
 
 
 def test_whatever_changes_the_world_says_so() -> None:
@@ -69,3 +83,56 @@ def test_whatever_changes_the_world_says_so() -> None:
 
 def test_a_call_shows_only_what_was_said() -> None:
     assert parse_line("launch x preset=short").values() == {"blueprint": "x", "preset": "short"}
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("pvc", {"kind": "pvc"}),
+        ("jobs training", {"kind": "jobs", "namespace": "training"}),
+        ("queues.scheduling.volcano.sh", {"kind": "queues.scheduling.volcano.sh"}),
+        ("deploy all labels=app=web", {"kind": "deploy", "namespace": "all", "labels": "app=web"}),
+    ],
+)
+def test_a_word_that_is_no_command_is_a_kind(line: str, values: dict[str, str]) -> None:
+    call = parse_typed(line, lambda _: False)
+    assert (call.command.id, call.values()) == ("objects", values)
+
+
+def test_a_command_stays_a_command_and_a_misspelt_one_is_no_kind_unless_the_cluster_serves_it() -> None:
+    assert parse_typed("pods node-1", lambda _: True).values() == {"pane": "pods", "of": "node-1"}
+    assert parse_typed("ns work", lambda _: True).values() == {"namespace": "work"}
+    with pytest.raises(MissingError, match="teardwon"):
+        parse_typed("teardwon", lambda _: False)
+    assert parse_typed("teardowns", lambda word: word == "teardowns").values() == {"kind": "teardowns"}
+
+
+def test_kinds_and_namespaces_are_completed() -> None:
+    choices = {"kind": ["persistentvolumeclaims", "pods"], "namespace": ["all", "training"]}
+    assert complete("pers", choices) == ("persistentvolumeclaims",)
+    assert complete("po", choices) == ("pods",)
+    assert complete("jobs tr", choices) == ("jobs training",)
+    assert complete("ns a", choices) == ("ns all",)
+
+
+def test_kubectls_flags_set_what_they_mean() -> None:
+    call = parse_line("objects pods -l 'tier in (web, db)' -F status.phase=Running -n ml")
+    assert call.arguments == KindArguments(
+        kind="pods", namespace="ml", labels="tier in (web, db)", fields="status.phase=Running"
+    )
+    with pytest.raises(ParameterError, match="objects has nothing behind -l"):
+        parse_line("objects pods -l")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("filter -l 'tier in (web, db)' fast", "-l 'tier in (web, db)' fast"),
+        ("filter it's fast", "it's fast"),
+        ("filter 'a b'", "a b"),
+        ("filter text=web", "web"),
+        ("filter", ""),
+    ],
+)
+def test_the_text_of_a_filter_is_all_that_stands_behind_it(line: str, text: str) -> None:
+    assert parse_line(line).arguments == FilterArguments(text=text)

@@ -30,6 +30,11 @@ CASES: list[Case] = [
     ("xid 120", "GPU_GSP", {"logs": "NVRM: Xid (PCI:0000:13:00): 120, GSP task exception"}),
     ("lost", "GPU_LOST", {"logs": "Unable to determine the device handle for GPU 0000:5E:00.0: GPU is lost."}),
     ("xid 151", "GPU_REBOOT", {"logs": "[1.0] NVRM: Xid (PCI:0000:79:00): 151, key rotation error"}),
+    ("xid 46", "GPU_REBOOT", {"logs": "NVRM: Xid (PCI:0000:79:00): 46, pid=7, name=python3, GPU stopped processing"}),
+    ("xid 62", "GPU_GSP", {"logs": "NVRM: Xid (PCI:0000:79:00): 62, 2d2b(33c4) 00000000 00000000"}),
+    ("xid 70", "GPU_APP_FAULT", {"logs": "NVRM: Xid (PCI:0000:79:00): 70, pid=7, name=python3, CE3: Unknown Error"}),
+    ("xid 110 event", "GPU_REBOOT", {"events": [an_event("NvidiaXID110Error", "detected XID-110", "n1", kind="Node")]}),
+    ("xid 999", "GPU_REBOOT", {"logs": "NVRM: Xid (PCI:0000:79:00): 999, something of a later driver"}),
     ("nvswitch", "NVLINK", {"logs": "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"}),
     ("xid 13 event", "GPU_APP_FAULT", {"events": [an_event("NvidiaXID13Warning", "NvidiaXID13", "n1", kind="Node")]}),
     (

@@ -48,3 +48,10 @@ def test_a_case_that_is_fine_has_no_findings() -> None:
     node = a_node("n1", "p5.48xlarge", {"nvidia.com/gpu": "8"})
     logs = "Epoch 0:  12%|█▏        | 12/100 [00:10<01:20, v_num=0, train_loss=2.31]\n"
     assert codes({"pods": [pod], "nodes": [node], "events": [old], "logs": logs}) == []
+
+
+def test_a_thousand_corrected_errors_hide_no_lost_gpu() -> None:
+    corrected = "NVRM: Xid (PCI:0009:01:00): 121, C2C Link corrected error\n"
+    lost = "NVRM: Xid (PCI:0000:74:00): 79, pid=31, GPU has fallen off the bus.\n"
+    (found,) = why({"logs": corrected * 1000 + lost})
+    assert "Xid 79 at PCI:0000:74:00" in found.headline

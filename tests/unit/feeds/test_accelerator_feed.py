@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
+from actions.telemetry.tools.device_history import Extent, Quantity
 from tests.support.builders import NOW, StillClock, a_pod
 from tui.feeds.accelerators import FRESH_SECONDS, AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import ClusterFeed
@@ -15,14 +18,25 @@ from tui.feeds.cluster import ClusterFeed
 ROW = "0, NVIDIA A10G, 97, 3032, 23028, 33, 112.10, 300.00, P0"
 
 
-async def read(folder: Path, *, age_seconds: float) -> WorkerReading:
-    """One round for one pod, of a cluster that nobody is connected to."""
+def spool(folder: Path, *ages_seconds: float) -> Sampled:
     writer = SpoolWriter(folder, "train")
-    writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp() - age_seconds, ROW))
+    for age in ages_seconds:
+        writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp() - age, ROW, "node-1"))
     writer.close()
+    return Sampled(folder, "train")
+
+
+def a_feed() -> AcceleratorFeed:
+    """A feed of a cluster that nobody is connected to."""
     clock = StillClock()
     cluster = ClusterFeed(ClusterTarget(kubeconfig=Path("none")), readonly=True, clock=clock, changed=lambda: None)
-    feed = AcceleratorFeed(cluster, clock, lambda: None)
+    return AcceleratorFeed(cluster, clock, lambda: None)
+
+
+async def read(folder: Path, *, age_seconds: float) -> WorkerReading:
+    """One round for one pod."""
+    spool(folder, age_seconds)
+    feed = a_feed()
     kept = feed._samples(Sampled(folder, "train"))
     return await feed._read(asyncio.Semaphore(1), a_pod("worker-0", gpu=1), kept)
 
@@ -35,3 +49,94 @@ async def test_a_fresh_sample_of_the_run_is_the_answer(tmp_path: Path) -> None:
 async def test_an_old_sample_is_asked_for_again(tmp_path: Path) -> None:
     worker = await read(tmp_path, age_seconds=FRESH_SECONDS + 1)
     assert "not connected" in worker.reading.error
+
+
+async def test_a_history_begins_with_the_last_minutes_of_the_run_and_counts_no_sample_twice(tmp_path: Path) -> None:
+    feed, place, pod = a_feed(), spool(tmp_path, 4000, 30, 10, 4), a_pod("worker-0", gpu=1)
+    await feed._show_present([pod], place)
+    history = feed.histories[pod.key, "0"]
+    assert history.revision == 2  # of the last minutes alone
+    await feed._show_present([pod], place)
+    assert feed.histories[pod.key, "0"].revision == 2
+    spool(tmp_path, 1)
+    await feed._show_present([pod], place)
+    assert feed.histories[pod.key, "0"].revision == 3
+    await feed._show_present([], place)
+    assert not feed.histories
+
+
+async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
+    feed, place = a_feed(), spool(tmp_path, 4000, 30, 10, 4)
+    await feed._show_past(place)
+    past, revision = feed.past, feed.revision
+    assert past is not None
+    (worker,) = past.readings
+    assert (worker.pod.name, worker.pod.node) == ("worker-0", "node-1")
+    assert worker.reading.devices[0].power_w == pytest.approx(112.1)
+    assert past.ended_at - past.began_at == 3996
+    await feed._show_past(place)
+    assert feed.revision == revision
+    spool(tmp_path, 1)
+    await feed._show_past(place)
+    assert feed.past is not None
+    assert feed.past.ended_at == NOW.timestamp() - 1
+    await feed._show_present([], None)
+    assert feed.past is None
+
+
+class Rounds(StillClock):
+    """A hundred seconds between two rounds, three of them."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        del seconds
+        self.at += 100
+        if self.at >= 300:
+            raise asyncio.CancelledError
+
+
+async def test_the_feed_knows_since_when_a_requested_device_stands_still(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, "train")
+    writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp(), ROW.replace("97", "0", 1)))
+    writer.write_sample("worker-1", AcceleratorSample(NOW.timestamp(), ROW))
+    writer.close()
+    clock = Rounds()
+    cluster = ClusterFeed(ClusterTarget(kubeconfig=Path("none")), readonly=True, clock=clock, changed=lambda: None)
+    feed = AcceleratorFeed(cluster, clock, lambda: None)
+    pods = [a_pod("worker-0", gpu=1), a_pod("worker-1", gpu=1)]
+    with pytest.raises(asyncio.CancelledError):
+        await feed.run(lambda: pods, lambda: None, sampled=lambda: Sampled(tmp_path, "train"))
+    assert feed.zero_since == {"uid-worker-0#0": 0.0}
+    feed.forget()
+    assert feed.zero_since == {}
+
+
+def with_links(kib: int) -> str:
+    return f"{ROW}\nNVLink GPU 0: {kib} KiB\n"
+
+
+async def test_traffic_of_links_is_shown_now_and_over_all_time(tmp_path: Path) -> None:
+    feed, place, pod = a_feed(), Sampled(tmp_path, "train"), a_pod("worker-0", gpu=1)
+    for age, kib in ((8, 0), (6, 2_000), (4, 10_000)):
+        writer = SpoolWriter(tmp_path, "train")
+        writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp() - age, with_links(kib), "node-1"))
+        writer.close()
+        await feed._show_present([pod], place)
+    (device,) = feed.readings[0].reading.devices
+    assert device.nvlink_rate == 4_000 * 1024
+    await feed._show_present([pod], place)  # the same sample once more
+    assert feed.readings[0].reading.devices[0].nvlink_rate == 4_000 * 1024
+    assert feed.histories[pod.key, "0"].extent(Quantity.NVLINK) == Extent(1_024_000, 2_560_000, 4_096_000)
+
+    writer = SpoolWriter(tmp_path, "later")
+    for at, kib in ((100, 0), (102, 2_000), (104, 10_000)):
+        writer.write_sample("worker-0", AcceleratorSample(at, with_links(kib), "node-1"))
+    writer.close()
+    await feed._show_past(Sampled(tmp_path, "later"))
+    assert feed.past is not None
+    assert feed.past.readings[0].reading.devices[0].nvlink_rate == 2_560_000

@@ -66,19 +66,22 @@ def test_more_requests_than_devices_are_not_negative_idleness() -> None:
 def test_neuron_devices_idle_like_gpus() -> None:
     node = a_node(instance_type="trn1.32xlarge", neuron=16)
     fleet = MODEL.fleet_cost([node], {node.name: asking(neuron=8)})
-    assert fleet.idle_text == "$10.75/h idle (8 of 16 accelerators)"
+    assert fleet.idle_text == "$10.75/h idle (8 of 16 accelerators unrequested)"
 
 
 def test_idle_accelerators_without_a_price_are_counted() -> None:
     priced, unpriced = a_node("a", gpu=4), a_node("b", gpu=4, capacity_type="spot")
     cost = MODEL.fleet_cost([priced, unpriced], {})
-    assert cost.idle_text == "$5.67/h (+1 unpriced) idle (8 of 8 accelerators)"
-    assert MODEL.fleet_cost([unpriced], {}).idle_text == "? (1 unpriced) idle (4 of 4 accelerators)"
+    assert cost.idle_text == "$5.67/h (+1 unpriced) idle (8 of 8 accelerators unrequested)"
+    assert MODEL.fleet_cost([unpriced], {}).idle_text == "? (1 unpriced) idle (4 of 4 accelerators unrequested)"
 
 
 def test_an_unpriced_node_that_is_all_busy_has_a_known_idle_cost() -> None:
     node = a_node(gpu=4, capacity_type="spot")
-    assert MODEL.fleet_cost([node], {node.name: asking(gpu=4)}).idle_text == "$0.00/h idle (0 of 4 accelerators)"
+    assert (
+        MODEL.fleet_cost([node], {node.name: asking(gpu=4)}).idle_text
+        == "$0.00/h idle (0 of 4 accelerators unrequested)"
+    )
 
 
 def test_the_region_of_the_node_goes_before_that_of_the_cluster() -> None:

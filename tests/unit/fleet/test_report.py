@@ -34,7 +34,7 @@ def row_of(name: str) -> list[str]:
 def test_the_summary_counts_nodes_pods_and_money() -> None:
     first, second = nodes_table(NODES, USAGE, MODEL).splitlines()[:2]
     assert first == "3 nodes (1 not ready), 16 pods | $5.86/h (+1 unpriced) | at least $4,280.72/month"
-    assert second == "$1.42/h (+1 unpriced) idle (5 of 8 accelerators)"
+    assert second == "$1.42/h (+1 unpriced) idle (5 of 8 accelerators unrequested)"
 
 
 def test_each_resource_has_a_bar_and_those_that_nobody_has_are_left_out() -> None:

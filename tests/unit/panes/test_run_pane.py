@@ -28,6 +28,21 @@ async def test_a_plan_that_waits_is_on_screen_with_its_key() -> None:
     assert "bionemo-1121-ab12" in text
 
 
+async def test_a_read_only_console_names_no_key_that_it_refuses() -> None:
+    stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
+    app = PaneApp(RunPane(console_services(view=a_run(stage), readonly=True)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.pane.refresh_data()
+        await wait_for(pilot, lambda: "waits for approval" in screen_text(app), "the rail is laid out")
+        assert "This console is read-only: nothing can be approved or changed." in screen_text(app)
+        assert "ress a" not in screen_text(app)
+
+    run = replace(a_run(a_stage("train", StageState.UNKNOWN), state=RunState.UNKNOWN), last_seq=7)
+    text = await text_of(RunPane(console_services(view=run, readonly=True)), size=SIZE)
+    assert "▲ its runner has died" in text
+    assert "to resume" not in text
+
+
 async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_again() -> None:
     run = replace(a_run(a_stage("train", StageState.UNKNOWN), state=RunState.UNKNOWN), last_seq=7)
     app = PaneApp(RunPane(console_services(view=run)))

@@ -69,3 +69,9 @@ def test_a_null_where_a_list_or_a_mapping_is_usual_is_as_good_as_nothing() -> No
 
     assert "node-1" in page
     assert "Taints" not in page
+
+
+def test_accelerators_stand_before_the_long_parts_of_a_page() -> None:
+    page = object_page(POD, [], now=0.0, devices=["Device topology", "  GPU0  NV18 GPU1"])
+    assert page.index("worker-0") < page.index("Device topology") < page.index("Labels")
+    assert "Device topology" not in object_page(POD, [], now=0.0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from actions.base.clock import as_of_words
 from actions.fleet.cost import CostModel, FleetCost
 from tests.support.builders import a_node
-from tui.present.cells import text_of, width_of
+from tui.present.cells import Tone, text_of, width_of
 from tui.present.header import HeaderFacts, header_line, parse_context_name
+from tui.present.text import unused_text
 
 FULL = HeaderFacts(
     account="111122223333",
@@ -31,7 +33,7 @@ def test_a_wide_header_says_everything() -> None:
     for part in ("demo ×20, cost simulated", "read-only", "111122223333", "bionemo-on-eks", "us-west-2", "creds 3h00m"):
         assert part in text
     assert "$5.67/h" in text
-    assert "idle" in text
+    assert "nodes $5.67/h · $5.67/h unrequested!" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
@@ -44,6 +46,31 @@ def test_badges_cluster_and_sum_survive_eighty_columns() -> None:
 
     for part in ("demo ×20", "read-only", "bionemo-on-eks", "$5.67/h"):
         assert part in text
+
+
+def test_idle_cost_is_beside_unused_accelerators_on_eighty_columns() -> None:
+    cost = cost_of("g5.12xlarge", "x9.mystery")
+    facts = HeaderFacts(
+        cluster="bionemo-on-eks",
+        expires_in_seconds=7 * 3600,
+        cost=cost,
+        unused=unused_text(8, 8, 300),
+    )
+    text = text_of(header_line(facts, 80))
+    assert "8 of 8 at 0%" in text
+    assert "$5.67/h idle!" in text
+    soon = text_of(header_line(replace(facts, expires_in_seconds=600), 80))
+    assert "creds 10m00s!" in soon
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_moment_of_a_replay_is_there_at_every_width(width: int) -> None:
+    facts = replace(FULL, replay="replay 14:02:07 ×4", is_readonly=False, cost=cost_of("g5.12xlarge"))
+    assert text_of(header_line(facts, width)).startswith("  replay 14:02:07 ×4 ")
+
+
+def test_a_capture_is_shown() -> None:
+    assert " capture " in text_of(header_line(replace(FULL, capture="capture"), 160))
 
 
 def test_a_price_that_nobody_knows_is_counted_not_added() -> None:
@@ -71,3 +98,29 @@ def test_credentials_that_end_before_the_run_are_marked() -> None:
     assert "creds 2h00m! run 3h00m" in text_of(header_line(facts, 100))
     enough = HeaderFacts(cluster="c", expires_in_seconds=2 * 3600, needed_seconds=3600)
     assert "!" not in text_of(header_line(enough, 100))
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_what_was_kept_is_said_at_every_width_and_its_cost_is_muted(width: int) -> None:
+    kept = HeaderFacts(cluster="bionemo-on-eks", cost=cost_of("g5.12xlarge"), as_of="as of 14:02 UTC", trouble="gone")
+    line = header_line(kept, width)
+    assert "as of 14:02 UTC · gone" in text_of(line)
+    (hourly,) = [
+        span for span in line if "/h" in span.text and "idle" not in span.text and "unrequested" not in span.text
+    ]
+    assert hourly.tone is Tone.MUTED
+
+
+def test_the_time_of_what_was_kept_has_its_day_unless_it_is_today() -> None:
+    noon = 1_763_726_400.0
+    assert as_of_words(noon - 60, now=noon) == "as of 11:59 UTC"
+    assert as_of_words(noon - 86_400, now=noon) == "as of 2025-11-20 12:00 UTC"
+
+
+def test_accelerators_that_a_run_does_not_use_are_told_and_shorter_on_eighty_columns() -> None:
+    facts = HeaderFacts(cluster="bionemo-on-eks", unused="3 of 8 accelerators at 0% for 5m12s")
+    assert "▲ 3 of 8 accelerators at 0% for 5m12s" in text_of(header_line(facts, 120))
+    full = replace(FULL, is_readonly=False, unused=facts.unused, cost=cost_of("g5.12xlarge"))
+    narrow = text_of(header_line(full, 80))
+    assert "▲ 3 of 8 at 0%" in narrow
+    assert "bionemo-on-eks" in narrow

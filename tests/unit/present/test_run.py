@@ -9,10 +9,19 @@ from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
 from actions.run.state.records import CheckResult, StageFinding
-from actions.run.state.view import Audit, RunState, StageState
+from actions.run.state.view import Audit, Notice, NoticeKind, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
-from tui.present.run import StageLook, ending_lines, idle_lines, rail_of, run_heading, stage_detail, stage_of
+from tui.present.run import (
+    StageLook,
+    ending_lines,
+    home_words,
+    idle_lines,
+    rail_of,
+    run_heading,
+    stage_detail,
+    stage_of,
+)
 
 NOW_SECONDS = NOW.timestamp()
 
@@ -55,6 +64,17 @@ def test_a_start_on_another_day_has_a_date() -> None:
     assert f"started {date} 12:00 UTC" in texts(run_heading(before, now=NOW_SECONDS))
 
 
+def test_where_a_run_is_kept_is_named() -> None:
+    run = a_run(a_stage("train"))
+    assert home_words(run) == "on this machine alone"
+    kept = replace(run, home="s3://team-runs/ml")
+    assert home_words(kept) == "home s3://team-runs/ml"
+    away = Notice(NoticeKind.HOME_AWAY, "It does not answer.", NOW_SECONDS)
+    assert home_words(replace(kept, notices=(away,))) == "home s3://team-runs/ml away since 12:00"
+    refused = Notice(NoticeKind.HOME_REFUSED, "It refuses.")
+    assert home_words(replace(kept, notices=(refused,))) == "home s3://team-runs/ml refuses"
+
+
 def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:
     stage = a_stage("network", StageState.AWAITING_APPROVAL, plan=a_plan())
 
@@ -73,6 +93,20 @@ def test_on_a_narrow_screen_a_plan_that_waits_is_told_in_whole_words() -> None:
     assert max(map(len, lines)) <= 46
     assert lines[0].endswith("awaiting approval · 5s")
     assert lines[1:3] == ["Plan: 2 to add, 0 to change, 0 to destroy.", "Press a to approve."]
+
+
+def test_where_no_approval_is_taken_no_key_is_named() -> None:
+    stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
+    told = "This is a replay: nothing can be approved or changed."
+
+    text = texts(stage_detail(stage, now=NOW_SECONDS, no_changes=told))
+
+    assert told in text
+    assert "Press" not in text
+    assert [line.note for line in rail_of(a_run(stage), now=NOW_SECONDS, approve_key="")] == ["waits for approval"]
+    nodes = replace(a_stage("nodes", StageState.SUCCEEDED), holds_accelerators=True)
+    run = a_run(nodes, state=RunState.SUCCEEDED)
+    assert "Press" not in texts(idle_lines(run, None, park_key="P", teardown_key="T", no_changes=told))
 
 
 def test_a_wished_approval_is_not_drawn_as_a_fact() -> None:
@@ -150,7 +184,7 @@ def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -
 
     text = told(RunState.SUCCEEDED)
 
-    assert "▲ $11.34/h idle (8 of 8 accelerators)." in text
+    assert "▲ $11.34/h idle (8 of 8 accelerators unrequested)." in " ".join(text.split())
     nodes = replace(a_stage("nodes", StageState.SUCCEEDED), holds_accelerators=True)
     held = idle_lines(a_run(nodes, state=RunState.SUCCEEDED), None, park_key="P", teardown_key="T")
     assert text_of(held[0]) == "▲ It still holds accelerators: Nodes."
@@ -188,3 +222,22 @@ def test_stages_that_are_left_out_do_not_count_as_done() -> None:
     run = a_run(a_stage("a", StageState.SKIPPED), a_stage("b", StageState.SUCCEEDED), a_stage("c"))
 
     assert "1 of 2 stages done" in text_of(run_heading(run, now=NOW.timestamp())[1])
+
+
+def test_a_step_that_undoes_no_stage_is_not_said_to_undo() -> None:
+    audit = replace(a_stage("audit", StageState.RUNNING, started_seconds_ago=1), kind="audit")
+    data = a_stage("data", StageState.RUNNING, started_seconds_ago=1)
+    run = a_run(a_stage("data", StageState.SUCCEEDED), state=RunState.TEARING_DOWN, teardown=(data, audit))
+
+    assert [line.note for line in rail_of(run, now=NOW_SECONDS)[1:]] == ["", "auditing"]
+
+
+def test_a_check_that_holds_nothing_is_not_among_what_is_kept() -> None:
+    capacity = replace(a_stage("capacity", StageState.SUCCEEDED), kind="capacity")
+    disk = a_stage("filesystem", StageState.SUCCEEDED)
+    steps = tuple(replace(stage, state=StageState.SKIPPED) for stage in (disk, capacity))
+    run = replace(a_run(capacity, disk, state=RunState.TORN_DOWN, teardown=steps), audit=Audit(0.0, (), ("data",)))
+
+    text = texts(ending_lines(run))
+    assert "kept on purpose: Filesystem." in text
+    assert "Capacity" not in text

@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.run.client import find_run, list_runs, load_run, send_request
 from actions.run.journal.folder import environment_path, journal_path
-from actions.run.journal.lease import Heartbeat, take_lease
+from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.state.records import Action, Intent, RequestKind
@@ -63,7 +63,7 @@ def test_a_reader_answers_only_when_something_has_changed(tmp_path: Path) -> Non
 
 def test_a_reader_shows_what_a_living_runner_waits_for(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
-    lease = take_lease(journal_path(folder), CLOCK)
+    lease = take_runner_lease(journal_path(folder), CLOCK)
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     journal.append(Intent(Action.PERFORM), stage="provision", attempt=1)
     heartbeat = Heartbeat(folder, lease.holder, CLOCK)
@@ -80,7 +80,7 @@ def test_a_runner_that_is_gone_turns_its_stage_unknown_without_any_write(tmp_pat
     folder = make_run(tmp_path, CLOCK)
     child = os.fork()
     if not child:
-        lease = take_lease(journal_path(folder), CLOCK)
+        lease = take_runner_lease(journal_path(folder), CLOCK)
         Journal(journal_path(folder), CLOCK, fence=lease.token).append(Intent(Action.PERFORM), stage="provision")
         os._exit(0)
     os.waitpid(child, 0)

@@ -275,6 +275,23 @@ async def test_a_machine_with_nothing_but_credentials_is_told_all_that_is_missin
 
 
 @pytest.mark.usefixtures("account")
+async def test_a_terraform_that_locks_no_state_in_a_home_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "terraform").write_text('#!/bin/sh\necho \'{"terraform_version": "1.9.5"}\'\n')
+    (programs / "terraform").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    blueprint = load_blueprint(shipped_blueprints() / "nemo-gpt3-5b")
+    binding = bind(blueprint, {"region": REGION})
+    for home, result in (("", CheckResult.PASSED), ("s3://team/runs", CheckResult.FAILED)):
+        async with examination(ClusterTarget(), region=REGION, clock=SystemClock()) as around:
+            lines = await examine_launch(around, blueprint, binding, home=home)
+        (line,) = (line for line in lines if line.check == "terraform")
+        assert line.result is result, line
+        assert line.blocks is bool(home)
+
+
+@pytest.mark.usefixtures("account")
 async def test_names_that_are_taken_in_the_account_are_found() -> None:
     client("iam").create_role(RoleName="taken-node", AssumeRolePolicyDocument="{}")
     role = client("iam").create_role(RoleName="cluster", AssumeRolePolicyDocument="{}")["Role"]["Arn"]

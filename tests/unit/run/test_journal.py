@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, JournalError
 from actions.base.process import ProcessIdentity, own_identity
 from actions.run.journal import store as journal_module
-from actions.run.journal.lease import grant_lease, read_lease, release_lease, take_lease
+from actions.run.journal.lease import grant_lease, read_runner_lease, release_lease, take_runner_lease
 from actions.run.journal.store import DiskFullError, Journal, create_journal
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
 from tests.unit.run.world import creation
@@ -112,19 +112,19 @@ def test_a_full_disk_is_an_error_that_may_pass_and_writes_nothing(tmp_path: Path
 
 def test_only_one_process_holds_the_lease(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    lease = take_lease(path, CLOCK)
+    lease = take_runner_lease(path, CLOCK)
     assert lease.is_alive
     with pytest.raises(ConflictError, match="already carried out by process"):
-        take_lease(path, CLOCK)
+        take_runner_lease(path, CLOCK)
 
 
 def test_the_lease_of_a_dead_process_is_taken_over_and_the_dead_cannot_write(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    first = take_lease(path, CLOCK)
+    first = take_runner_lease(path, CLOCK)
     journal = Journal(path, CLOCK, fence=first.token)
     journal.append(Intent(Action.AUDIT))
     journal.connection.execute("UPDATE lease SET boot_id = 'of an earlier boot'")
-    second = take_lease(path, CLOCK)
+    second = take_runner_lease(path, CLOCK)
     assert second.token != first.token
     with pytest.raises(ConflictError, match="taken over"):
         journal.append(Intent(Action.AUDIT))
@@ -141,11 +141,11 @@ def test_a_runner_is_started_once_and_takes_the_lease_that_waits_for_it(tmp_path
 
     assert grant_lease(path, CLOCK, start) == own_identity()
     assert grant_lease(path, CLOCK, start) is None  # the new process has not yet come to its first line
-    lease = take_lease(path, CLOCK)
+    lease = take_runner_lease(path, CLOCK)
     assert grant_lease(path, CLOCK, start) is None
     assert len(starts) == 1
     with pytest.raises(ConflictError, match="already carried out"):
-        take_lease(path, CLOCK)
+        take_runner_lease(path, CLOCK)
     Journal(path, CLOCK, fence=lease.token).append(Intent(Action.AUDIT))
 
 
@@ -158,19 +158,19 @@ def test_a_runner_that_died_before_it_took_its_lease_is_started_anew(tmp_path: P
 
 def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    lease = take_lease(path, CLOCK)
+    lease = take_runner_lease(path, CLOCK)
     journal = Journal(path, CLOCK, fence=lease.token)
     Journal(path, CLOCK).append(RunRequest(RequestKind.TEARDOWN))
     assert not release_lease(journal, lease.token, seen=1)
     assert release_lease(journal, lease.token, seen=2)
-    assert read_lease(journal.connection) is None
+    assert read_runner_lease(journal.connection) is None
 
 
 def test_notes_of_a_runner_of_an_earlier_version_are_in_its_lease(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    take_lease(path, CLOCK)
+    take_runner_lease(path, CLOCK)
     journal = Journal(path, CLOCK)
     journal.connection.execute('UPDATE lease SET notes = \'{"train":"3 of 8 pods"}\'')
-    current = read_lease(journal.connection)
+    current = read_runner_lease(journal.connection)
     assert current is not None
     assert current.notes == {"train": "3 of 8 pods"}

@@ -122,7 +122,12 @@ def test_credentials_are_not_stored_and_that_there_are_none_is(tmp_path: Path) -
 
 def test_a_run_stays_with_the_aws_that_it_was_launched_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9/aws")
-    assert load_environment(launched(tmp_path))["AWS_ENDPOINT_URL"] == "http://127.0.0.1:9/aws"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9/s3")
+    kept = load_environment(launched(tmp_path))
+    assert (kept["AWS_ENDPOINT_URL"], kept["AWS_ENDPOINT_URL_S3"]) == (
+        "http://127.0.0.1:9/aws",
+        "http://127.0.0.1:9/s3",
+    )
 
 
 def test_a_run_keeps_the_shared_roots_that_its_blueprint_names(tmp_path: Path) -> None:

@@ -1,22 +1,27 @@
-"""The gap that a pod leaves which is gone before its log was read."""
+"""The gap that a pod leaves which is gone before its log was read, here or on an earlier machine."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from actions.base.clock import Clock
 from actions.base.errors import AccessError
+from actions.blueprint.stages import LogWatch, StageWatch
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import RetryPolicy
 from actions.run.context.stage_context import StageContext
+from actions.run.spool.collector import StageCollector
 from actions.run.spool.followers import FollowerWarnings, PodFollower
+from actions.run.spool.format import lines_file, spooled_losses
 from actions.run.spool.writer import SpoolWriter
+from actions.run.state.view import StageState
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer
 from tests.unit.cluster.servers import session_to
@@ -73,3 +78,94 @@ async def test_a_pod_that_ran_and_is_gone_unread_leaves_a_gap(
     assert source.is_ended
     assert len(writer.losses()) == bool(loss)
     assert loss in "".join(writer.losses())
+
+
+class Pods:
+    """A connection to a cluster with these pods."""
+
+    session = None
+
+    def __init__(self, found: list[dict[str, Any]]) -> None:
+        self._found = found
+
+    async def pods(self, **_query: str) -> list[dict[str, Any]]:
+        return self._found
+
+
+async def settled(
+    folder: Path, *, state: StageState, owned: tuple[str, ...] = ("u-job",), then: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return what is lost of the log of a stage that ends well, where none of its pods is there any more.
+
+    Args:
+        folder: The run's.
+        state: Of the stage, at the begin.
+        owned: Uids of its objects.
+        then: Those after the first list of pods; a pod comes then.
+    """
+    uids, pods = list(owned), list[dict[str, Any]]()
+
+    async def connect(_policy: RetryPolicy) -> Any:
+        return Pods(pods)
+
+    journal = SimpleNamespace(
+        owned=lambda: [SimpleNamespace(uid=uid) for uid in uids], warn=lambda _: None, note=lambda _: None
+    )
+    context = SimpleNamespace(
+        folder=folder,
+        stage=SimpleNamespace(id="train", state=state, attempt=int(state is not StageState.PENDING)),
+        view=SimpleNamespace(id="run"),
+        namespace="work",
+        journal=journal,
+        clock=HastyClock(),
+        connect=connect,
+    )
+    collector = StageCollector(cast(StageContext, context), StageWatch(logs=LogWatch(pods="a=b")))
+    if then:
+        await collector._find_pods()
+        source = collector._writer.source(PLACE.namespace, PLACE.pod, PLACE.container, PLACE.uid)
+        collector._writer.write_end(source, 0, "Completed")
+        uids[:] = then
+        metadata = {"namespace": PLACE.namespace, "name": PLACE.pod, "uid": PLACE.uid}
+        pods.append({"metadata": metadata, "spec": {"containers": [{"name": PLACE.container}]}, "status": {}})
+    await collector.settle(60)
+    await collector.stop()
+    assert spooled_losses(folder, "train") == collector.losses
+    return collector.losses
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_pod_that_an_earlier_machine_followed_and_that_is_gone_leaves_a_gap(
+    tmp_path: Path, is_restarted: bool
+) -> None:
+    writer = SpoolWriter(tmp_path, "train")
+    writer.source(PLACE.namespace, PLACE.pod, PLACE.container, PLACE.uid)
+    writer.close()
+    if not is_restarted:  # as it comes from a home; a runner that was killed has made the file
+        lines_file(tmp_path, "train").unlink()
+    (loss,) = await settled(tmp_path, state=StageState.UNKNOWN)
+    assert loss == "Log of pod p: incomplete, its pod was gone before its log was read to the end."
+
+
+@pytest.mark.parametrize("state", [StageState.UNKNOWN, StageState.PENDING])
+async def test_a_stage_whose_pods_were_all_gone_before_they_were_seen_leaves_a_gap(
+    tmp_path: Path, state: StageState
+) -> None:
+    (loss,) = await settled(tmp_path, state=state)
+    assert loss == "Log incomplete: its pods were gone before any of their logs was read."
+
+
+@pytest.mark.parametrize(("uid", "losses"), [("u-job", 0), ("u-another", 1)])
+async def test_the_pods_of_an_object_that_is_made_again_are_other_pods(tmp_path: Path, uid: str, losses: int) -> None:
+    found = await settled(tmp_path, state=StageState.UNKNOWN, then=(uid,))
+    assert found == ("Log incomplete: its pods were gone before any of their logs was read.",) * losses
+    assert await settled(tmp_path, state=StageState.UNKNOWN, owned=(uid,)) == found  # by the next runner
+
+
+@pytest.mark.parametrize(
+    ("state", "owned"), [(StageState.RUNNING, ("u-job",)), (StageState.UNKNOWN, ()), (StageState.PENDING, ())]
+)
+async def test_a_stage_that_began_with_this_runner_has_no_gap_of_pods_that_it_never_had(
+    tmp_path: Path, state: StageState, owned: tuple[str, ...]
+) -> None:
+    assert await settled(tmp_path, state=state, owned=owned) == ()

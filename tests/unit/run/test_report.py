@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.run.client import list_runs
+from actions.run.client import list_runs, with_losses
+from actions.run.journal.store import append_record
 from actions.run.report import duration_text, run_json, run_table, runs_json, runs_table
+from actions.run.spending import Spending
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result
 from tests.unit.run.test_fold import begun, done, ended, view_of, wished
 from tests.unit.run.world import make_run
@@ -19,7 +22,8 @@ from tests.unit.run.world import make_run
 def test_a_list_names_each_run_with_its_state(tmp_path: Path) -> None:
     folder = make_run(tmp_path, SystemClock())
     lines = runs_table(list_runs(tmp_path / "runs")).splitlines()
-    assert lines[0].split() == ["RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED"]
+    heads = ["RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "HOLDS", "BLUEPRINT", "CLUSTER", "CREATED"]
+    assert lines[0].split() == heads
     assert lines[1].split()[:4] == [folder.name, "waiting", "fake", "pretend"]
     assert json.loads(runs_json(list_runs(tmp_path / "runs")))[0]["state"] == "waiting"
 
@@ -58,3 +62,35 @@ def test_what_is_left_after_a_teardown_is_listed() -> None:
 )
 def test_durations_have_at_most_two_units(seconds: float | None, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, SystemClock())
+    points = folder / "series" / "fake" / "points.jsonl"
+    points.parent.mkdir(parents=True)
+    lines = [
+        '{"type":"point","number":0,"metric":"train_loss","step":1,"value":3.5}',
+        '{"type":"point","number":0,"metric":"train_loss","step":2,"value":2.5125}',
+        '{"type":"point","number":0,"metric":"lr","step":2,"value":0.1}',
+        '{"type":"point","number":0,"metric":"train_loss","step":3,"va',
+    ]
+    points.write_text("\n".join(lines), "utf-8")
+    (run,) = with_losses(list_runs(tmp_path / "runs"))
+    assert run.last_loss == 2.5125
+    spent = Spending(Decimal("12.345"), {}, Decimal(0), Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
+    run = replace(run, began_at=100.0, ended_at=None, spending=spent, holds=("2 × p5", "core nodes", "FSx"))
+    row = runs_table([run], now=825.0).splitlines()[1]
+    assert "12 m 05 s  2.513  ≥$12.35  2 × p5, core nodes and 1 more" in row
+    over = runs_table([replace(run, ended_at=112.0)]).splitlines()[1]
+    assert "12 s" in over
+    (fields,) = json.loads(runs_json([run]))
+    assert (fields["last_loss"], fields["spent"]["usd"], fields["holds"][0]) == (2.5125, "12.345", "2 × p5")
+
+
+def test_a_failed_run_names_the_stage_that_failed(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, SystemClock())
+    for stage, body in (begun("provision"), ended("provision", Result.FAILED)):
+        append_record(folder, body, deed="test", stage=stage, attempt=1)
+    (run,) = list_runs(tmp_path / "runs")
+    assert (run.state.value, run.stage) == ("failed", "provision")
+    assert run.ended_at is not None

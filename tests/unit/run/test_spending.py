@@ -6,6 +6,7 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
@@ -30,7 +31,7 @@ from actions.run.state.records import (
     Result,
     RunRequest,
 )
-from actions.run.state.view import RunView
+from actions.run.state.view import Notice, NoticeKind, RunView
 from actions.script.report import run_report
 from tests.unit.run.world import creation
 from tui.present.cells import text_of
@@ -95,6 +96,16 @@ def test_an_undo_ends_it() -> None:
     found = spent(view(*life), 100)
     assert (found.usd, found.usd_per_hour) == (Decimal(8 * 2 + 100), Decimal(0))
     assert found.text == "$116.00 so far"
+
+
+@pytest.mark.parametrize(
+    ("notice", "usd"),
+    [(Notice(NoticeKind.ELSEWHERE, "ben has it.", 7 * HOUR), 112), (Notice(NoticeKind.RESTORED, "A copy."), 110)],
+)
+def test_a_copy_is_paid_as_long_as_its_records_are_known_to_be_all(notice: Notice, usd: int) -> None:
+    found = spent(replace(view(*LIFE), notices=(notice,)), 100)
+    assert (found.usd, found.usd_per_hour) == (Decimal(usd), Decimal(0))
+    assert found.text == f"${usd}.00 so far"
 
 
 def test_what_could_not_be_undone_is_paid_on() -> None:

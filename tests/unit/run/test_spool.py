@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.logs.lines import LogCursor, LogLine
-from actions.run.spool.format import AcceleratorSample, lines_file, points_file
+from actions.run.spool.format import AcceleratorSample, devices_file, lines_file, points_file
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
 from actions.telemetry.points import Point, TrainingProgress
+from actions.telemetry.tools.device_history import Quantity
 
 STAGE = "train"
 
@@ -137,6 +138,57 @@ def test_the_newest_sample_of_each_pod_is_kept(tmp_path: Path) -> None:
         "worker-0": "new",
         "worker-1": "other",
     }
+
+
+def row(load: int, watts: float) -> str:
+    return f"0, NVIDIA A10G, {load}, 3032, 23028, 33, {watts}, 300.00, P0"
+
+
+def spans(folder: Path) -> list[tuple[float, float, tuple[float, ...]]]:
+    records, _ = SpoolReader(folder, STAGE).device_spans()
+    return [(one.since, one.until, tuple(one.devices[0].extents[Quantity.LOAD] or ())) for one in records]
+
+
+def test_samples_are_kept_over_time_in_spans_that_grow_with_it(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    for place in range(2 * 7200 // 5):  # four hours
+        writer.write_sample("worker-0", AcceleratorSample(1000 + place * 5, row(place % 4 * 30, 112.1), "node-1"))
+    writer.close()
+    found = spans(tmp_path)
+    assert found[:2] == [(1000, 1000, (0, 0, 0)), (1005, 1005, (30, 30, 30))]
+    assert sum(record.samples for record in SpoolReader(tmp_path, STAGE).device_spans()[0]) == 2880
+    assert found[-2][1] - found[-2][0] >= 65
+    assert len(found) < 800
+
+    again = SpoolWriter(tmp_path, STAGE)  # another runner goes on with spans as long
+    for at in (20_000, 20_015, 20_095):
+        again.write_sample("worker-0", AcceleratorSample(at, row(50, 112.1)))
+    again.close()
+    assert spans(tmp_path)[len(found) :] == [(20_000, 20_095, (50, 50, 50))]
+
+
+def test_the_open_span_is_written_at_the_end_and_answers_without_devices_are_left_out(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    writer.write_sample("worker-0", AcceleratorSample(1.0, "bash: nvidia-smi: command not found"))
+    assert SpoolReader(tmp_path, STAGE).device_bytes() == 0
+    writer.write_sample("worker-0", AcceleratorSample(6.0, row(97, 112.1), "node-1"))
+    writer.close()
+    (record,), _ = SpoolReader(tmp_path, STAGE).device_spans()
+    assert (record.pod, record.node, record.noun, record.devices[0].model) == (
+        "worker-0",
+        "node-1",
+        "GPU",
+        "NVIDIA A10G",
+    )
+
+
+def test_a_damaged_span_is_left_out(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    writer.write_sample("worker-0", AcceleratorSample(6.0, row(97, 112.1)))
+    writer.close()
+    with devices_file(tmp_path, STAGE).open("ab") as file:
+        file.write(b'{"pod": "worker-0", "since": \n{"torn')
+    assert [one[0] for one in spans(tmp_path)] == [6.0]
 
 
 def test_a_reader_can_begin_near_the_end(tmp_path: Path) -> None:

@@ -127,6 +127,9 @@ class Journal:
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
+    def trouble(self, text: str) -> None:
+        return
+
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 

@@ -11,10 +11,12 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import BlueprintError, ConfigError
+from actions.cloud.aws_session import MissingPermissionError
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.objects.client import ObjectRef
 from actions.run.checks.cluster import allows_instance_type
-from actions.run.context.secrets import referenced_environment, resolve_secret
+from actions.run.context import secrets
+from actions.run.context.secrets import fetch_secrets, referenced_environment, resolve_secret
 from actions.run.engine.backend import LiveBackend
 from actions.run.journal.folder import blueprint_path
 from actions.run.journal.reader import load_run
@@ -123,6 +125,20 @@ def test_a_secret_is_read_where_its_reference_leads(tmp_path: Path, monkeypatch:
     (tmp_path / "key").write_text("from a file\n")
     assert resolve_secret("env:NGC_API_KEY") == "from the environment"
     assert resolve_secret(f"file:{tmp_path / 'key'}") == "from a file"
+
+
+async def test_a_secret_that_aws_denies_is_named_with_the_right_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def denied(*_: object) -> str:
+        raise MissingPermissionError("AWS denies it.", "secretsmanager:GetSecretValue")
+
+    monkeypatch.setattr(secrets, "fetch_secret", denied)
+    with pytest.raises(MissingPermissionError) as raised:
+        await fetch_secrets(["secretsmanager:ngc"], region="us-west-2")
+    assert raised.value.sentence() == (
+        "secretsmanager:ngc: AWS denies it. Ask for the permission secretsmanager:GetSecretValue."
+    )
 
 
 @pytest.mark.parametrize("reference", ["env:NOT_SET_ANYWHERE", "file:/does/not/exist", "secretsmanager:key"])

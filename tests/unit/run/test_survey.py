@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.files import shipped_blueprints
@@ -20,6 +21,7 @@ from actions.run.doctor.account import Caller
 from actions.run.doctor.report import DoctorLine
 from actions.run.doctor.survey import LaunchSurvey
 from actions.run.state.records import CheckResult
+from tests.support import fixed_runs
 from tests.support.account import REGION, an_account, client
 from tests.support.answering import write_kubeconfig
 
@@ -165,3 +167,27 @@ async def test_sessions_are_those_of_the_pool_only_inside_of_it(pool: SessionPoo
             assert first is second
     async with aws_session(REGION) as other:
         assert other is not first
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bionemo-esm1nv", "The run bionemo-esm1nv-1121-k3v7q2mzxa4pe of this blueprint is running in default"),
+        ("nemo-gpt3-5b", "The run bionemo-esm1nv-1121-k3v7q2mzxa4pe, running, has made a cluster bionemo-on-eks"),
+    ],
+)
+async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
+    name: str, said: str, pool: SessionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    view = fixed_runs.a_training_run()
+    view = replace(view, is_cost_simulated=True, cluster=replace(view.cluster, namespace="default"))
+    monkeypatch.setattr("actions.run.doctor.names.list_runs", lambda _home: fixed_runs.summaries(tmp_path)[:1])
+    monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: view)
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    bound = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=False)
+    target = ClusterTarget(namespace="default")
+    survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
+    await survey.run()
+    (line,) = survey.lines
+    assert line.result is CheckResult.FAILED
+    assert line.detail.startswith(said)

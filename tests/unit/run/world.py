@@ -49,11 +49,13 @@ def creation(*, auto_approve: bool = True, keeps_data: bool = False) -> Created:
     )
 
 
-def make_run(home: Path, clock: Clock, *, auto_approve: bool = True, keeps_data: bool = False) -> Path:
+def make_run(
+    home: Path, clock: Clock, *, auto_approve: bool = True, keeps_data: bool = False, created: Created | None = None
+) -> Path:
     source = home / "source"
     source.mkdir(parents=True, exist_ok=True)
     (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
-    created = creation(auto_approve=auto_approve, keeps_data=keeps_data)
+    created = created or creation(auto_approve=auto_approve, keeps_data=keeps_data)
     return create_folder(created, source=source, environment={}, clock=clock, home=home / "runs")
 
 
@@ -158,6 +160,9 @@ class FakeWorkshop:
 
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         return AuditReport(leftovers=tuple(self.world.names()))
+
+    def reservation(self, view: RunView) -> str:
+        return ""
 
     async def aclose(self) -> None:
         return

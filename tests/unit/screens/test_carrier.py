@@ -5,16 +5,27 @@ from __future__ import annotations
 import pytest
 from textual.screen import Screen
 
-from actions.base.errors import ConsoleError, RefusedError
+from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.command.arguments import (
+    Arguments,
+    TakeoverArguments,
+    TeardownArguments,
+    WaiveArguments,
+)
 from actions.command.parse import parse_line
-from actions.command.verbs import COMMANDS, Arguments, Call, TeardownArguments, WaiveArguments
+from actions.command.verbs import (
+    COMMANDS,
+    Call,
+)
+from actions.run.presence.record import RemoteRun
 from actions.run.state.view import StageState
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tui.base_app import TypeAheadApp
 from tui.commands.confirmations import confirmation_for, confirmed_arguments
-from tui.commands.dispatcher import CommandDispatcher
+from tui.commands.dispatcher import CommandDispatcher, with_selected_run, with_whole_run
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import ConsoleServices
+from tui.present.subject import Subject
 from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.settings import ConsoleSettings
@@ -38,6 +49,19 @@ class Answering(TypeAheadApp[None]):
         self.errors.append(error.sentence())
 
 
+class Others:
+    """The runs that the connected cluster knows."""
+
+    def __init__(self, *ids: str) -> None:
+        self.runs = tuple(RemoteRun(one, None, 0.0) for one in ids)
+
+    def elsewhere(self, local: object) -> tuple[RemoteRun, ...]:
+        return self.runs
+
+    def find(self, run_id: str) -> RemoteRun | None:
+        return next((run for run in self.runs if run.id == run_id), None)
+
+
 class Recorder:
     """A dispatcher whose handlers note what they are called with."""
 
@@ -46,7 +70,7 @@ class Recorder:
     ) -> None:
         self.done: list[Arguments] = []
         self.app = Answering(says_yes=says_yes)
-        services = services_with(stage, is_readonly=is_readonly)
+        self.services = services = services_with(stage, is_readonly=is_readonly)
         handlers = {command.id: self.handler for command in COMMANDS}
         self.dispatcher = CommandDispatcher(self.app, services, PaneWorkspace(services), lambda: handlers)
 
@@ -186,3 +210,32 @@ def test_a_waiver_asks_for_the_address_and_a_yes_counts_as_typed() -> None:
     arguments = confirmed_arguments(call, feed_with().view)
     assert isinstance(arguments, WaiveArguments)
     assert arguments.confirm == "aws_vpc.main"
+
+
+async def test_a_takeover_means_the_run_on_screen_or_one_by_its_beginning() -> None:
+    for line in ("takeover", "takeover bionemo-1121", "takeover bionemo-1121-ab12 home=s3://b/p"):
+        recorder = Recorder()
+        recorder.services.runs.others = Others("bionemo-1121-ab12", "bionemo-1120-cd34")  # type: ignore[assignment]
+        await recorder.submit(line)
+        (arguments,) = recorder.done
+        assert isinstance(arguments, TakeoverArguments)
+        assert (arguments.run, arguments.confirm) == ("bionemo-1121-ab12", "bionemo-1121-ab12")
+        assert recorder.app.asked[0].word == "bionemo-1121-ab12"  # the dialog takes the whole id
+    recorder = Recorder()
+    recorder.services.runs.others = Others("bionemo-1121-ab12", "bionemo-1120-cd34")  # type: ignore[assignment]
+    await recorder.submit("takeover bionemo-11")
+    assert "is a prefix of 2 run ids" in recorder.app.errors[0]
+    await recorder.dispatcher.execute(parse_line("takeover small-7 confirm=small-7"))  # a home may know it
+    assert getattr(recorder.done[-1], "run", "") == "small-7"
+
+
+def test_a_takeover_means_the_run_under_the_cursor_first() -> None:
+    call = with_selected_run(parse_line("takeover"), Subject("Run", "bionemo-1120-cd34"))
+    assert getattr(call.arguments, "run", "") == "bionemo-1120-cd34"
+
+
+def test_without_a_run_a_takeover_says_what_to_do() -> None:
+    services = console_services()
+    services.runs.view = None
+    with pytest.raises(MissingError, match="No run is selected"):
+        with_whole_run(parse_line("takeover"), services.runs)

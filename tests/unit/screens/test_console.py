@@ -103,7 +103,7 @@ async def test_digits_open_panes_and_escape_goes_back() -> None:
         await app.script_driver.press(["8"])
         await wait_for(pilot, lambda: app.workspace.split.current == "events", "the events are shown")
         await app.script_driver.press(["escape"])
-        await wait_for(pilot, lambda: app.workspace.split.current == "nodes", "the nodes are shown again")
+        await wait_for(pilot, lambda: app.workspace.split.current == "home", "home is shown again")
 
 
 async def test_a_typed_line_is_carried_out() -> None:
@@ -135,8 +135,8 @@ async def test_the_prefix_key_arranges_panes() -> None:
     async with app.run_test(size=(200, 50)) as pilot:
         await settle(pilot)
         await app.script_driver.press(["ctrl+w"])
-        await wait_for(pilot, lambda: "four panes" in screen_text(app), "the keys after ctrl+w are shown")
-        await app.script_driver.press(["s"])
+        await wait_for(pilot, lambda: "split right" in screen_text(app), "the keys after ctrl+w are shown")
+        await app.script_driver.press(["f"])
         await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
 
 
@@ -176,6 +176,7 @@ async def test_the_palette_starts_a_command_without_arguments() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
+        await app.script_driver.press(["1"])
         await pilot.press("ctrl+p", *"describe")
         await wait_for(pilot, lambda: "Describe (describe" in screen_text(app), "it is found")
         await pilot.press("enter")
@@ -196,7 +197,7 @@ async def test_a_filter_may_hold_an_equals_sign() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.script_driver.press(["/", *"a=b"])
+        await app.script_driver.press(["1", "/", *"a=b"])
         await wait_for(pilot, lambda: app.workspace.current.active_filter == "a=b", "the pane is filtered")
 
 
@@ -228,15 +229,16 @@ async def test_describe_with_nothing_selected_says_what_to_do() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
-        await app.script_driver.press(["d"])
+        await app.script_driver.press(["1", "d"])
         await wait_for(pilot, lambda: "Nothing is selected." in screen_text(app), "the sentence is shown")
 
 
 async def test_heavy_libraries_are_not_there_at_the_first_frame() -> None:
     from actions.base.process import own_module, run_tool
 
-    heavy = ("aiohttp", "kubernetes", "boto3", "plotext", "pyte")
-    code = f"import sys, tui.app; print([name for name in {heavy} if name in sys.modules])"
+    heavy = ("aiohttp", "kubernetes", "boto3", "plotext", "pyte", "yaml", "sqlite3")
+    ours = ("actions.blueprint", "actions.cluster.diagnose", "actions.run.journal.reader")
+    code = f"import sys, tui.app, tui.panes.home; print([name for name in {heavy + ours} if name in sys.modules])"
     argv = [*own_module("x")[:2], "-c", code]
 
     assert (await run_tool(argv, deadline_seconds=30)).decode().strip() == "[]"

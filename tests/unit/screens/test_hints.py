@@ -9,12 +9,12 @@ import pytest
 from actions.run.journal.reader import RunSummary
 from actions.run.state.view import RunState
 from tests.support.builders import a_run, console_services
-from tui.present.cells import Span, text_of, width_of
+from tui.present.cells import Link, Span, link_at, text_of, width_of
 from tui.present.subject import Subject
-from tui.screens.status_lines import SelectedRun, hints_line, run_mark, selected_run, tabs_line
+from tui.screens.status_lines import Alone, SelectedRun, hints_line, run_mark, selected_run, tabs_line
 from tui.screens.workspace import PANES
 from tui.settings.keymap import Keymap
-from tui.settings.keys import KeyContext
+from tui.settings.keys import KeyContext, footer
 
 
 @pytest.mark.parametrize("current", PANES)
@@ -35,7 +35,21 @@ def test_a_run_that_wants_somebody_is_marked_on_its_tab(state: RunState, sign: s
 
 
 def test_a_zoomed_pane_says_how_to_get_the_others_back() -> None:
-    assert "z unzoom" in text_of(hints_line(KeyContext.LOGS, is_zoomed=True))
+    assert "z unzoom" in text_of(hints_line(KeyContext.LOGS, alone=Alone.ZOOMED))
+
+
+@pytest.mark.parametrize("context", PANES)
+def test_the_keys_of_a_pane_leave_room_for_those_of_all_panes(context: str) -> None:
+    run = a_run(state=RunState.AWAITING_APPROVAL)
+    selected = SelectedRun(RunState.AWAITING_APPROVAL)
+    first = " ".join(footer(KeyContext(context))[0])
+    for width in (80, 120):
+        line = text_of(
+            hints_line(KeyContext(context), run=run, selected=selected, alone=Alone.TABBED, width=width)
+        ).rstrip()
+        assert len(line) <= width
+        assert f"  {first}  " in line
+        assert line.endswith("  ? help  q quit")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,7 @@ def a_summary(run_id: str, state: RunState) -> RunSummary:
 def test_a_waiting_plan_and_unzoom_are_told_with_the_operators_keys() -> None:
     keymap = Keymap(moved={"everywhere.open run": "f4", "everywhere.zoom": "f5"})
     run = a_run(state=RunState.AWAITING_APPROVAL)
-    text = text_of(hints_line(KeyContext.NODES, run=run, is_zoomed=True, keymap=keymap))
+    text = text_of(hints_line(KeyContext.NODES, run=run, alone=Alone.ZOOMED, keymap=keymap))
 
     assert "f5 unzoom" in text
     assert "f4 ◆ a plan waits" in text
@@ -107,3 +121,26 @@ def test_a_plan_that_waits_is_told_in_every_pane_within_eighty_columns(context: 
     line = hints_line(context, run=a_run(state=RunState.AWAITING_APPROVAL))
 
     assert "4 ◆ a plan waits" in text_of(line)[:20]
+
+
+def test_a_paused_and_a_parked_run_show_the_key_that_goes_on() -> None:
+    paused = SelectedRun(RunState.UNKNOWN, is_paused=True)
+
+    assert "u unpause" in text_of(hints_line(KeyContext.RUN, selected=paused))
+    assert "u unpause" in text_of(hints_line(KeyContext.RUNS, selected=paused))
+    assert "unpause" not in text_of(hints_line(KeyContext.RUN, selected=SelectedRun(RunState.RUNNING)))
+    assert "unpause" not in text_of(hints_line(KeyContext.RUN, selected=paused, is_readonly=True))
+    for context in (KeyContext.RUN, KeyContext.RUNS):
+        assert "r go on" in text_of(hints_line(context, selected=SelectedRun(RunState.PARKED)))
+
+
+def test_every_tab_opens_its_pane_and_every_hint_presses_its_key() -> None:
+    tabs = tabs_line(PANES, (PANES[0],), PANES[0], width=120, marks={"run": Span("▶")})
+    opened = {link.line for x in range(200) if (link := link_at(tabs, x))}
+    assert opened == {f"open {name}" for name in PANES[1:]}
+    assert link_at(tabs, text_of(tabs).index("▶")) == Link("▶", line="open run")
+
+    hints = hints_line(KeyContext.NODES, alone=Alone.IN_FRONT)
+    pressed = {link.key for x in range(80) if (link := link_at(hints, x))}
+    assert pressed == {"esc", *dict(footer(KeyContext.NODES))}
+    assert link_at(hints, 200) is None

@@ -32,7 +32,12 @@ class FakeSurvey:
     is_over: ClassVar[asyncio.Event]
     started: ClassVar[list[str]] = []
 
-    def __init__(self, target: object, blueprint: object, bound: object, **_: object) -> None:
+    asked_only_for_runs: ClassVar[list[bool]] = []
+
+    def __init__(
+        self, target: object, blueprint: object, bound: object, *, only_runs: bool = False, **_: object
+    ) -> None:
+        self.asked_only_for_runs.append(only_runs)
         self.waiting: Sequence[str] = ("one", "two")
         self.started.append(str(getattr(bound, "values", {}).get("workers", "")))
 
@@ -51,7 +56,7 @@ def _fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     FakeSurvey.is_over = asyncio.Event()
     FakeSurvey.lines = (PASSED, WARNS, UNKNOWN)
-    FakeSurvey.started = []
+    FakeSurvey.started, FakeSurvey.asked_only_for_runs = [], []
     monkeypatch.setattr("actions.run.doctor.survey.LaunchSurvey", FakeSurvey)
 
 
@@ -113,15 +118,20 @@ async def test_a_refused_launch_takes_the_name_of_the_check(monkeypatch: pytest.
         await wait_for(pilot, lambda: launched == ["bionemo-esm1nv"], "it is waived")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ConsoleSettings(target=ClusterTarget(), demo=DemoBadge()),
-        ConsoleSettings(target=ClusterTarget(), checks_launches=False),
-    ],
-)
-async def test_a_demo_asks_nothing(settings: ConsoleSettings) -> None:
-    app = ConsoleApp(settings)
+async def test_a_demo_asks_for_other_runs_of_this_machine_alone() -> None:
+    FakeSurvey.lines = ()
+    FakeSurvey.is_over.set()
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget(), demo=DemoBadge()))
+    async with app.run_test(size=(120, 50)) as pilot:
+        await open_form(app, pilot)
+        await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is there")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: isinstance(app.screen, ConfirmModal), "it asks for a yes")
+        assert set(FakeSurvey.asked_only_for_runs) == {True}
+
+
+async def test_a_console_that_checks_no_launch_asks_nothing() -> None:
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget(), checks_launches=False))
     async with app.run_test(size=(120, 50)) as pilot:
         await open_form(app, pilot)
         await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is there")

@@ -12,7 +12,7 @@ from tests.support.waiting import settle, wait_for
 from tui.commands.confirmations import teardown_lines
 from tui.present.cells import Span, text_of
 from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
-from tui.settings.appearance import THEME_NAME, console_theme
+from tui.settings.appearance import console_theme, theme_name
 from tui.textual_private import screen_text
 
 SIZE = (80, 24)
@@ -27,7 +27,7 @@ class Asking(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.register_theme(console_theme())
-        self.theme = THEME_NAME
+        self.theme = theme_name("dark")
 
 
 async def test_a_long_question_is_read_to_its_end_by_keys_before_the_yes() -> None:

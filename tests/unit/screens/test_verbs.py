@@ -10,8 +10,11 @@ from textual.screen import Screen
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.command.arguments import (
+    ContextArguments,
+    ForwardArguments,
+)
 from actions.command.parse import parse_line
-from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_pod, a_snapshot, console_services
 from tui.commands.app_actions import AppActions
@@ -54,7 +57,16 @@ class Hands:
         async def allow(_: ConfigError) -> bool:
             return False
 
-        return AppActions(show, self.said.append, lambda _: None, lambda: None, lambda: False, lambda *_: None, allow)
+        return AppActions(
+            show=show,
+            notify_plainly=self.said.append,
+            save_screen=lambda _: None,
+            leave=lambda: None,
+            close_notifications=lambda: False,
+            close_front=lambda: False,
+            open_shell=lambda *_: None,
+            allow_plugin=allow,
+        )
 
 
 def with_kubeconfig(folder: Path) -> ConsoleServices:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.command.verbs import ObjectArguments
+from actions.command.arguments import ObjectArguments
 from actions.run.state.view import StageState
 from tests.support.builders import a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for

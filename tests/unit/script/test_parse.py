@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import ScriptError
-from actions.command.verbs import Call, LaunchArguments
+from actions.command.arguments import LaunchArguments
+from actions.command.verbs import Call
 from actions.script.model import Conditions, Script, is_key
 from actions.script.parse import parse_script
 
@@ -112,3 +113,14 @@ def test_a_key_is_known_by_its_name(word: str) -> None:
 @pytest.mark.parametrize("word", ["entre", "ctrl", "ctrl+", "f25", "jj", "", "left arrow key"])
 def test_another_word_is_no_key(word: str) -> None:
     assert not is_key(word)
+
+
+def test_all_mistakes_are_named_at_once_and_in_order() -> None:
+    with pytest.raises(ScriptError) as caught:
+        parsed("eksml-script: 1\nfoo: 1\nsteps:\n- lunch: x\n- quit\n- wait: {stage: a}\nalways:\n- press: zzz\n")
+    error = caught.value
+    messages = [error.message, *(other.message for other in error.others)]
+    assert [message.partition(": ")[0].rpartition(":")[0].rpartition(":")[2] for message in messages] == list("2468")
+    assert [word in message for word, message in zip(("foo", "lunch", "stage", "zzz"), messages, strict=True)] == [
+        True
+    ] * 4

@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
 
 from actions.command.parse import parse_line
+from tui.screens.viewer import TextView
 from tui.settings.keymap import Keymap
 from tui.settings.keys import ASIDES, ENTERED, KEYS, Key, KeyContext, explanation, footer, keys_of, keys_page, name_of
+from tui.widgets.base import NavigableWidget
+from tui.widgets.log import LogLines, LogView
+from tui.widgets.plot import PlotView
+from tui.widgets.stage_rail import StageRail
+from tui.widgets.table import KeyedTable
 
 PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 
@@ -29,7 +36,14 @@ def test_no_key_means_two_things_in_one_context() -> None:
 
 
 def test_w_asks_why_wherever_something_can_be_stuck() -> None:
-    stuck = {KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS, KeyContext.RUN}
+    stuck = {
+        KeyContext.HOME,
+        KeyContext.NODES,
+        KeyContext.PODS,
+        KeyContext.ACCELERATORS,
+        KeyContext.EVENTS,
+        KeyContext.RUN,
+    }
     assert {row.context for row in KEYS if row.keys == ("w",) and row.does == "why"} == stuck
 
 
@@ -69,3 +83,33 @@ def test_no_sentence_about_a_key_ends_twice() -> None:
 
 def test_every_aside_is_explained_and_used() -> None:
     assert {row.does for row in KEYS if row.is_aside} == set(ASIDES)
+
+
+WIDGETS = (NavigableWidget, KeyedTable, LogLines, LogView, PlotView, StageRail, TextView)
+UNAVOIDABLE = {
+    "l": "vi's key to the right in a log, where there is no object whose logs to open",
+    "enter": "it opens the selection, whatever that is",
+    "slash": "a table is filtered, a text searched: both look for what is typed",
+    "escape": "a log's search is taken away before the screen goes back",
+}
+
+
+def test_a_key_means_one_thing_in_every_pane() -> None:
+    """Keys after ctrl+w are a table of their own, as in vim."""
+    meanings: dict[str, set[str]] = {}
+    for row in KEYS:
+        for name in row.keys if row.context is not KeyContext.PANES else ():
+            meanings.setdefault(name, set()).add(row.does)
+    for widget in WIDGETS:
+        for binding in widget.BINDINGS:
+            assert isinstance(binding, Binding)
+            for name in binding.key.split(","):
+                meanings.setdefault(name, set()).add(binding.description)
+    several = {name: sorted(found) for name, found in meanings.items() if len(found) > 1 and name not in UNAVOIDABLE}
+    assert several == {}
+    assert all(len(meanings[name]) > 1 for name in UNAVOIDABLE), "a reason for nothing"
+
+
+def test_letters_that_stop_or_remove_are_capitals() -> None:
+    stops = {row.keys for row in KEYS if row.does in ("cancel", "park", "teardown")}
+    assert stops == {("C",), ("P",), ("T",)}

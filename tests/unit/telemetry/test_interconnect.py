@@ -192,3 +192,23 @@ def test_rows_of_a_running_test_are_points_by_message_size() -> None:
     assert [(point.metric, point.step, point.value, point.rank) for point in points] == [
         ("busbw_gbs", 4194304, 3.06, 0)
     ]
+
+
+def test_a_row_of_a_per_iteration_report_has_four_more_cells_each_way() -> None:
+    row = row_of(
+        "   268435456      67108864     float     sum      -1   1443.2  186.00  325.50       0"
+        "  1432.11  1460.02  1459.90    0.512   1440.9  186.29  326.01       2  1430.00  1455.00  1454.00    0.480"
+    )
+    assert row is not None
+    assert row.out_of_place == Bandwidth(1443.2, 186.0, 325.5, 0)
+    assert row.in_place == Bandwidth(1440.9, 186.29, 326.01, 2)
+
+
+def test_a_table_of_processor_times_is_read_like_one_of_times() -> None:
+    text = (
+        "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n"
+        "#   size   count  type  redop  root  cputime  algbw  busbw  #wrong  cputime  algbw  busbw  #wrong\n"
+        "16777216 4194304 float    sum    -1    412.9  40.63  71.11       0    401.1  41.83  73.20       0\n"
+    )
+    (row,) = read_nccl(text).rows
+    assert row.out_of_place.time_us == 412.9

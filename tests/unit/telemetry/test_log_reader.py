@@ -26,9 +26,21 @@ def losses_of(*lines: str) -> list[tuple[str, int | None, float]]:
     return [(point.metric, point.step, point.value) for point in points_of(*lines) if point.metric.endswith("_loss")]
 
 
-def test_a_step_that_lost_its_digits_is_taken_from_the_counter() -> None:
-    line = BAR.format(n=34103, rest="reduced_train_loss=2.510, global_step=3.1e+4")
-    assert losses_of(line) == [("train_loss", 34103, 2.51)]
+@pytest.mark.parametrize(
+    ("bars", "expected"),
+    [
+        ([(7930, "3989.0"), (7950, "4e+3"), (7970, "4009.0")], [3989, 4009]),  # 20 batches a bar, the step is unknown
+        ([(3980, "3979.0"), (3999, "4e+3"), (4000, "4e+3")], [3979, 3999, 4000]),  # the bar counts the steps
+        ([(7930, "3985.0"), (7940, "3990.0"), (7960, "4e+3")], [3985, 3990, 4000]),  # two batches a step
+        ([(34103, "3.1e+4"), (34104, "3.1e+4")], [31000, 31001]),  # the log begins there
+    ],
+)
+def test_a_step_that_lost_its_digits_is_never_the_position_of_a_bar_that_counts_something_else(
+    bars: list[tuple[int, str]], expected: list[int]
+) -> None:
+    lines = [BAR.format(n=n, rest=f"reduced_train_loss={n}.0, global_step={step}") for n, step in bars]
+    assert set(expected) <= {step for _, step, _ in losses_of(*lines) if step is not None}
+    assert all(abs((step or 0) - expected[0]) <= 30 for _, step, _ in losses_of(*lines))
 
 
 def test_a_step_with_all_its_digits_is_the_step() -> None:

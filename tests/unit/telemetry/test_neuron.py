@@ -130,7 +130,7 @@ def runtime(pid: int, utilization: float, size: int) -> dict[str, Any]:
 def test_a_core_that_two_runtimes_list_is_as_busy_as_the_busier_says() -> None:
     report = read_monitor_line(json.dumps({"neuron_runtime_data": [runtime(1, 80.0, 10), runtime(2, 0.0, 5)]}))
     assert report is not None
-    assert report.cores == {0: CoreUse(80.0, 15, util_sum=80.0)}
+    assert report.cores == {0: CoreUse(80.0, 15, util_sum=80.0, mem_parts={"tensors": 15})}
 
 
 def test_failures_are_kept_apart_from_what_is_no_alarm() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actions.telemetry.curves import SMALLEST, Curves, Sample, Series, downsample, smoothed
@@ -81,17 +81,31 @@ def test_the_axis_ignores_what_is_not_finite() -> None:
     assert filled([math.nan]).bounds() is None
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=100), st.floats(0, 0.99))
-def test_smoothing_stays_between_the_extremes(values: list[float], weight: float) -> None:
-    smooth = smoothed([Sample(step, value) for step, value in enumerate(values)], weight)
-    assert all(min(values) - 1e-3 <= sample.y <= max(values) + 1e-3 for sample in smooth)
+@example([0.0], 5e-324)
+@example([0.0, 1.0], 1e-321)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=100), st.floats(0, 1e6))
+def test_smoothing_stays_between_the_extremes(values: list[float], reach: float) -> None:
+    smooth = smoothed(range(len(values)), values, reach=reach)
+    assert all(y is not None and min(values) - 1e-3 <= y <= max(values) + 1e-3 for y in smooth)
 
 
-def test_smoothing_starts_at_the_first_value_and_steps_over_nan() -> None:
-    smooth = smoothed([Sample(0, 4.0), Sample(1, math.nan), Sample(2, 4.0)], 0.9)
-    assert smooth[0].y == pytest.approx(4.0)
-    assert math.isnan(smooth[1].y)
-    assert smooth[2].y == pytest.approx(4.0)
+def test_smoothing_starts_at_the_first_value_and_steps_over_what_is_no_number() -> None:
+    smooth = smoothed([0, 1, 2, 3], [4.0, math.nan, None, 4.0], reach=10)
+    assert (smooth[0], smooth[2], smooth[3]) == (4.0, None, 4.0)
+    assert smooth[1] is not None
+    assert math.isnan(smooth[1])
+
+
+def test_smoothing_goes_by_distance_so_a_sparse_metric_lags_by_as_many_steps_as_a_dense_one() -> None:
+    steps = range(1, 2_701)
+    falling = [3.0 - step / 3_000 for step in steps]
+    dense = smoothed(steps, falling, reach=2_699)[-1]
+    sparse = smoothed(steps[49::50], falling[49::50], reach=2_699)[-1]
+    assert dense is not None
+    assert sparse is not None
+    # the weight of 0.9 a point, as before, left the sparse curve 0.15 above the other one
+    assert abs(dense - sparse) < 0.01
+    assert abs(dense - falling[-1]) < 0.02
 
 
 def test_too_small_a_curve_is_refused() -> None:

@@ -36,13 +36,13 @@ async def test_plan_apply_destroy(tmp_path: Path) -> None:
     assert (plan.add, plan.change, plan.destroy) == (2, 0, 0)
     assert (await driver.plan({"size": 3})).plan_hash == plan.plan_hash
     assert await driver.apply(plan.plan_hash, on_event=events.append) == {"size": "3"}
-    assert await driver.state_list() == EVERYTHING
+    assert (await driver.state()).everything == EVERYTHING
     assert (await driver.plan({"size": 3})).is_empty
     assert (await driver.plan({"size": 4})).change == 1
     assert {EventKind.PLANNED_CHANGE, EventKind.APPLY_COMPLETE} <= {event.kind for event in events}
 
     await driver.destroy({"size": 3})
-    assert await driver.state_list() == ()
+    assert (await driver.state()).everything == ()
     await driver.destroy({"size": 3})
 
 
@@ -131,7 +131,7 @@ async def test_a_failing_command_is_an_error_and_what_was_made_is_known(tmp_path
     await driver.plan({"size": 1})
     with pytest.raises(ToolError, match="local-exec provisioner error"):
         await driver.apply()
-    assert await driver.state_list() == EVERYTHING
+    assert (await driver.state()).everything == EVERYTHING
     assert [item.action for item in (await driver.plan({"size": 1})).resources] == ["replace"]
 
 
@@ -172,7 +172,7 @@ async def test_an_interrupt_stops_after_the_current_resource_with_one_signal(
     os.kill(*sent[0])
     with pytest.raises(RefusedError, match="was interrupted"):
         await applying
-    assert "terraform_data.first" in await driver.state_list()
+    assert "terraform_data.first" in (await driver.state()).everything
     await driver.destroy({"size": 1})
 
 

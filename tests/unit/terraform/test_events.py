@@ -36,6 +36,17 @@ def test_a_diagnostic_gives_summary_and_detail() -> None:
     assert (event.severity, event.message, event.detail) == ("error", "No", "a\nb")
 
 
+def test_a_failed_script_is_told_by_what_it_printed() -> None:
+    script = "signed -X POST 'quoted'\nfor attempt in $(seq 1 600); do sleep 0.5; done"
+    detail = f"Error running command '{script}': exit status 22. Output: '\nNodeGroup already exists with name gpu.\n"
+    event = read_event(line(type="diagnostic", diagnostic={"severity": "error", "summary": "No", "detail": detail}))
+
+    assert event is not None
+    assert "signed" not in event.detail
+    assert "NodeGroup already exists with name gpu." in event.detail
+    assert event.detail.startswith("exit status 22")
+
+
 def test_a_summary_names_its_operation() -> None:
     event = read_event(line(type="change_summary", changes={"add": 1, "operation": "apply", "action_fail": 0}))
 

@@ -57,9 +57,9 @@ class Groups:
             return web.json_response({"message": "none"}, status=404)
         if name in self._deleting:
             self._deleting[name] -= 1
-            return web.json_response({"nodegroup": {"status": "DELETING"}})
+            return web.json_response({"nodegroup": {"status": "DELETING", "tags": self.bodies[name]["tags"]}})
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
-        return web.json_response({"nodegroup": {"status": state}})
+        return web.json_response({"nodegroup": {"status": state, "tags": self.bodies[name]["tags"]}})
 
     async def delete(self, request: web.Request) -> web.Response:
         if request.match_info["name"] not in self.bodies:

@@ -44,10 +44,10 @@ async def test_a_whole_life_is_simulated_and_says_so(tmp_path: Path) -> None:
 
     assert plan.add == 2
     assert await terraform.apply(plan.plan_hash, on_event=events.append) == {"n": "n-1"}
-    assert await terraform.state_list() == ("x.a", "x.b")
+    assert (await terraform.state()).everything == ("x.a", "x.b")
     assert (await terraform.plan({"name": "n"})).is_empty
     await terraform.destroy({"name": "n"}, on_event=events.append)
-    assert await terraform.state_list() == ()
+    assert (await terraform.state()).everything == ()
     assert all("simulated" in event.message for event in events)
 
 

@@ -54,7 +54,7 @@ async def test_a_root_that_was_never_applied_has_nothing(tmp_path: Path) -> None
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "main.tf").write_text('resource "terraform_data" "x" {}\n')
     (tmp_path / "work").mkdir()
-    assert await a_driver(tmp_path / "root", tmp_path / "work").state_list() == ()
+    assert (await a_driver(tmp_path / "root", tmp_path / "work").state()).everything == ()
 
 
 @needs_terraform
@@ -64,13 +64,13 @@ async def test_a_state_elsewhere_is_found_and_one_that_cannot_be_looked_for_is_n
     driver = a_driver(tmp_path / "root", tmp_path / "work")
     await driver.init()
     (tmp_path / "other.tfstate").write_text(a_state("x"))
-    assert await driver.state_list() == ("terraform_data.x",)
+    assert (await driver.state()).everything == ("terraform_data.x",)
     for path in (tmp_path / "work" / ".terraform").iterdir():
         path.unlink()
     with pytest.raises(UninitialisedError):
-        await driver.state_list()
+        await driver.state()
     await driver.init()
-    assert await driver.state_list() == ("terraform_data.x",)
+    assert (await driver.state()).everything == ("terraform_data.x",)
 
 
 @needs_terraform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.present.cells import Span, Tone, cells_of, fit, merged, text_of, width_of
+from tui.present.cells import Span, Tone, cells_of, fit, merged, text_of, width_of, wrapped
 from tui.widgets.base import thumb_of
 
 texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs", "So"]), max_size=12)
@@ -58,3 +58,12 @@ def test_the_thumb_stands_at_the_ends_when_the_view_does() -> None:
     start, size = thumb_of(980, 1_000, 20)
     assert start + size == 20
     assert thumb_of(0, 5, 20) == (0, 20)
+
+
+@given(st.lists(st.tuples(st.text("ab €…", max_size=12), st.sampled_from(Tone)), max_size=6), st.integers(0, 30))
+def test_a_wrapped_line_has_all_words_in_their_order(parts: list[tuple[str, Tone]], width: int) -> None:
+    line = tuple(Span(text, tone) for text, tone in parts)
+    rows = wrapped(line, width)
+    assert "".join("".join(text_of(row) for row in rows).split()) == "".join(text_of(line).split())
+    longest = max((width_of(part) for part, _ in parts), default=0)
+    assert width == 0 or all(width_of(text_of(row).rstrip()) <= max(width, longest + 2) for row in rows)

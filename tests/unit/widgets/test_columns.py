@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets.table_model import GAP, Column, fit_columns
+from tui.widgets.table_model import GAP, SPARE, Column, fit_columns
 
 
-def a_column(name: str, width: int, *, drop: int = 0, flex: int = 0, limit: int = 0) -> Column[str]:
-    return Column(id=name, title=name, cell=str, width=width, drop=drop, flex=flex, limit=limit)
+def a_column(name: str, width: int, *, drop: int = 0, flex: int = 0, limit: int = 0, wanted: int = 0) -> Column[str]:
+    return Column(id=name, title=name, cell=str, width=width, drop=drop, flex=flex, limit=limit, wanted=wanted)
 
 
 def widths(columns: list[Column[str]], width: int) -> dict[str, int]:
@@ -39,12 +39,22 @@ def test_spare_room_is_shared_up_to_the_limits() -> None:
     assert widths(columns, 40) == {"a": 8, "b": 25, "c": 5}
 
 
+def test_a_column_that_wants_more_gets_it_from_what_is_spare() -> None:
+    columns = [a_column("a", 5, flex=1, wanted=12), a_column("b", 5, flex=1), a_column("c", 9, drop=SPARE)]
+    assert widths(columns, 40) == {"a": 18, "b": 11, "c": 9}
+    assert widths(columns, 24) == {"a": 15, "b": 8}
+    assert widths([*columns[:2], a_column("c", 9, drop=SPARE - 1)], 24) == {"a": 8, "b": 5, "c": 9}
+
+
 @given(
-    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 3), st.integers(0, 2), st.integers(0, 40)), max_size=12),
+    st.lists(
+        st.tuples(st.integers(1, 30), st.integers(0, 9), st.integers(0, 2), st.integers(0, 40), st.integers(0, 40)),
+        max_size=12,
+    ),
     st.integers(0, 200),
 )
-def test_what_fits_never_needs_more_than_the_width(shapes: list[tuple[int, int, int, int]], width: int) -> None:
-    columns = [a_column(str(i), w, drop=d, flex=f, limit=m) for i, (w, d, f, m) in enumerate(shapes)]
+def test_what_fits_never_needs_more_than_the_width(shapes: list[tuple[int, int, int, int, int]], width: int) -> None:
+    columns = [a_column(str(i), w, drop=d, flex=f, limit=m, wanted=n) for i, (w, d, f, m, n) in enumerate(shapes)]
     fitted = fit_columns(columns, width)
     assert sum(item.width for item in fitted) + GAP * max(0, len(fitted) - 1) <= width
     assert all(item.width > 0 for item in fitted)

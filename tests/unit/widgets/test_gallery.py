@@ -18,7 +18,7 @@ SIGNS = {
 }
 
 
-@pytest.mark.parametrize("size", [*SIZES, (60, 18)])
+@pytest.mark.parametrize("size", [*SIZES, (46, 18)])
 async def test_every_widget_shows_itself_at_every_size(size: tuple[int, int]) -> None:
     app = Gallery()
     async with app.run_test(size=size) as pilot:

@@ -154,3 +154,16 @@ def test_sources_of_one_batch_are_numbered_in_the_order_of_their_first_lines() -
     records = [b"L%06d\t2026-11-21T10:00:00.000000000Z line" % number for number in numbers]
     buffer.extend_tagged(records, lambda number: f"pod-{number}")
     assert buffer.sources == ("pod-7", "pod-3", "pod-12", "pod-0", "pod-31", "pod-5")
+
+
+def test_a_search_keeps_to_some_sources_across_chunks() -> None:
+    buffer = LogBuffer()
+    buffer.extend(BufferedLine(f"line {n} " + "x" * 200, f"pod-{n % 3}") for n in range(5_000))
+    search = LineSearch(buffer, "", only=["pod-1"])
+    while not search.advance(slice_bytes=10_000):
+        continue
+    assert list(search.matches) == list(range(1, 5_000, 3))
+    narrow = LineSearch(buffer, "!line 1", only=["pod-1", "pod-2"])
+    assert narrow.advance(slice_bytes=1 << 30)
+    wanted = [n for n in range(5_000) if n % 3 and not str(n).startswith("1")]
+    assert list(narrow.matches) == wanted

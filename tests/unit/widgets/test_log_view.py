@@ -7,9 +7,9 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from tests.support.waiting import wait_for
-from tui.textual_private import screen_text
+from tui.textual_private import screen_strips, screen_text
 from tui.widgets.log import LogView
-from tui.widgets.log_buffer import BufferedLine, LogBuffer
+from tui.widgets.log_buffer import BufferedLine, LineMarks, LogBuffer
 from tui.widgets.log_renderer import AllLines, ScreenRow, moved, rows_before, rows_from
 
 SIZE = (60, 12)
@@ -150,7 +150,7 @@ async def test_sources_are_named_when_there_are_several() -> None:
         await wait_for(pilot, lambda: shown(app)[0] == "alone", "no name for a single source")
         app.append("second", source="esm1nv-pretraining-worker-1")
         await wait_for(pilot, lambda: shown(app)[:2] == ["master-0 alone", "worker-1 second"], "short names")
-        await pilot.press("P")
+        await pilot.press("S")
         await wait_for(pilot, lambda: shown(app)[:2] == ["alone", "second"], "no names")
 
 
@@ -180,7 +180,7 @@ async def test_times_are_shown_on_request() -> None:
         await ready(pilot, app)
         app.buffer.extend([BufferedLine("step", at_ns=3_723_004_000_000), BufferedLine("gap 3 s", is_marker=True)])
         app.view.refresh_data()
-        await pilot.press("T")
+        await pilot.press("t")
         await wait_for(pilot, lambda: shown(app)[0] == "01:02:03.004 step", "the time")
         assert shown(app)[1].strip() == "── gap 3 s ──"
 
@@ -195,3 +195,186 @@ def test_rows_above_and_below_an_anchor_are_each_others_mirror(count: int) -> No
         assert rows_before(window, lambda line: line % 3 + 1, anchor, 7) == every[max(0, index - 7) : index]
         assert moved(window, lambda line: line % 3 + 1, anchor, 4) == every[min(index + 4, len(every) - 1)]
         assert moved(window, lambda line: line % 3 + 1, anchor, -4) == every[max(0, index - 4)]
+
+
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "/opt/train.py", line 12, in main',
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB on a GPU of 22 GiB",
+]
+
+
+async def test_errors_are_reached_by_a_key_and_round_at_the_ends() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append(*("ERROR: lost" if number in (5, 50, 95) else f"line {number}" for number in range(200)))
+        await pilot.press("b")
+        await wait_for(pilot, lambda: "✘ error 3/3" in shown(app)[11], "the last error, as the end was followed")
+        assert "ERROR: lost" in shown(app)
+        assert not app.view.lines.is_following
+        await pilot.press("b")
+        await wait_for(pilot, lambda: "✘ error 1/3" in shown(app)[11], "the first error, after the last")
+        await pilot.press("B", "B")
+        await wait_for(pilot, lambda: "✘ error 2/3" in shown(app)[11], "the error before the last")
+        assert app.view.lines_to_copy() == [50]
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "✘ error" not in shown(app)[11], "no errors counted any more")
+
+
+async def test_only_errors_that_pass_the_filter_are_reached() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append(*(f"ERROR: {'kept' if number % 40 == 1 else 'other'} {number}" for number in range(200)))
+        app.view.filter("kept")
+        await pilot.press("b", "B")
+        await wait_for(pilot, lambda: app.view.lines_to_copy() == [121], "the last but one that is shown")
+
+
+async def test_tracebacks_are_wrapped_and_other_lines_cut_until_asked() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append("x" * 90, *TRACEBACK)
+        await wait_for(pilot, lambda: any("22 GiB" in row for row in shown(app)), "the end of the exception")
+        assert sum("x" * 10 in row for row in shown(app)) == 1
+        await pilot.press("W")
+        await wait_for(pilot, lambda: sum("x" * 10 in row for row in shown(app)) == 2, "all lines wrapped")
+        assert "wrap" in shown(app)[11]
+        await pilot.press("W")
+        await wait_for(pilot, lambda: not any("22 GiB" in row for row in shown(app)), "all lines cut")
+        assert "cut" in shown(app)[11]
+
+
+async def test_an_error_has_another_colour_than_a_plain_line() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append("plain", "ERROR: lost", "WARNING: slow", "DEBUG: detail")
+        await wait_for(pilot, lambda: "ERROR: lost" in shown(app), "the lines")
+        colours = {
+            segment.text.strip(): segment.style.color
+            for strip in screen_strips(app)
+            for segment in strip
+            if segment.style is not None
+        }
+        named = [colours[text] for text in ("plain", "ERROR: lost", "WARNING: slow", "DEBUG: detail")]
+        assert len(set(named)) == 4
+
+
+async def test_a_time_is_reached() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.buffer.extend(BufferedLine(f"line {n}", "pod-0", n * 1_000_000_000) for n in range(1, 200))
+        app.view.refresh_data()
+        assert app.buffer.line_at(60 * 1_000_000_000) == 59
+        assert app.buffer.line_at(10**18) == app.buffer.end
+        app.view.go_to(app.buffer.line_at(60 * 1_000_000_000))
+        await wait_for(pilot, lambda: "line 60" in shown(app), "the line of that second")
+        assert app.view.lines_to_copy() == [59]
+
+
+JSON_LINES = [
+    '{"level":"info","ts":1.5,"msg":"started","job":"train"}',
+    '{"level":"error","msg":"scrape failed","code":502}',
+    '{"loss": NaN, "step": 12}',
+]
+
+
+async def test_lines_of_json_are_laid_out_until_a_key_shows_them_raw() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=(80, 12)) as pilot:
+        await pilot.pause()
+        app.view.focus()
+        app.append("plain {not json}", *JSON_LINES)
+        await wait_for(pilot, lambda: "INFO  started job=train ts=1.5" in shown(app), "the lines laid out")
+        assert shown(app)[:4] == [
+            "plain {not json}",
+            "INFO  started job=train ts=1.5",
+            "ERROR scrape failed code=502",
+            "loss=NaN step=12",
+        ]
+        await pilot.press("J")
+        await wait_for(pilot, lambda: JSON_LINES[0] in shown(app), "the lines as they were printed")
+        assert "JSON raw" in shown(app)[11]
+
+
+async def test_what_is_found_in_raw_json_is_on_screen() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=(80, 12)) as pilot:
+        await pilot.pause()
+        app.view.focus()
+        app.append(*JSON_LINES)
+        app.view.search("scrape")
+        await wait_for(pilot, lambda: "/scrape 1/1" in shown(app)[11], "the match")
+        assert "ERROR scrape failed code=502" in shown(app)
+        app.view.search('"level":"error"')
+        await wait_for(pilot, lambda: JSON_LINES[1] in shown(app), "the line raw, as the match is between its parts")
+        assert "INFO  started job=train ts=1.5" in shown(app)
+
+
+async def test_lines_from_a_mark_to_the_one_reached_are_copied() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=(80, 12)) as pilot:
+        await pilot.pause()
+        app.view.focus()
+        app.append(*numbered(100))
+        app.view.go_to(20)
+        await pilot.press("space")
+        await wait_for(pilot, lambda: "▌ line 00020" in shown(app), "the sign of the mark")
+        assert "  line 00021" in shown(app)
+        app.view.go_to(60)
+        await wait_for(pilot, lambda: "▌ mark 1/1, 41 lines to copy" in shown(app)[11], "the range in the status row")
+        assert app.view.lines_to_copy() == list(range(20, 61))
+        app.view.filter("5$")
+        await wait_for(pilot, lambda: "8 lines to copy" in shown(app)[11], "to the end of the screen")
+        assert app.view.lines_to_copy() == [*range(25, 100, 10)]
+        assert 5 in app.view.lines_to_copy(is_range=False)
+
+
+async def test_marks_are_reached_round_at_the_ends_and_dropped() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=(80, 12)) as pilot:
+        await pilot.pause()
+        app.view.focus()
+        app.append(*numbered(100))
+        for line in (70, 10, 40):
+            app.view.go_to(line)
+            await pilot.press("space")
+        await pilot.press("apostrophe")
+        await wait_for(pilot, lambda: "mark 3/3" in shown(app)[11], "the next mark")
+        assert "▌ line 00070" in shown(app)
+        await pilot.press("apostrophe")
+        await wait_for(pilot, lambda: "mark 1/3" in shown(app)[11], "the first mark")
+        await pilot.press("quotation_mark", "quotation_mark")
+        await wait_for(pilot, lambda: "mark 2/3" in shown(app)[11], "the mark before the last")
+        await pilot.press("space")
+        await wait_for(pilot, lambda: "/2" in shown(app)[11], "one mark dropped")
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "mark" not in shown(app)[11], "no mark")
+        assert not any(row.startswith(("  line", "▌")) for row in shown(app))
+
+
+async def test_the_newest_line_is_marked_while_the_end_is_followed() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=(80, 12)) as pilot:
+        await pilot.pause()
+        app.view.focus()
+        app.append(*numbered(100))
+        await pilot.press("space")
+        app.append(*numbered(30, first=100))
+        await wait_for(pilot, lambda: "31 lines to copy" in shown(app)[11], "from there to the newest line")
+        assert app.view.lines.is_following
+
+
+def test_marks_of_evicted_lines_are_dropped() -> None:
+    marks = LineMarks()
+    for number in (5, 9, 7):
+        marks.toggle(number)
+    marks.forget_before(8)
+    assert (marks.numbers, marks.at) == ([9], 9)
+    marks.forget_before(20)
+    assert (marks.numbers, marks.at) == ([], None)
+    assert marks.reach(3, down=True, is_shown=lambda _: True) is None

@@ -18,13 +18,14 @@ from tui.present.curves import (
     heights_of,
     round_ticks,
     short_number,
-    smoothed,
+    stepped,
     thinned,
+    tick_labels,
 )
 from tui.textual_private import screen_text
 from tui.widgets import plot
 from tui.widgets.plot import PlotView
-from tui.widgets.plot_renderer import Pen, PlotOptions, picture_of
+from tui.widgets.plot_renderer import SPARSE_POINTS, Pen, PlotOptions, Smoothing, is_smoothed, picture_of
 
 PEN = Pen((90, 90, 90), (0, 200, 255))
 
@@ -57,8 +58,26 @@ def test_thinning_keeps_extremes_and_order(heights: list[float | None], buckets:
     assert (min(finite), max(finite)) == (min(kept), max(kept)) if finite else not kept
 
 
-def test_smoothing_starts_at_the_first_value_and_keeps_gaps() -> None:
-    assert smoothed([4.0, 4.0, None, 4.0]) == [pytest.approx(4.0), pytest.approx(4.0), None, pytest.approx(4.0)]
+@pytest.mark.parametrize(
+    ("smoothing", "count", "expected"),
+    [
+        (Smoothing.DENSE, SPARSE_POINTS - 1, False),
+        (Smoothing.DENSE, SPARSE_POINTS, True),
+        (Smoothing.ON, 2, True),
+        (Smoothing.OFF, 5_000, False),
+    ],
+)
+def test_a_sparse_curve_is_not_smoothed_by_itself(smoothing: Smoothing, count: int, expected: bool) -> None:
+    curve = a_curve(*[1.0] * count)
+    assert is_smoothed(curve, PlotOptions(smoothing=smoothing)) is expected
+    assert not is_smoothed(curve, PlotOptions(is_by_size=True, smoothing=smoothing))
+
+
+def test_measured_values_stay_visible_under_their_average() -> None:
+    spike = [1.0] * 300
+    spike[150] = 9.0
+    strokes = picture_of([a_curve(*spike)], [PEN], width=60, height=12, options=PlotOptions())
+    assert any("38;2;90;90;90" in line for line in strokes[:3])
 
 
 def test_what_is_not_finite_is_counted_and_not_drawn() -> None:
@@ -83,6 +102,17 @@ def test_ticks_are_few_and_within_the_range(low: float, span: float, most: int) 
     ticks = round_ticks(low, low + span, most)
     assert 1 <= len(ticks) <= most
     assert all(low - span * 0.01 <= tick <= low + span * 1.01 for tick in ticks)
+
+
+@given(st.floats(-1e7, 1e7), st.floats(1e-6, 1e6), st.integers(2, 20))
+def test_no_two_ticks_of_an_axis_have_one_label(low: float, span: float, most: int) -> None:
+    ticks = round_ticks(low, low + span, most)
+    assert len(set(tick_labels(ticks))) == len(set(ticks))
+
+
+def test_ticks_that_differ_behind_the_fourth_digit_say_so() -> None:
+    assert tick_labels([1552.0, 1552.25, 1552.5, 1552.75]) == ["1552", "1552.2", "1552.5", "1552.8"]
+    assert tick_labels([0.5, 1.0, 1.5]) == ["0.5", "1", "1.5"]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +148,13 @@ def test_nothing_to_draw_says_so() -> None:
     assert drawn(a_curve()) == ["no data yet"]
     assert drawn(a_curve(-1.0), options=PlotOptions(is_log=True)) == ["no data yet"]
     assert drawn(a_curve(1.0), width=10) == ["too small for a chart"]
+
+
+@pytest.mark.parametrize(
+    ("cursor", "count", "x"), [(None, -1, 5.0), (3.0, 1, 5.0), (3.0, -1, 1.0), (4.0, 1, 5.0), (4.0, -1, 3.0), (9, 1, 5)]
+)
+def test_a_cursor_between_points_goes_to_the_next_one(cursor: float | None, count: int, x: float) -> None:
+    assert stepped([Curve("loss", [1, 3, 5], [1, 1, 1])], cursor, count, None) == x
 
 
 class PlotApp(App[None]):

@@ -112,3 +112,15 @@ def test_a_bar_shows_a_sliver_early_and_fills_only_at_the_end(width: int) -> Non
     assert len(bar(0.001, width)) == 1
     assert bar(0.999, width) != bar(1, width) == bar(7, width) == "█" * width
     assert bar(float("nan"), width) == ""
+
+
+@pytest.mark.parametrize(("width", "cells"), [(80, 10), (160, 30), (240, 40)])
+async def test_the_bar_takes_the_width_that_there_is(width: int, cells: int) -> None:
+    app = RailApp()
+    async with app.run_test(size=(width, 6)) as pilot:
+        app.rail.show(STAGES)
+        await wait_for(pilot, lambda: "Train" in screen_text(app), "the stages")
+        line = screen_text(app).splitlines()[1]
+        assert abs(sum(line.count(sign) for sign in "█▌▏▎▍▋▊▉·") - cells) <= 1
+        assert "expected 1m–4m" in line
+        assert "step 3 of 9" in line

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
 from tui.textual_private import screen_text
-from tui.widgets.terminal import TerminalScreen, TerminalView, bytes_of
+from tui.widgets.terminal import PREFIX, TerminalScreen, TerminalView, bytes_of
 
 
 def text_of_row(screen: TerminalScreen, row: int) -> str:
@@ -58,10 +59,11 @@ def test_a_smaller_terminal_with_the_cursor_at_its_foot_loses_the_top() -> None:
 
 
 @given(st.binary(max_size=300))
+@example("      \N{COMBINING GRAVE ACCENT}  \t   !".encode())
 def test_no_bytes_at_all_end_the_terminal(data: bytes) -> None:
     screen = TerminalScreen(20, 5)
     screen.feed(data)
-    assert all(len(text_of_row(screen, row)) <= 20 for row in range(5))
+    assert all(cell_len(text_of_row(screen, row)) <= 20 for row in range(5))
 
 
 def test_colours_of_all_kinds_are_shown() -> None:
@@ -112,16 +114,18 @@ class TerminalApp(App[None]):
         self.has_left = True
 
 
-async def test_every_key_goes_to_the_program_and_esc_twice_leaves() -> None:
+async def test_every_key_goes_to_the_program_and_the_prefix_with_q_leaves() -> None:
     app = TerminalApp()
     async with app.run_test(size=(40, 8)) as pilot:
         terminal = app.query_one(TerminalView)
         await wait_for(pilot, lambda: terminal.has_focus, "focus")
         assert app.sizes[0] == (40, 8)
-        await pilot.press("q", "ctrl+c", "tab", "escape", "x")
-        await wait_for(pilot, lambda: app.typed == b"q\x03\t\x1bx", "the keys")
+        await pilot.press("q", "ctrl+c", "tab", "escape", "escape", "x")
+        await wait_for(pilot, lambda: app.typed == b"q\x03\t\x1b\x1bx", "the keys, esc twice among them")
+        await pilot.press(PREFIX, PREFIX, PREFIX, "x", "y")
+        await wait_for(pilot, lambda: app.typed.endswith(b"x\x1dy"), "one prefix is sent, and no key after it")
         assert not app.has_left
-        await pilot.press("escape", "escape")
+        await pilot.press(PREFIX, "q")
         await wait_for(pilot, lambda: app.has_left, "leaving")
 
 

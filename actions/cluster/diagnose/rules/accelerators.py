@@ -1,6 +1,7 @@
 """Rules for faults of accelerators: Xid lines of the NVIDIA driver, messages of the Neuron runtime and driver.
 
-Source: NVIDIA Xid documentation (r590); the classes of awsome-distributed-training's GPU health check. The code of a
+Source: NVIDIA's Xid catalogue (*Analyzing Xid Errors with the Xid Catalog*, r590), by the immediate action named there;
+`dcgm_policies.go` of aws/eks-node-monitoring-agent, which takes the same numbers for faults of a node. The code of a
 line is the first number after the PCI address, which has numbers of its own. AWS Neuron SDK, `nrt_status.h` and the
 runtime's troubleshooting page (2.2x).
 """
@@ -48,6 +49,14 @@ _LINK = _Class(Code.NVLINK, "An NVLink has failed", _RESET + " With SXid lines t
 _REBOOT = _Class(
     Code.GPU_REBOOT, "The driver asks for a recovery of the node", "Drain the node, then reboot or replace it."
 )
+_HALTED = _Class(Code.GPU_GSP, "A micro-controller of the GPU halted", _RESET)
+_SILENT = _Class(Code.GPU_REBOOT, "A GPU stopped processing", _RESET)
+_SECURITY = _Class(Code.GPU_REBOOT, "A GPU reports a security fault, as a rule of its hardware", _RESET)
+_ENGINE = _Class(
+    Code.GPU_APP_FAULT,
+    "An engine of the GPU raised an exception",
+    "Restart the job. If it comes back on the same node, cordon that and replace the instance.",
+)
 _FAULT = _Class(Code.GPU_APP_FAULT, "The program made the GPU stop its work", _APP)
 _STOPPED = _Class(Code.GPU_APP_FAULT, "The program's GPU channel was stopped", _APP, Severity.WARNING)
 
@@ -56,20 +65,39 @@ _XIDS: dict[int, _Class] = {
     31: _Class(Code.GPU_APP_FAULT, "The program accessed GPU memory that is not its own", _APP),
     43: _STOPPED,
     45: _STOPPED,
-    **dict.fromkeys((8, 11, 12, 32, 68, 69, 109, 110, 137), _FAULT),
+    46: _SILENT,
+    54: _Class(Code.GPU_LOST, "The auxiliary power of a GPU is not connected", _REPLACE),
+    109: _Class(Code.GPU_REBOOT, "A GPU did not switch contexts in time", _RESET),
+    110: _SECURITY,
+    142: _Class(Code.GPU_REBOOT, "A video encoder of the GPU has failed for good", _REPLACE),
+    143: _Class(Code.GPU_REBOOT, "A GPU could not be initialised", _RESET),
+    158: _Class(Code.GPU_REBOOT, "A GPU did not answer in time, for good", _RESET),
+    167: _Class(Code.GPU_LOST, "The PCIe link of a GPU timed out for good", _REPLACE),
+    **dict.fromkeys((8, 11, 12, 32, 69, 80, 137), _FAULT),
+    **dict.fromkeys((*range(39, 42), 60, 68, *range(70, 73), *range(75, 78), *range(82, 87), 88, 89), _ENGINE),
+    **dict.fromkeys((*range(96, 106), *range(126, 136), 139), _ENGINE),
+    **dict.fromkeys((62, 169), _HALTED),
     **dict.fromkeys((48, 64, 95, 140, 156, 157, 171, 172), _ECC),
-    **dict.fromkeys((63, 92, 94, 160), _CONTAINED),
+    **dict.fromkeys((63, 92, 94), _CONTAINED),
     **dict.fromkeys((119, 120), _GSP),
-    **dict.fromkeys((74, 121, 136, 144, 145, 146, 147, 148, 149, 150, 155, 173), _LINK),
-    **dict.fromkeys((79, 54, 167), _LOST),
-    **dict.fromkeys((143, 151, 154, 158, 168), _REBOOT),
+    **dict.fromkeys((74, 136, 144, 145, 146, 147, 148, 149, 150, 155, 173), _LINK),
+    79: _LOST,
+    **dict.fromkeys((151, 154, 168), _REBOOT),
 }
+_TO_IGNORE = frozenset({37, 38, 44, 66, 67, 93, 106, 107, 108, 121, 141, 152, 153, *range(160, 166)})
+"""Numbers that the catalogue says to ignore: corrected, informational, or known by what they lead to."""
 _UNKNOWN = _Class(
     Code.GPU_REBOOT, "The driver reports a fault of a GPU", "Look the number up in NVIDIA's list; drain the node."
 )
 
-_XID = re.compile(r"NVRM: Xid \((?P<where>[^)\n]{1,60})\):? (?P<number>\d{1,4})\b|NvidiaXID(?P<agent>\d{1,4})(?!\d)")
+_IGNORED = "|".join(map(str, sorted(_TO_IGNORE)))
+_XID = re.compile(
+    rf"NVRM: Xid \((?P<where>[^)\n]{{1,60}})\):? (?!(?:{_IGNORED})\b)(?P<number>\d{{1,4}})\b"
+    rf"|NvidiaXID(?!(?:{_IGNORED})(?!\d))(?P<agent>\d{{1,4}})(?!\d)"
+)
 _AFTER_EFFECTS = frozenset({45})
+_NO_ACTION = re.compile(r"recovery action changed from [^\n]{1,60} to 0x0 ")
+"""Of a line of number 154: a recovery is over, or none is needed."""
 
 _NVIDIA_PATTERNS = (
     LogPattern(
@@ -122,7 +150,8 @@ _NVIDIA_PATTERNS = (
 def find_nvidia_faults(evidence: Evidence) -> Iterator[Finding]:
     """Yield the driver's reports, each class once, the earliest first; then other forms of them."""
     reported: set[Code] = set()
-    for finding_ in _xids(list(find_hits(all_messages(evidence), _XID))):
+    reports = [hit for hit in find_hits(all_messages(evidence), _XID) if not _NO_ACTION.search(hit.line)]
+    for finding_ in _xids(reports):
         reported.add(finding_.code)
         yield finding_
     yield from (one for one in match_patterns(all_messages(evidence), _NVIDIA_PATTERNS) if one.code not in reported)

@@ -118,7 +118,8 @@ def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
             )
         return
     pod = evidence.pod(lost[0].namespace, lost[0].name)
-    if pod is not None and pod.is_fine:
+    ready = {node.name for node in evidence.nodes if node.is_ready}
+    if pod is not None and (pod.is_fine or pod.node in ready):  # its node answers again, or it is on another one
         return
     name = lost[0].name if lost[0].kind == "Node" else (pod.node if pod else "")
     yield finding(

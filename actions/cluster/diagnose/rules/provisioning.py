@@ -100,9 +100,11 @@ _REFUSALS = (
 
 def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
     """Yield requests that AWS refused, and instances that never became nodes."""
+    over = _messages_of_the_past(evidence)
+    events = [event for event in evidence.events if event.message not in over]
     texts = [
-        *all_messages(evidence),
-        *((event.message, event.name) for event in evidence.events),
+        *((message, name) for message, name in all_messages(evidence) if message not in over),
+        *((event.message, event.name) for event in events),
         *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
     ]
     is_specific = False
@@ -114,6 +116,13 @@ def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
         yield from _unspecified(evidence)
         yield from _launch_failed(evidence)
     yield from _not_joining(evidence)
+
+
+def _messages_of_the_past(evidence: Evidence) -> frozenset[str]:
+    """Return what was reported about nodes to be made, if no pod waits for one any more."""
+    if evidence.awaits_nodes:
+        return frozenset()
+    return frozenset(event.message for event in evidence.events if event.kind not in ("", "Pod"))
 
 
 def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
@@ -131,7 +140,7 @@ def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
 
 def _unspecified(evidence: Evidence) -> Iterator[Finding]:
     """Yield Karpenter's own reason, for use if there is no code of EC2."""
-    for event in evidence.events:
+    for event in evidence.events if evidence.awaits_nodes else ():
         if event.reason == "InsufficientCapacityError":
             yield finding(
                 Code.CAPACITY,
@@ -193,8 +202,9 @@ def _not_joining(evidence: Evidence) -> Iterator[Finding]:
             "Check the node role's access entry, the security groups and routes to the API server, and the instance's"
             " console output.",
         )
+    over = _messages_of_the_past(evidence)
     for event in evidence.events:
-        if _NEVER_JOINED.search(event.message):
+        if event.message not in over and _NEVER_JOINED.search(event.message):
             yield finding(
                 Code.NODE_NOT_JOINING,
                 f"The instance of {event.kind} {event.name} did not join the cluster in time",

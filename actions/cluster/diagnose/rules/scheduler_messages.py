@@ -98,9 +98,9 @@ def scheduling_events(evidence: Evidence) -> Iterator[Event]:
 
 
 def is_unscheduled(evidence: Evidence, event: Event) -> bool:
-    """Return whether the event's object, as far as is known, still has no node."""
+    """Return whether the event's object still has no node: of another object than a pod, any pod that is known."""
     pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
-    return pod is None or _has_no_node(pod)
+    return evidence.awaits_nodes if pod is None else _has_no_node(pod)
 
 
 def _has_no_node(pod: Pod) -> bool:

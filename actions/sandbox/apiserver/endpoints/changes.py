@@ -23,7 +23,7 @@ from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.errors import bad_request, conflict, success_status, unsupported_media_type
 from actions.sandbox.apiserver.storage.store import Stored
 from actions.sandbox.apiserver.writes.merge_keys import merge_schema_of
-from actions.sandbox.apiserver.writes.options import DeleteOptions, WriteOptions, delete_options
+from actions.sandbox.apiserver.writes.options import WriteOptions, delete_options
 from actions.sandbox.apiserver.writes.patches import json_patch, merge_patch, strategic_patch
 
 _APPLY = "application/apply-patch+yaml"
@@ -143,8 +143,7 @@ async def serve_binding(context: ServerContext, request: web.Request, target: Re
 async def serve_eviction(context: ServerContext, request: web.Request, target: RequestTarget) -> web.Response:
     """POST …/pods/NAME/eviction: delete a pod, politely."""
     body = await read_object(request)
-    grace = dig(body, "deleteOptions", "gracePeriodSeconds")
-    options = DeleteOptions(grace_seconds=grace if isinstance(grace, int) else None)
+    options = delete_options({}, dig(body, "deleteOptions") or {})
     context.deleter.delete(target.resource, target.namespace, target.name, options)
     return json_response(success_status(), code=201)
 

@@ -1,256 +1,58 @@
-"""The columns of built-in types and the text of their cells, as `kubectl get` prints them.
+"""The columns of built-in types, as `kubectl get` prints them.
 
-Source: k8s.io/kubernetes `pkg/printers/internalversion/printers.go`, k8s.io/apimachinery `duration.HumanDuration`.
+Source: k8s.io/kubernetes `pkg/printers/internalversion/printers.go`; compared with a real server by
+`tests/flow/test_cluster_layer.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import Any, TypeAlias
-
 import msgspec
 
-from actions.base.clock import parse_rfc3339
-from actions.sandbox.apiserver.storage.codec import Object, dig
-from actions.sandbox.apiserver.storage.resources import GroupResource
-
-_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 31_536_000
-_STEPS = (
-    # below this many seconds: larger unit, its letter, smaller unit, its letter
-    (_MINUTE * 2, 1, "s", 0, ""),
-    (_MINUTE * 10, _MINUTE, "m", 1, "s"),
-    (_HOUR * 3, _MINUTE, "m", 0, ""),
-    (_HOUR * 8, _HOUR, "h", _MINUTE, "m"),
-    (_DAY * 2, _HOUR, "h", 0, ""),
-    (_DAY * 8, _DAY, "d", _HOUR, "h"),
-    (_YEAR * 2, _DAY, "d", 0, ""),
-    (_YEAR * 8, _YEAR, "y", _DAY, "d"),
+from actions.sandbox.apiserver.printing.cells import (
+    Cell,
+    access_modes,
+    age,
+    api_available,
+    at,
+    claim_of,
+    claim_status,
+    class_name,
+    controller,
+    deployment_ready,
+    endpoint_addresses,
+    event_first_seen,
+    event_object,
+    event_seen,
+    event_source,
+    ingress_hosts,
+    job_completions,
+    job_duration,
+    job_state,
+    node_address,
+    node_roles,
+    node_selector,
+    node_status,
+    own_name,
+    pod_ready,
+    pod_restarts,
+    pod_selector,
+    pod_status,
+    quota_of,
+    role_of_binding,
+    selector,
+    service_of_api,
+    service_ports,
+    since,
+    size_of,
+    slice_addresses,
+    slice_ports,
+    subjects_of,
+    template_labels,
+    template_part_of,
+    truth,
 )
-
-
-def human_duration(elapsed_seconds: float) -> str:
-    """Return a duration in at most two units: `59s`, `3m20s`, `5h`, `2d3h`."""
-    seconds = int(elapsed_seconds)
-    if seconds < -1:
-        return "<invalid>"
-    seconds = max(seconds, 0)
-    for limit, large, large_letter, small, small_letter in _STEPS:
-        if seconds < limit:
-            head = f"{seconds // large}{large_letter}"
-            rest = seconds % large // small if small else 0
-            return f"{head}{rest}{small_letter}" if rest else head
-    return f"{seconds // _YEAR}y"
-
-
-def age_of(timestamp: object, now: datetime) -> str:
-    """The age of an RFC 3339 timestamp; `<unknown>` if there is none."""
-    if not isinstance(timestamp, str) or not timestamp:
-        return "<unknown>"
-    try:
-        return human_duration((now - parse_rfc3339(timestamp)).total_seconds())
-    except ValueError:
-        return "<invalid>"
-
-
-Cell: TypeAlias = Callable[[Object, datetime], Any]
-"""Computes one cell from an object and the wall time."""
-
-
-def at(*path: str, default: Any = "<none>") -> Cell:
-    def cell(body: Object, _: datetime) -> Any:
-        value = dig(body, *path)
-        return default if value in (None, "") else value
-
-    return cell
-
-
-def own_name(body: Object, _: datetime) -> str:
-    return str(body["metadata"]["name"])
-
-
-def age(body: Object, now: datetime) -> str:
-    return age_of(body["metadata"].get("creationTimestamp"), now)
-
-
-def _statuses(body: Object) -> list[Object]:
-    return dig(body, "status", "containerStatuses") or []
-
-
-def pod_ready(body: Object, _: datetime) -> str:
-    ready = sum(bool(one.get("ready")) for one in _statuses(body))
-    return f"{ready}/{len(dig(body, 'spec', 'containers') or ())}"
-
-
-def pod_restarts(body: Object, _: datetime) -> str:
-    return str(sum(int(one.get("restartCount", 0)) for one in _statuses(body)))
-
-
-def _waiting_reason(container: Object) -> str:
-    """Return the reason why a container does not run, as `kubectl` puts it; empty if it runs."""
-    state = container.get("state") or {}
-    if reason := dig(state, "waiting", "reason"):
-        return str(reason)
-    ended = state.get("terminated")
-    if ended:
-        signal = ended.get("signal")
-        return str(ended.get("reason") or (f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}"))
-    return ""
-
-
-def _init_status(body: Object) -> str:
-    statuses = dig(body, "status", "initContainerStatuses") or ()
-    total = len(dig(body, "spec", "initContainers") or ())
-    for place, container in enumerate(statuses):
-        ended = dig(container, "state", "terminated")
-        if ended and ended.get("exitCode") == 0:
-            continue
-        reason = _waiting_reason(container)
-        return f"Init:{reason}" if reason and reason != "PodInitializing" else f"Init:{place}/{total}"
-    return ""
-
-
-def pod_status(body: Object, _: datetime) -> str:
-    status = body.get("status") or {}
-    shown = str(status.get("reason") or status.get("phase") or "Unknown")
-    is_initializing = status.get("phase") == "Pending" and bool(status.get("initContainerStatuses"))
-    initial = _init_status(body) if is_initializing else ""
-    if initial:
-        shown = initial
-    else:
-        for container in reversed(_statuses(body)):
-            shown = _waiting_reason(container) or shown
-        if shown == "Completed" and any(dig(one, "state", "running") for one in _statuses(body)):
-            shown = "Running"
-    if body["metadata"].get("deletionTimestamp"):
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return shown
-
-
-def node_status(body: Object, _: datetime) -> str:
-    ready = next((one for one in dig(body, "status", "conditions") or () if one.get("type") == "Ready"), None)
-    words = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
-    if dig(body, "spec", "unschedulable"):
-        words.append("SchedulingDisabled")
-    return ",".join(words)
-
-
-def node_roles(body: Object, _: datetime) -> str:
-    prefix = "node-role.kubernetes.io/"
-    roles = [key.removeprefix(prefix) for key in body["metadata"].get("labels") or () if key.startswith(prefix)]
-    return ",".join(sorted(roles)) or "<none>"
-
-
-def node_address(kind: str) -> Cell:
-    def cell(body: Object, _: datetime) -> str:
-        addresses = dig(body, "status", "addresses") or ()
-        return next((one["address"] for one in addresses if one.get("type") == kind), "<none>")
-
-    return cell
-
-
-def job_state(body: Object, _: datetime) -> str:
-    found = {one.get("type") for one in dig(body, "status", "conditions") or () if one.get("status") == "True"}
-    for kind, word in (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended"),
-                       ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")):  # fmt: skip
-        if kind in found:
-            return word
-    return "Terminating" if body["metadata"].get("deletionTimestamp") else "Running"
-
-
-def job_completions(body: Object, _: datetime) -> str:
-    done, wanted = dig(body, "status", "succeeded") or 0, dig(body, "spec", "completions")
-    if wanted is None:
-        parallel = dig(body, "spec", "parallelism") or 1
-        return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
-    return f"{done}/{wanted}"
-
-
-def job_duration(body: Object, now: datetime) -> str:
-    started, ended = dig(body, "status", "startTime"), dig(body, "status", "completionTime")
-    if not started:
-        return ""
-    end = parse_rfc3339(ended) if ended else now
-    return human_duration((end - parse_rfc3339(started)).total_seconds())
-
-
-def template_part(part: str) -> Cell:
-    def cell(body: Object, _: datetime) -> str:
-        containers = dig(body, "spec", "template", "spec", "containers") or ()
-        return ",".join(str(one.get(part, "")) for one in containers)
-
-    return cell
-
-
-def selector(body: Object, _: datetime) -> str:
-    selector = dig(body, "spec", "selector") or {}
-    labels = selector.get("matchLabels", selector)
-    return ",".join(f"{key}={value}" for key, value in labels.items() if isinstance(value, str)) or "<none>"
-
-
-def node_selector(body: Object, _: datetime) -> str:
-    labels = dig(body, "spec", "template", "spec", "nodeSelector") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "<none>"
-
-
-def deployment_ready(body: Object, _: datetime) -> str:
-    return f"{dig(body, 'status', 'readyReplicas') or 0}/{dig(body, 'spec', 'replicas') or 0}"
-
-
-def service_ports(body: Object, _: datetime) -> str:
-    ports = dig(body, "spec", "ports") or ()
-    return ",".join(f"{one.get('port')}/{one.get('protocol', 'TCP')}" for one in ports) or "<none>"
-
-
-def access_modes(body: Object, _: datetime) -> str:
-    words = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-    return ",".join(words.get(mode, mode) for mode in dig(body, "spec", "accessModes") or ())
-
-
-def since(*path: str) -> Cell:
-    """Make a cell with the time since the moment at that path; `<none>` if there is none."""
-
-    def cell(body: Object, now: datetime) -> str:
-        at = dig(body, *path)
-        return age_of(at, now) if at else "<none>"
-
-    return cell
-
-
-def ingress_hosts(body: Object, _: datetime) -> str:
-    hosts = [str(rule.get("host") or "*") for rule in dig(body, "spec", "rules") or ()]
-    return ",".join(hosts) or "*"
-
-
-def class_name(body: Object, _: datetime) -> str:
-    is_default = dig(body, "metadata", "annotations", "storageclass.kubernetes.io/is-default-class") == "true"
-    return f"{body['metadata']['name']} (default)" if is_default else str(body["metadata"]["name"])
-
-
-def claim_status(body: Object, _: datetime) -> str:
-    is_leaving = body["metadata"].get("deletionTimestamp")
-    return "Terminating" if is_leaving else str(dig(body, "status", "phase") or "Pending")
-
-
-def claim_of(body: Object, _: datetime) -> str:
-    claim = dig(body, "spec", "claimRef")
-    return f"{claim.get('namespace')}/{claim.get('name')}" if claim else ""
-
-
-def size_of(*path: str) -> Cell:
-    def cell(body: Object, _: datetime) -> int:
-        return sum(len(dig(body, *path[:-1], part) or ()) for part in path[-1].split("|"))
-
-    return cell
-
-
-def event_seen(body: Object, now: datetime) -> str:
-    return age_of(body.get("lastTimestamp") or body.get("eventTime") or body.get("firstTimestamp"), now)
-
-
-def event_object(body: Object, _: datetime) -> str:
-    involved = body.get("involvedObject") or {}
-    return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
+from actions.sandbox.apiserver.storage.codec import dig
+from actions.sandbox.apiserver.storage.resources import GroupResource
 
 
 class PrinterColumn(msgspec.Struct, frozen=True):
@@ -269,10 +71,29 @@ CREATED = PrinterColumn("Created At", lambda body, _: body["metadata"].get("crea
 
 _STORAGE = ("spec", "storageClassName")
 _REPLICATED = [
-    PrinterColumn("Containers", template_part("name"), priority=1),
-    PrinterColumn("Images", template_part("image"), priority=1),
+    PrinterColumn("Containers", template_part_of("name", "spec", "template"), priority=1),
+    PrinterColumn("Images", template_part_of("image", "spec", "template"), priority=1),
     PrinterColumn("Selector", selector, priority=1),
 ]
+
+_BINDING = [
+    NAME,
+    PrinterColumn("Role", role_of_binding),
+    AGE,
+    PrinterColumn("Users", subjects_of("User"), priority=1),
+    PrinterColumn("Groups", subjects_of("Group"), priority=1),
+    PrinterColumn("ServiceAccounts", subjects_of("ServiceAccount"), priority=1),
+]
+_COUNTED = [
+    NAME,
+    PrinterColumn("Desired", at("spec", "replicas", default=0), kind="integer"),
+    PrinterColumn("Current", at("status", "replicas", default=0), kind="integer"),
+    PrinterColumn("Ready", at("status", "readyReplicas", default=0), kind="integer"),
+    AGE,
+    *_REPLICATED,
+]
+_WEBHOOKS = [NAME, PrinterColumn("Webhooks", size_of("webhooks"), kind="integer"), AGE]
+_OF_JOBS = ("spec", "jobTemplate", "spec", "template")
 
 BUILTIN_COLUMNS: dict[GroupResource, list[PrinterColumn]] = {
     GroupResource("", "pods"): [
@@ -299,14 +120,14 @@ BUILTIN_COLUMNS: dict[GroupResource, list[PrinterColumn]] = {
         PrinterColumn("Container-Runtime", at("status", "nodeInfo", "containerRuntimeVersion"), priority=1),
     ],
     GroupResource("", "namespaces"): [NAME, PrinterColumn("Status", at("status", "phase", default="Active")), AGE],
-    GroupResource("", "configmaps"): [NAME, PrinterColumn("Data", size_of("data|binaryData"), kind="integer"), AGE],
+    GroupResource("", "configmaps"): [NAME, PrinterColumn("Data", size_of("data|binaryData")), AGE],
     GroupResource("", "secrets"): [
         NAME,
         PrinterColumn("Type", at("type", default="Opaque")),
-        PrinterColumn("Data", size_of("data"), kind="integer"),
+        PrinterColumn("Data", size_of("data")),
         AGE,
     ],
-    GroupResource("", "serviceaccounts"): [NAME, PrinterColumn("Secrets", size_of("secrets"), kind="integer"), AGE],
+    GroupResource("", "serviceaccounts"): [NAME, PrinterColumn("Secrets", size_of("secrets")), AGE],
     GroupResource("", "services"): [
         NAME,
         PrinterColumn("Type", at("spec", "type")),
@@ -335,17 +156,21 @@ BUILTIN_COLUMNS: dict[GroupResource, list[PrinterColumn]] = {
         PrinterColumn("Status", claim_status),
         PrinterColumn("Claim", claim_of),
         PrinterColumn("StorageClass", at(*_STORAGE, default="")),
+        PrinterColumn("VolumeAttributesClass", lambda _body, _now: "<unset>"),
         PrinterColumn("Reason", at("status", "reason", default="")),
         AGE,
+        PrinterColumn("VolumeMode", at("spec", "volumeMode"), priority=1),
     ],
     GroupResource("", "events"): [
         PrinterColumn("Last Seen", event_seen),
         PrinterColumn("Type", at("type", default="")),
         PrinterColumn("Reason", at("reason", default="")),
         PrinterColumn("Object", event_object),
+        PrinterColumn("Subobject", at("involvedObject", "fieldPath", default=""), priority=1),
+        PrinterColumn("Source", event_source, priority=1),
         PrinterColumn("Message", lambda body, _: str(body.get("message", "")).strip()),
-        PrinterColumn("Source", at("source", "component", default=""), priority=1),
-        PrinterColumn("Count", at("count", default=1), kind="integer", priority=1),
+        PrinterColumn("First Seen", event_first_seen, priority=1),
+        PrinterColumn("Count", at("count", default=1), priority=1),
         PrinterColumn("Name", own_name, priority=1, format="name"),
     ],
     GroupResource("batch", "jobs"): [
@@ -359,19 +184,26 @@ BUILTIN_COLUMNS: dict[GroupResource, list[PrinterColumn]] = {
     GroupResource("apps", "deployments"): [
         NAME,
         PrinterColumn("Ready", deployment_ready),
-        PrinterColumn("Up-to-date", at("status", "updatedReplicas", default=0), kind="integer"),
-        PrinterColumn("Available", at("status", "availableReplicas", default=0), kind="integer"),
+        PrinterColumn("Up-to-date", at("status", "updatedReplicas", default=0)),
+        PrinterColumn("Available", at("status", "availableReplicas", default=0)),
         AGE,
         *_REPLICATED,
     ],
     GroupResource("apps", "statefulsets"): [NAME, PrinterColumn("Ready", deployment_ready), AGE, *_REPLICATED[:2]],
-    GroupResource("apps", "replicasets"): [
+    GroupResource("apps", "replicasets"): _COUNTED,
+    GroupResource("", "replicationcontrollers"): _COUNTED,
+    GroupResource("", "limitranges"): [NAME, CREATED],
+    GroupResource("", "podtemplates"): [
         NAME,
-        PrinterColumn("Desired", at("spec", "replicas", default=0), kind="integer"),
-        PrinterColumn("Current", at("status", "replicas", default=0), kind="integer"),
-        PrinterColumn("Ready", at("status", "readyReplicas", default=0), kind="integer"),
+        PrinterColumn("Containers", template_part_of("name", "template")),
+        PrinterColumn("Images", template_part_of("image", "template")),
+        PrinterColumn("Pod Labels", template_labels),
+    ],
+    GroupResource("", "resourcequotas"): [
+        NAME,
+        PrinterColumn("Request", quota_of(is_limit=False)),
+        PrinterColumn("Limit", quota_of(is_limit=True)),
         AGE,
-        *_REPLICATED,
     ],
     GroupResource("apps", "daemonsets"): [
         NAME,
@@ -393,10 +225,13 @@ BUILTIN_COLUMNS: dict[GroupResource, list[PrinterColumn]] = {
         NAME,
         PrinterColumn("Schedule", at("spec", "schedule")),
         PrinterColumn("Timezone", at("spec", "timeZone")),
-        PrinterColumn("Suspend", lambda body, _: str(bool(body["spec"].get("suspend")))),
+        PrinterColumn("Suspend", lambda body, _: str(bool(body["spec"].get("suspend"))), kind="boolean"),
         PrinterColumn("Active", lambda body, _: len((body.get("status") or {}).get("active") or ()), kind="integer"),
         PrinterColumn("Last Schedule", since("status", "lastScheduleTime")),
         AGE,
+        PrinterColumn("Containers", template_part_of("name", *_OF_JOBS), priority=1),
+        PrinterColumn("Images", template_part_of("image", *_OF_JOBS), priority=1),
+        PrinterColumn("Selector", lambda _body, _now: "<none>", priority=1),
     ],
     GroupResource("policy", "poddisruptionbudgets"): [
         NAME,
@@ -418,12 +253,68 @@ BUILTIN_COLUMNS: dict[GroupResource, list[PrinterColumn]] = {
         PrinterColumn("Provisioner", at("provisioner")),
         PrinterColumn("ReclaimPolicy", at("reclaimPolicy")),
         PrinterColumn("VolumeBindingMode", at("volumeBindingMode")),
-        PrinterColumn("AllowVolumeExpansion", lambda body, _: bool(body.get("allowVolumeExpansion")), kind="boolean"),
+        PrinterColumn("AllowVolumeExpansion", lambda body, _: bool(body.get("allowVolumeExpansion"))),
         AGE,
     ],
     GroupResource("coordination.k8s.io", "leases"): [
         NAME,
         PrinterColumn("Holder", at("spec", "holderIdentity", default="")),
+        AGE,
+    ],
+    GroupResource("", "endpoints"): [NAME, PrinterColumn("Endpoints", endpoint_addresses), AGE],
+    GroupResource("rbac.authorization.k8s.io", "rolebindings"): _BINDING,
+    GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): _BINDING,
+    GroupResource("apps", "controllerrevisions"): [
+        NAME,
+        PrinterColumn("Controller", controller),
+        PrinterColumn("Revision", at("revision", default=0)),
+        AGE,
+    ],
+    GroupResource("scheduling.k8s.io", "priorityclasses"): [
+        NAME,
+        PrinterColumn("Value", at("value", default=0), kind="integer"),
+        PrinterColumn("Global-Default", truth("globalDefault"), kind="boolean"),
+        AGE,
+        PrinterColumn("PreemptionPolicy", at("preemptionPolicy", default="PreemptLowerPriority")),
+    ],
+    GroupResource("node.k8s.io", "runtimeclasses"): [NAME, PrinterColumn("Handler", at("handler", default="")), AGE],
+    GroupResource("storage.k8s.io", "volumeattachments"): [
+        NAME,
+        PrinterColumn("Attacher", at("spec", "attacher", default=""), format="name"),
+        PrinterColumn("PV", at("spec", "source", "persistentVolumeName", default="")),
+        PrinterColumn("Node", at("spec", "nodeName", default="")),
+        PrinterColumn("Attached", truth("status", "attached"), kind="boolean"),
+        AGE,
+    ],
+    GroupResource("storage.k8s.io", "csinodes"): [
+        NAME,
+        PrinterColumn("Drivers", size_of("spec", "drivers"), kind="integer"),
+        AGE,
+    ],
+    GroupResource("storage.k8s.io", "csidrivers"): [
+        NAME,
+        PrinterColumn("AttachRequired", truth("spec", "attachRequired", default=True), kind="boolean"),
+        PrinterColumn("PodInfoOnMount", truth("spec", "podInfoOnMount"), kind="boolean"),
+        PrinterColumn("StorageCapacity", truth("spec", "storageCapacity"), kind="boolean"),
+        PrinterColumn("TokenRequests", lambda _body, _now: "<unset>"),
+        PrinterColumn("RequiresRepublish", truth("spec", "requiresRepublish"), kind="boolean"),
+        PrinterColumn("Modes", lambda body, _: ",".join(dig(body, "spec", "volumeLifecycleModes") or ["Persistent"])),
+        AGE,
+    ],
+    GroupResource("discovery.k8s.io", "endpointslices"): [
+        NAME,
+        PrinterColumn("AddressType", at("addressType", default="")),
+        PrinterColumn("Ports", slice_ports),
+        PrinterColumn("Endpoints", slice_addresses),
+        AGE,
+    ],
+    GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): _WEBHOOKS,
+    GroupResource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _WEBHOOKS,
+    GroupResource("networking.k8s.io", "networkpolicies"): [NAME, PrinterColumn("Pod-Selector", pod_selector), AGE],
+    GroupResource("apiregistration.k8s.io", "apiservices"): [
+        NAME,
+        PrinterColumn("Service", service_of_api),
+        PrinterColumn("Available", api_available),
         AGE,
     ],
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): [NAME, CREATED],

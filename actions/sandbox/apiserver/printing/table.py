@@ -14,7 +14,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from actions.sandbox.apiserver.printing.columns import AGE, BUILTIN_COLUMNS, CREATED, NAME, PrinterColumn, age_of
+from actions.sandbox.apiserver.printing.cells import age_of
+from actions.sandbox.apiserver.printing.columns import AGE, BUILTIN_COLUMNS, CREATED, NAME, PrinterColumn
 from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.resources import ServedResource
 

@@ -101,7 +101,7 @@ class Collection:
         self.floor, self._order = version, None
 
     def record(self, event: StoreEvent, *, kept: int) -> None:
-        """Add a change and wake everybody who waits."""
+        """Add a change and wake all that wait."""
         if event.change is not EventType.MODIFIED:
             self._order = None
         self.events.append(event)

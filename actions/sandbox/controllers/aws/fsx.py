@@ -12,7 +12,7 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import CLAIMS, STORAGE_CLASSES, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.controllers.core.claims import PROVISIONED_BY, PROVISIONER
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.model.options import SandboxOptions
 
 DRIVER = "fsx.csi.aws.com"
@@ -33,7 +33,7 @@ class FsxProvisioner(Controller):
         self._client = client
         self._caches = caches
         self._options = options
-        self._driver = Operator(caches, _CONTROLLER)
+        self._driver = KubernetesOperator(caches, _CONTROLLER)
         self._begun: dict[str, float] = {}
         """Claim's uid → since when its file system has been made (monotonic)."""
         caches[CLAIMS].listen(lambda claim: self.wake(key_of(claim)))

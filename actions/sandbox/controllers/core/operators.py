@@ -8,7 +8,7 @@ from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.kinds import DEPLOYMENTS, Document, key_of
 
 
-class Operator:
+class KubernetesOperator:
     """An operator, by the key of its Deployment.
 
     Args:

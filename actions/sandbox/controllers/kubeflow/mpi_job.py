@@ -25,7 +25,7 @@ from actions.sandbox.clientkit.kinds import (
     owner_reference,
     uid_of,
 )
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import is_pod_ready, phase_of
 from actions.sandbox.controllers.kubeflow.mpi_objects import (
     INDEX_LABEL,
@@ -65,7 +65,7 @@ class MPIJobController(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = Operator(caches, _OPERATOR, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, _OPERATOR, is_needed=needs_operator)
         self._operator.on_change(lambda: self.wake_each(caches[MPI_JOBS]))
         caches[MPI_JOBS].listen(lambda job: self.wake(key_of(job)))
         self.wake_owners(MPI_JOBS, [caches[kind] for kind in (PODS, *MADE)])

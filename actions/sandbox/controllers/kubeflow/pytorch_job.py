@@ -20,7 +20,7 @@ from actions.sandbox.clientkit.kinds import (
     key_of,
     uid_of,
 )
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import PodControl, phase_of
 from actions.sandbox.controllers.kubeflow.pytorch_objects import (
     CONTAINER,
@@ -62,7 +62,7 @@ class PyTorchJobController(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = Operator(caches, _OPERATOR, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, _OPERATOR, is_needed=needs_operator)
         self._pods = PodControl(client, caches, PYTORCH_JOBS, source=_SOURCE)
         self._unschedulable: set[tuple[str, str]] = set()
         caches[PYTORCH_JOBS].listen(lambda job: self.wake(key_of(job)))

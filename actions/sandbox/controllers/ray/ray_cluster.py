@@ -30,7 +30,7 @@ from actions.sandbox.clientkit.kinds import (
     labels_of,
     uid_of,
 )
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import phase_of
 from actions.sandbox.controllers.ray.objects import (
     CLUSTER,
@@ -154,7 +154,7 @@ class RayClusterController(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = Operator(caches, KUBERAY, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, KUBERAY, is_needed=needs_operator)
         caches[RAY_CLUSTERS].listen(lambda cluster: self.wake(key_of(cluster)))
         self.wake_owners(RAY_CLUSTERS, [caches[kind] for kind in (PODS, SERVICES, POD_GROUPS)])
         self._operator.on_change(lambda: self.wake_each(caches[RAY_CLUSTERS]))

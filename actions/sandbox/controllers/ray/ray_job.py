@@ -25,7 +25,7 @@ from actions.sandbox.clientkit.kinds import (
     key_of,
     uid_of,
 )
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.ray.objects import DASHBOARD_PORT_NAME, head_host
 from actions.sandbox.controllers.ray.ray_cluster import EMPTY, KUBERAY, replacing
 from actions.sandbox.controllers.ray.submission import (
@@ -68,7 +68,7 @@ class RayJobController(Controller):
         self._client = client
         self._caches = caches
         self._dashboard = dashboard
-        self._operator = Operator(caches, KUBERAY, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, KUBERAY, is_needed=needs_operator)
         self._phases: dict[str, Phase] = {
             "": self._begin,
             "Initializing": self._initialise,

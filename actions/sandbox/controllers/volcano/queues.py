@@ -9,7 +9,7 @@ from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import COMMANDS, POD_GROUPS, QUEUES, Document, is_deleting, key_of
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.volcano.gang import CLOSED, CLOSING, OPEN, counters
 
 CONTROLLERS = "volcano-system/volcano-controllers"
@@ -28,7 +28,7 @@ class VolcanoQueueController(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = Operator(caches, CONTROLLERS, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, CONTROLLERS, is_needed=needs_operator)
         caches[QUEUES].listen(lambda queue: self.wake(key_of(queue)))
         caches[POD_GROUPS].listen(self._on_group)
         caches[COMMANDS].listen(self._on_command)

@@ -13,7 +13,7 @@ from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import CLAIMS, NODES, POD_GROUPS, PODS, QUEUES, Document, key_of, uid_of
-from actions.sandbox.controllers.core.operators import Operator
+from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import phase_of
 from actions.sandbox.controllers.core.scheduler import (
     PODS_RESOURCE,
@@ -67,7 +67,7 @@ class VolcanoScheduler(Controller):
         self._period_seconds = period_seconds
         self._client = client
         self._caches = caches
-        self._operator = Operator(caches, SCHEDULER, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, SCHEDULER, is_needed=needs_operator)
         self._is_due = False
         self._grown: dict[str, tuple[int, float]] = {}
         """PodGroup's uid → how many pods it has, and since when (monotonic)."""

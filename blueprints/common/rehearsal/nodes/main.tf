@@ -99,6 +99,8 @@ locals {
   EOT
 }
 
+# Known to the state before anything is sent, so that a destroy deletes what an interrupted apply has left: Terraform runs
+# no destroy provisioner of a resource whose creation has failed.
 resource "terraform_data" "node_group" {
   input = {
     groups  = "/clusters/${var.cluster_name}/node-groups"
@@ -125,38 +127,20 @@ resource "terraform_data" "node_group" {
   }
 
   provisioner "local-exec" {
-    environment = {
-      BODY        = self.input.body
-      GROUPS_PATH = self.input.groups
-      GROUP_PATH  = self.input.group
-      SIGNING     = self.input.signing
-    }
-    command = <<-EOT
-      [ -n "$AWS_ENDPOINT_URL" ] || { echo "No AWS_ENDPOINT_URL: no sandbox to ask."; exit 0; }
-      eval "$SIGNING"
-      signed --fail-with-body -X POST -H 'Content-Type: application/json' -d "$BODY" "$AWS_ENDPOINT_URL$GROUPS_PATH" || exit 1
-      for attempt in $(seq 1 600); do
-        answer=$(signed --fail-with-body "$AWS_ENDPOINT_URL$GROUP_PATH") || { echo "$answer"; exit 1; }
-        case "$answer" in
-          *'"ACTIVE"'*) echo; echo "The node group is active."; exit 0 ;;
-          *'"CREATE_FAILED"'*) echo "$answer"; exit 1 ;;
-        esac
-        sleep 0.5
-      done
-      echo "The node group is still not active."
-      exit 1
-    EOT
-  }
-
-  provisioner "local-exec" {
     when = destroy
     environment = {
       GROUP_PATH = self.input.group
       SIGNING    = self.input.signing
+      RUN_ID     = jsondecode(self.input.body).tags.eksml-run
     }
     command = <<-EOT
       [ -n "$AWS_ENDPOINT_URL" ] || { echo "No AWS_ENDPOINT_URL: no sandbox to ask."; exit 0; }
       eval "$SIGNING"
+      there=$(signed "$AWS_ENDPOINT_URL$GROUP_PATH") || exit 1
+      case "$there" in
+        *'"nodegroup"'*"\"$RUN_ID\""*) ;;
+        *'"nodegroup"'*) echo "The node group is another run's."; exit 0 ;;
+      esac
       status() { signed -o /dev/null -w '%%{http_code}' "$@" "$AWS_ENDPOINT_URL$GROUP_PATH"; }
       answer=$(status -X DELETE) || exit 1
       for attempt in $(seq 1 600); do
@@ -173,12 +157,44 @@ resource "terraform_data" "node_group" {
   }
 }
 
+resource "terraform_data" "active_node_group" {
+  input = terraform_data.node_group.output.group
+
+  provisioner "local-exec" {
+    environment = {
+      BODY        = terraform_data.node_group.output.body
+      GROUPS_PATH = terraform_data.node_group.output.groups
+      GROUP_PATH  = terraform_data.node_group.output.group
+      SIGNING     = local.signing
+      RUN_ID      = var.run_id
+    }
+    command = <<-EOT
+      [ -n "$AWS_ENDPOINT_URL" ] || { echo "No AWS_ENDPOINT_URL: no sandbox to ask."; exit 0; }
+      eval "$SIGNING"
+      made=$(signed --fail-with-body -X POST -H 'Content-Type: application/json' -d "$BODY" "$AWS_ENDPOINT_URL$GROUPS_PATH") || {
+        case "$made" in *"already exists"*) there=$(signed "$AWS_ENDPOINT_URL$GROUP_PATH") ;; *) there= ;; esac
+        case "$there" in *"\"$RUN_ID\""*) ;; *) echo "$made"; exit 1 ;; esac # an apply that was interrupted had sent it
+      }
+      for attempt in $(seq 1 600); do
+        answer=$(signed --fail-with-body "$AWS_ENDPOINT_URL$GROUP_PATH") || { echo "$answer"; exit 1; }
+        case "$answer" in
+          *'"ACTIVE"'*) echo; echo "The node group is active."; exit 0 ;;
+          *'"CREATE_FAILED"'*) echo "$answer"; exit 1 ;;
+        esac
+        sleep 0.5
+      done
+      echo "The node group is still not active."
+      exit 1
+    EOT
+  }
+}
+
 output "node_group_name" {
   value      = var.node_group_name
-  depends_on = [terraform_data.node_group]
+  depends_on = [terraform_data.active_node_group]
 }
 
 output "node_count" {
   value      = tostring(var.node_count)
-  depends_on = [terraform_data.node_group]
+  depends_on = [terraform_data.active_node_group]
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.apiserver.printing.columns import human_duration
+from actions.sandbox.apiserver.printing.cells import human_duration
 from actions.sandbox.apiserver.printing.table import find, table_of
 from actions.sandbox.apiserver.storage.resources import ServedResource, builtin_types
 
@@ -119,3 +119,52 @@ def test_rarer_types_have_the_columns_of_kubectl_too() -> None:
     assert cells("storageclasses", default)["Name"] == "x (default)"
     selecting = {"spec": {"template": {"spec": {"nodeSelector": {"b": "2", "a": "1"}}}}}
     assert cells("daemonsets", selecting)["Node Selector"] == "a=1,b=2"
+
+
+COLUMNS = {
+    "events": "Last Seen,Type,Reason,Object,Message|Subobject,Source,First Seen,Count,Name",
+    "persistentvolumes": "Name,Capacity,Access Modes,Reclaim Policy,Status,Claim,StorageClass,VolumeAttributesClass,"
+    "Reason,Age|VolumeMode",
+    "cronjobs": "Name,Schedule,Timezone,Suspend,Active,Last Schedule,Age|Containers,Images,Selector",
+    "clusterrolebindings": "Name,Role,Age|Users,Groups,ServiceAccounts",
+    "controllerrevisions": "Name,Controller,Revision,Age|",
+    "priorityclasses": "Name,Value,Global-Default,Age,PreemptionPolicy|",
+    "csidrivers": "Name,AttachRequired,PodInfoOnMount,StorageCapacity,TokenRequests,RequiresRepublish,Modes,Age|",
+    "csinodes": "Name,Drivers,Age|",
+    "volumeattachments": "Name,Attacher,PV,Node,Attached,Age|",
+    "endpointslices": "Name,AddressType,Ports,Endpoints,Age|",
+    "validatingwebhookconfigurations": "Name,Webhooks,Age|",
+    "networkpolicies": "Name,Pod-Selector,Age|",
+}
+"""Of `printers.go` in Kubernetes 1.32: those that are always shown, and those for wide tables."""
+
+
+@pytest.mark.parametrize("plural", COLUMNS)
+def test_built_in_kinds_have_the_columns_of_the_real_server(plural: str) -> None:
+    resource = next(one for one in builtin_types() if one.plural == plural)
+    definitions = table_of(resource, [], now=NOW, include="None", metadata={})["columnDefinitions"]
+    shown, wide = (
+        ",".join(c["name"] for c in definitions if bool(c["priority"]) is is_wide) for is_wide in (False, True)
+    )
+    assert f"{shown}|{wide}" == COLUMNS[plural]
+
+
+def test_cells_of_kinds_that_bind_and_own() -> None:
+    binding = cells(
+        "clusterrolebindings",
+        {
+            "roleRef": {"kind": "ClusterRole", "name": "view"},
+            "subjects": [
+                {"kind": "User", "name": "ada"},
+                {"kind": "ServiceAccount", "namespace": "work", "name": "run"},
+            ],
+        },
+    )
+    assert (binding["Role"], binding["Users"], binding["ServiceAccounts"]) == ("ClusterRole/view", "ada", "work/run")
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "efa", "controller": True}
+    revision = cells("controllerrevisions", {"metadata": {"ownerReferences": [owner]}, "revision": 3})
+    assert (revision["Controller"], revision["Revision"]) == ("daemonset.apps/efa", 3)
+    down = {"type": "Available", "status": "False", "reason": "MissingEndpoints"}
+    service = {"namespace": "kube-system", "name": "metrics"}
+    api = cells("apiservices", {"spec": {"service": service}, "status": {"conditions": [down]}})
+    assert (api["Service"], api["Available"]) == ("kube-system/metrics", "False (MissingEndpoints)")

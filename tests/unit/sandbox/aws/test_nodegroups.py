@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +29,7 @@ from actions.terraform.simulation.terraform import SIMULATION_FILE, Simulation
 from tests.support.account import services_read_once
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox.controllers.server import FAST, until, whole_cluster
+from tests.unit.terraform.support import needs_terraform
 
 _CLUSTER = "trainium-inferentia"
 _PAUSE_SECONDS = 0.02
@@ -120,6 +124,39 @@ async def test_a_simulated_node_group_is_asked_for_with_the_accounts_key(tmp_pat
         (tmp_path / CREDENTIALS).write_text("[default]\naws_access_key_id = another\naws_secret_access_key = s\n")
         with pytest.raises(RefusedError, match="403"):
             await simulated_calls.make(call, variables, environment, SystemClock())
+
+
+@needs_terraform
+@pytest.mark.parametrize("run", ["ours", "theirs"])
+async def test_a_group_that_an_interrupted_apply_has_left_is_taken_up_and_destroyed_and_a_foreign_one_is_left(
+    tmp_path: Path, run: str
+) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(shipped_blueprints() / "common" / "rehearsal" / "nodes", root)
+    variables = {
+        "cluster_name": _CLUSTER, "region": FAST.region, "node_group_name": "accelerated", "node_count": 1,
+        "run_id": "ours",
+        "instance_type": "g5.8xlarge", "ami_type": "AL2023_x86_64_NVIDIA", "subnet_ids": "subnet-0a1b2c3d4e5f60001",
+    }  # fmt: skip
+    (root / "terraform.tfvars.json").write_bytes(msgspec.json.encode(variables))
+    async with account(tmp_path) as (_, eks):
+        endpoint = account_of(tmp_path)["AWS_ENDPOINT_URL"]
+        environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / CREDENTIALS)}
+
+        async def terraform(*words: str) -> str:
+            child = await asyncio.create_subprocess_exec(
+                "terraform", f"-chdir={root}", *words, stdout=PIPE, stderr=STDOUT, env={**os.environ, **environment}
+            )
+            return (await child.communicate())[0].decode()
+
+        await terraform("init", "-no-color")
+        await terraform("apply", "-auto-approve", "-no-color", "-target=terraform_data.node_group")
+        await eks.ask("create_nodegroup", **a_group("g5.8xlarge", tags={"eksml-run": run}))
+        said = await terraform("apply", "-auto-approve", "-no-color")
+        assert ("Apply complete" in said) == (run == "ours"), said
+        assert ("NodeGroup already exists" in said) == (run == "theirs"), said
+        assert "Destroy complete" in await terraform("destroy", "-auto-approve", "-no-color")
+        assert ("accelerated" in (await eks.ask("list_nodegroups"))["nodegroups"]) == (run == "theirs")
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ async def test_deleting_the_pool_drains_its_nodes_first(tmp_path: Path) -> None:
         await apply_all(client, _manifests("data.yaml"))
         await until(client, JOBS, "default/uniref50-download", lambda one: one is not None and is_true(one, "Complete"))
         await apply_all(client, [_training(steps=1_000_000)])
-        await until(client, PODS, "default/esm1nv-pretraining-worker-7", lambda one: _phase(one) == "Running")
+        for number in range(8):
+            worker = f"default/esm1nv-pretraining-worker-{number}"
+            await until(client, PODS, worker, lambda one: _phase(one) == "Running")
         nodes = [
             node
             for node in (await client.session.get(NODES.path()))["items"]

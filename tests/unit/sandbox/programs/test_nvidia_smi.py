@@ -7,6 +7,8 @@ from msgspec.structs import replace
 from actions.sandbox.kubelet.images import exec_program
 from actions.sandbox.programs.nvidia import NvidiaDevice, model_of, table
 from actions.sandbox.programs.program import GpuLoad
+from actions.telemetry.tools.devices import NVIDIA_COMMAND, read_devices
+from actions.telemetry.tools.topology import read_topology
 from tests.unit.sandbox.programs.containers import MOMENT, Outcome, a_container, context, run
 
 _CSV = "--format=csv,noheader,nounits"
@@ -93,3 +95,21 @@ def test_there_is_none_without_a_device() -> None:
     outcome = _ask(gpus=())
     assert outcome.exit_code == 127
     assert 'exec: "nvidia-smi": executable file not found' in outcome.err
+
+
+def test_the_commands_of_the_console_are_carried_out() -> None:
+    outcome = run(exec_program(context(a_container(gpus=(2,)), load=_BUSY), list(NVIDIA_COMMAND)))
+    (device,) = read_devices(outcome.out).devices
+    assert (device.clock_mhz, device.nvlink_bytes, device.efa_bytes) == (1695, None, None)
+
+
+def test_the_matrix_names_links_cores_and_memory_of_each_device() -> None:
+    container = replace(a_container(gpus=tuple(range(8))), instance_type="p5.48xlarge")
+    matrix = read_topology(run(exec_program(context(container), ["nvidia-smi", "topo", "-m"])).out)
+    first, last = matrix.devices[0], matrix.devices[7]
+    assert first.links == {f"GPU{other}": "NV18" for other in range(1, 8)}
+    assert (first.cpu_affinity, first.numa_affinity) == ("0-47,96-143", "0")
+    assert (last.cpu_affinity, last.numa_affinity) == ("48-95,144-191", "1")
+    outcome = _ask("topo", "-m", gpus=(0, 1))
+    assert read_topology(outcome.out).devices[0].links == {"GPU1": "PHB"}
+    assert (outcome.exit_code, _ask("nvlink", "-e").out) == (0, "")

@@ -1,0 +1,76 @@
+"""The guard of what this process changes, consulted immediately before each change.
+
+A run's runner sets it: once another machine has its run, it may change nothing more. It is consulted at the place of
+each change (requests to a cluster, calls to AWS, processes of Terraform and docker, records of a journal), below all
+stages. Without a guard every change may be made. It holds for tasks that are begun while it is set, and for no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from actions.base.errors import ConflictError
+
+
+class FencedError(ConflictError):
+    """This process may change nothing more: another one has taken its place."""
+
+
+class ChangeGuard(Protocol):
+    """The guard of one process' changes."""
+
+    async def require(self, deed: str) -> None:
+        """Return once the change may be made; nothing may be waited for between this and the change.
+
+        Args:
+            deed: The change, as the subject of a sentence: `POST /api/v1/namespaces`.
+
+        Raises:
+            FencedError: It may not, and neither may any later one.
+        """
+        ...
+
+    def dismiss(self, place: str) -> None:
+        """Wait no more for the answer of a place from which this process itself has removed what it would tell.
+
+        Args:
+            place: Its name.
+        """
+        ...
+
+
+_guard: ContextVar[ChangeGuard | None] = ContextVar("guard", default=None)
+
+
+@contextmanager
+def guarded_by(guard: ChangeGuard | None) -> Iterator[None]:
+    """Set the guard for the code inside, and for tasks that it begins; `None` for no guard."""
+    token = _guard.set(guard)
+    try:
+        yield
+    finally:
+        _guard.reset(token)
+
+
+def dismiss_place(place: str) -> None:
+    """Have the guard wait no more for a place: see `ChangeGuard.dismiss`."""
+    guard = _guard.get()
+    if guard is not None:
+        guard.dismiss(place)
+
+
+async def require_guard(deed: str) -> None:
+    """Require that this process may make a change now.
+
+    Args:
+        deed: See `ChangeGuard.require`.
+
+    Raises:
+        FencedError: It may not.
+    """
+    guard = _guard.get()
+    if guard is not None:
+        await guard.require(deed)

@@ -1,0 +1,332 @@
+"""Changes that an operator asks for on one object: delete, scale, restart, cordon, drain.
+
+Each is meant for one object, by its uid: another one that has taken its name since is left alone.
+
+Source: kubectl 1.34: `pkg/polymorphichelpers/objectrestarter.go` (the annotation of a restart), `pkg/drain` (which pods
+are left, refused or evicted; five seconds between two attempts at a pod that a disruption budget protects).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError, MissingError, RefusedError, UnreachableError
+from actions.base.wording import counted, listed
+from actions.cluster.auth.session import KubeSession, decode_document
+from actions.cluster.http.errors import ApiError
+from actions.cluster.objects.client import METADATA, ApiResource, Document, list_pages
+
+PROPAGATIONS = ("background", "foreground", "orphan")
+RESTARTED = ("deployments.apps", "daemonsets.apps", "statefulsets.apps")
+"""Kinds with a pod template whose change has all pods replaced."""
+_RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
+_MIRROR = "kubernetes.io/config.mirror"
+_ATTEMPTS = 5
+_AGAIN_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+_NAMED = 4
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One object that a change is meant for.
+
+    Args:
+        resource: Its kind.
+        namespace: Empty for what is in none.
+        name: Its name.
+        uid: Its uid; empty until it is known.
+    """
+
+    resource: ApiResource
+    namespace: str
+    name: str
+    uid: str = ""
+
+    @property
+    def path(self) -> str:
+        """Its path below the server's address."""
+        return self.resource.path(self.namespace, self.name)
+
+    @property
+    def qualified(self) -> str:
+        """Its kind as kubectl names it: `pods`, `deployments.apps`."""
+        group = self.resource.api_version.rpartition("/")[0]
+        return f"{self.resource.plural}.{group}" if group else self.resource.plural
+
+    def title(self) -> str:
+        """As in sentences: `Deployment work/web`."""
+        return f"{self.resource.kind} {self.namespace}/{self.name}" if self.namespace else self._alone()
+
+    def _alone(self) -> str:
+        return f"{self.resource.kind} {self.name}"
+
+
+async def identify(session: KubeSession, target: Target) -> Target:
+    """Return the target with the uid of the object that has its name now.
+
+    Raises:
+        MissingError: There is none.
+        ConflictError: The target has a uid, and the object has another one.
+    """
+    body = await session.request("GET", target.path, accept=METADATA)
+    uid = str(_metadata(decode_document(body, source=target.path)).get("uid") or "")
+    if target.uid and uid != target.uid:
+        raise ConflictError(f"{target.title()} is another object than the chosen one, which is gone.")
+    return msgspec.structs.replace(target, uid=uid)
+
+
+async def delete_target(session: KubeSession, target: Target, *, propagation: str = "background") -> None:
+    """Request the deletion of an object; it may stay for a while.
+
+    Raises:
+        MissingError: It is gone already.
+        ConflictError: Another object has its name now.
+    """
+    options: Document = {
+        "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.capitalize(),
+    }  # fmt: skip
+    if target.uid:
+        options["preconditions"] = {"uid": target.uid}
+    await session.request("DELETE", target.path, body=msgspec.json.encode(options))
+
+
+async def scale_target(session: KubeSession, target: Target, replicas: int) -> int:
+    """Set the number of replicas; return the former one.
+
+    Raises:
+        RefusedError: The kind cannot be scaled.
+        ConflictError: Another object has its name now, or it changes all the time.
+    """
+    path = f"{target.path}/scale"
+    former = 0
+
+    def change(scale: Document) -> Document:
+        nonlocal former
+        former = int((scale.get("spec") or {}).get("replicas") or 0)
+        return {"spec": {"replicas": replicas}}
+
+    try:
+        await _change(session, target, path, change)
+    except MissingError as error:
+        await identify(session, target)
+        raise RefusedError(f"{target.title()} cannot be scaled: it has no replicas of its own.") from error
+    return former
+
+
+async def restart_target(session: KubeSession, target: Target, *, clock: Clock) -> None:
+    """Have all pods of a workload replaced, as `kubectl rollout restart` does.
+
+    Raises:
+        RefusedError: The kind has no roll-out, or it is paused.
+        ConflictError: Another object has its name now, or it changes all the time.
+    """
+    if target.qualified not in RESTARTED:
+        raise RefusedError(
+            f"{target.title()} cannot be restarted.", hint="Deployments, DaemonSets and StatefulSets can; or delete it."
+        )
+    annotations = {_RESTARTED_AT: clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+    def change(workload: Document) -> Document:
+        if (workload.get("spec") or {}).get("paused"):
+            raise RefusedError(f"The roll-out of {target.title()} is paused.", hint="Resume it first.")
+        return {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+
+    await _change(session, target, target.path, change)
+
+
+async def cordon_node(session: KubeSession, target: Target, *, is_cordoned: bool) -> bool:
+    """Let no new pods onto a node, or let them again; return whether that is a change.
+
+    Raises:
+        RefusedError: The target is no node.
+        ConflictError: Another node has its name now, or it changes all the time.
+    """
+    if target.qualified != "nodes":
+        raise RefusedError(f"{target.title()} is not a node.", hint="Put the cursor on a node.")
+    was_cordoned = False
+
+    def change(node: Document) -> Document | None:
+        nonlocal was_cordoned
+        was_cordoned = bool((node.get("spec") or {}).get("unschedulable"))
+        return None if was_cordoned is is_cordoned else {"spec": {"unschedulable": True if is_cordoned else None}}
+
+    await _change(session, target, target.path, change)
+    return was_cordoned is not is_cordoned
+
+
+async def _change(
+    session: KubeSession, target: Target, path: str, change: Callable[[Document], Document | None]
+) -> None:
+    """Patch an object as it was read, so that it is the one that is meant; again if it has changed in between."""
+    for attempt in range(_ATTEMPTS):
+        found = await session.get(path)
+        metadata = _metadata(found)
+        if target.uid and metadata.get("uid") != target.uid:
+            raise ConflictError(f"{target.title()} is another object than the chosen one, which is gone.")
+        patch = change(found)
+        if patch is None:
+            return
+        body = msgspec.json.encode(patch | {"metadata": {"resourceVersion": metadata.get("resourceVersion")}})
+        try:
+            await session.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        except ConflictError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+class DrainPlan(msgspec.Struct, frozen=True):
+    """The pods of a node, as a drain treats them.
+
+    Args:
+        evicted: Pods to be evicted, also those that have ended.
+        daemons: Pods of DaemonSets and static pods, which stay.
+        unmanaged: Pods that no controller makes again.
+        with_data: Pods with an `emptyDir`, whose data is lost.
+    """
+
+    evicted: tuple[Target, ...]
+    daemons: int
+    unmanaged: tuple[str, ...]
+    with_data: tuple[str, ...]
+
+    def objections(self) -> tuple[str, ...]:
+        """Return the reasons to ask once more before anything is evicted."""
+        found = []
+        if self.unmanaged:
+            found.append(f"No controller makes {_some(self.unmanaged)} again.")
+        if self.with_data:
+            found.append(f"Data in emptyDir volumes is lost: {_some(self.with_data)}.")
+        return tuple(found)
+
+
+_PODS = ApiResource("v1", "Pod", "pods", True)
+
+
+async def plan_drain(session: KubeSession, node: str) -> DrainPlan:
+    """Read the pods of a node, and sort them.
+
+    Raises:
+        ApiError: They may not be listed.
+    """
+    pods = await list_pages(session, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
+    evicted: list[Target] = []
+    unmanaged: list[str] = []
+    with_data: list[str] = []
+    daemons = 0
+    for pod in pods:
+        metadata = _metadata(pod)
+        owner = _controller(metadata)
+        target = Target(_PODS, str(metadata.get("namespace")), str(metadata.get("name")), str(metadata.get("uid")))
+        if (metadata.get("annotations") or {}).get(_MIRROR) or owner == "DaemonSet":
+            daemons += 1
+            continue
+        has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        evicted.append(target)
+        if not owner and not has_ended:
+            unmanaged.append(f"{target.namespace}/{target.name}")
+        volumes = (pod.get("spec") or {}).get("volumes") or ()
+        if not has_ended and any("emptyDir" in volume for volume in volumes):
+            with_data.append(f"{target.namespace}/{target.name}")
+    return DrainPlan(tuple(evicted), daemons, tuple(unmanaged), tuple(with_data))
+
+
+async def evict_all(
+    session: KubeSession,
+    pods: Sequence[Target],
+    *,
+    clock: Clock,
+    deadline_seconds: float,
+    progress: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Evict pods, and wait until they are gone; disruption budgets are respected, however long that takes.
+
+    Args:
+        session: The session.
+        pods: By uid; one that is replaced meanwhile counts as gone.
+        clock: For waits.
+        deadline_seconds: Time for all of it.
+        progress: Takes a sentence whenever what is left has changed.
+
+    Raises:
+        UnreachableError: Pods are left at the deadline; the message names them and the budget that protects one.
+        ApiError: An eviction is forbidden.
+    """
+    waiting = {pod.uid: pod for pod in pods}
+    asked: set[str] = set()
+    held: dict[str, str] = {}
+    until = clock.monotonic() + deadline_seconds
+    said = ""
+    asked_at = float("-inf")
+    while True:
+        if clock.monotonic() - asked_at >= _AGAIN_SECONDS:
+            asked_at = clock.monotonic()
+            held = await _evict_once(session, [pod for uid, pod in waiting.items() if uid not in asked])
+            asked.update(uid for uid in waiting if uid not in held)
+        for uid, pod in list(waiting.items()):
+            if uid in asked and await _is_gone(session, pod):
+                del waiting[uid]
+        if not waiting:
+            return
+        sentence = _progress(waiting, held)
+        if sentence != said:
+            said = sentence
+            progress(sentence)
+        if clock.monotonic() >= until:
+            raise UnreachableError(sentence, hint="The node stays cordoned; drain it again, or look at the pods.")
+        await clock.sleep(_LOOK_SECONDS)
+
+
+async def _evict_once(session: KubeSession, pods: Sequence[Target]) -> dict[str, str]:
+    """Request evictions; return the reasons of those that a disruption budget does not allow now, by uid."""
+    held: dict[str, str] = {}
+    for pod in pods:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        try:
+            await session.request("POST", f"{pod.path}/eviction", body=msgspec.json.encode(body))
+        except (MissingError, ConflictError):
+            continue  # it is gone, or another pod has its name
+        except ApiError as error:
+            if error.status.code != 429:
+                raise
+            held[pod.uid] = error.status.message
+    return held
+
+
+async def _is_gone(session: KubeSession, pod: Target) -> bool:
+    try:
+        await identify(session, pod)
+    except (MissingError, ConflictError):
+        return True
+    return False
+
+
+def _progress(waiting: Mapping[str, Target], held: Mapping[str, str]) -> str:
+    names = [f"{pod.namespace}/{pod.name}" for pod in waiting.values()]
+    reason = next((f" {text}" for uid, text in held.items() if uid in waiting), "")
+    return f"{counted(len(names), 'pod')} left to evict: {_some(names)}.{reason}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return listed(names, _NAMED)
+
+
+def _controller(metadata: Mapping[str, Any]) -> str:
+    """Return the kind of the controller of an object; empty if it has none."""
+    owners = metadata.get("ownerReferences") or ()
+    return next((str(owner.get("kind")) for owner in owners if owner.get("controller")), "")
+
+
+def _metadata(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = document.get("metadata")
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,98 @@
+"""Pods by node with the sums of their requests."""
+
+from __future__ import annotations
+
+from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
+
+
+class PodIndex:
+    """Pods by node with running sums, so that the work of a change does not depend on the size of the cluster.
+
+    `usage` and `keys` are as of the last `update_totals`: structs are made once a snapshot.
+    """
+
+    def __init__(self) -> None:
+        self.usage: dict[str, NodeUsage] = {}
+        """By node name, without nodes that have no pods with resources."""
+        self.keys: dict[str, tuple[str, ...]] = {}
+        """Keys of all pods of a node, ended ones included, in order of arrival."""
+        self._sums: dict[str, _NodeTotal] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        self._counted: set[str] = set()
+        self._moved: set[str] = set()
+
+    def change(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
+        """Replace one pod as it was by the pod as it is; either may be `None`."""
+        has_moved = before is None or after is None or before.node != after.node
+        if before is not None and before.node:
+            self._count(before, -1)
+            if has_moved:
+                self._members[before.node].pop(key, None)
+                self._moved.add(before.node)
+        if after is not None and after.node:
+            self._count(after, 1)
+            if has_moved:
+                self._member_set(after.node)[key] = None
+                self._moved.add(after.node)
+
+    def update_totals(self) -> None:
+        """Bring `usage` and `keys` up to date for the nodes whose pods have changed."""
+        for node in self._counted:
+            total = self._sums[node]
+            if total.pods:
+                self.usage[node] = total.as_usage()
+            else:
+                self.usage.pop(node, None)
+                del self._sums[node]
+        self._counted.clear()
+        for node in self._moved:
+            if members := self._members[node]:
+                self.keys[node] = tuple(members)
+            else:
+                self.keys.pop(node, None)
+                del self._members[node]
+        self._moved.clear()
+
+    def _count(self, pod: PodFacts, sign: int) -> None:
+        if pod.phase in ("Succeeded", "Failed"):
+            return
+        total = self._sums.get(pod.node)
+        if total is None:
+            total = self._sums[pod.node] = _NodeTotal()
+        total.add(pod.requests, sign)
+        self._counted.add(pod.node)
+
+    def _member_set(self, node: str) -> dict[str, None]:
+        members = self._members.get(node)
+        if members is None:
+            members = self._members[node] = {}
+        return members
+
+
+class _NodeTotal:
+    """The requests of the pods of one node."""
+
+    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "pods")
+
+    def __init__(self) -> None:
+        self.pods = self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = 0
+
+    def add(self, requests: Resources, sign: int) -> None:
+        self.pods += sign
+        if requests is NOTHING:
+            return
+        self.cpu_milli += sign * requests.cpu_milli
+        self.memory_bytes += sign * requests.memory_bytes
+        self.gpu += sign * requests.gpu
+        self.neuron += sign * requests.neuron
+        self.efa += sign * requests.efa
+
+    def as_usage(self) -> NodeUsage:
+        asked = Resources(
+            cpu_milli=self.cpu_milli,
+            memory_bytes=self.memory_bytes,
+            gpu=self.gpu,
+            neuron=self.neuron,
+            efa=self.efa,
+        )
+        return NodeUsage(asked, self.pods)

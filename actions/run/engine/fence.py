@@ -1,0 +1,286 @@
+"""The fence of a runner: it changes something only while it can be sure that it is the run's runner.
+
+A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept where other
+machines can see it: in the run's home, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
+which grows by one with every take-over. A runner whose epoch is no longer the newest is fenced, for ever.
+
+An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
+machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
+over from a runner that may be alive waits longer than that before anything is changed.
+
+A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. One
+that was away itself, stopped or asleep, waits for an answer of an arbiter that has answered before: by another one no
+machine can have taken the run over. What this leaves open is in docs/take-over.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from actions.base.clock import Clock, boot_seconds
+from actions.base.errors import ConsoleError
+from actions.base.guard import FencedError, guarded_by
+from actions.base.untrusted import one_line
+from actions.base.wording import listed
+from actions.run.journal.elsewhere import FenceState, read_elsewhere, read_fence, write_fence
+from actions.run.state.records import Operator
+from actions.run.state.view import RunView
+
+CLUSTER_ARBITER = "the run's cluster"
+HOME_ARBITER = "the run's home"
+TRUST_SECONDS = 10.0
+"""Time for which the answer of an arbiter counts."""
+GRACE_SECONDS = 15.0
+"""Time between a take-over and the first change by the new machine, if the old one may be alive."""
+_ASK_AGAIN_SECONDS = TRUST_SECONDS / 2
+_TICK_SECONDS = 1.0
+_ANSWER_SECONDS = 5.0
+"""Limit of one question to all arbiters."""
+_RETRY_SECONDS = 2.0
+_UNANSWERED_SECONDS = 30.0
+"""Time after a question without an answer in which a change does not wait for the next one."""
+
+Log = Callable[[str], None]
+
+
+class SeenLease(msgspec.Struct, frozen=True):
+    """The lease of a run as an arbiter has it."""
+
+    epoch: int
+    owner: Operator | None = None
+
+
+class Arbiter(Protocol):
+    """A place that other machines can see, too, and that names the epoch of a run."""
+
+    name: str
+    """For sentences: `the run's home`."""
+
+    async def read(self) -> SeenLease | None:
+        """Return the newest lease; `None` if the place has none of this run. Changes nothing.
+
+        Raises:
+            ConsoleError: There is no answer, which means nothing.
+        """
+        ...
+
+
+class ReadingArbiter:
+    """An arbiter that is one function.
+
+    Args:
+        name: See `Arbiter`.
+        read: See `Arbiter.read`.
+    """
+
+    def __init__(self, name: str, read: Callable[[], Awaitable[SeenLease | None]]) -> None:
+        self.name = name
+        self._read = read
+
+    async def read(self) -> SeenLease | None:
+        return await self._read()
+
+
+def fence_sentence(run_id: str, state: FenceState) -> str:
+    """Return a sentence on the machine that has taken a run over."""
+    who = f" by {one_line(str(state.taken_by))}" if state.taken_by else ""
+    return f"Run {run_id} was taken over{who} (epoch {state.epoch}): this machine no longer changes anything of it."
+
+
+class Fence:
+    """The fence of one runner: a guard of its changes, and a companion that keeps its answers fresh.
+
+    Args:
+        folder: The run's.
+        view: The run as it is at the runner's start.
+        arbiters: May be empty: then the lease in the journal is all there is.
+        require_lease: Requires the lease in the journal; raises `ConflictError`.
+        clock: For pauses and wall time.
+        log: The runner's log.
+        note: Shows what the runner waits for; empty for nothing.
+        boot: The clock that counts time in which this process was stopped.
+    """
+
+    name = "fence"
+
+    def __init__(
+        self,
+        folder: Path,
+        view: RunView,
+        arbiters: Sequence[Arbiter],
+        *,
+        require_lease: Callable[[], None],
+        clock: Clock,
+        log: Log,
+        note: Callable[[str], None] = lambda _: None,
+        boot: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._folder = folder
+        self._run_id = view.id
+        self._epoch = view.epoch
+        self._arbiters = list(arbiters)
+        self._require_lease = require_lease
+        self._clock = clock
+        self._log = log
+        self._note = note
+        self._boot = boot
+        self._lock = asyncio.Lock()
+        self._lost = asyncio.Event()
+        self._taken = FenceState()
+        now = self._now()
+        known = read_fence(folder)
+        was_alive = max(known.alive_at, view.created_at)
+        self._verified: tuple[float, float] | None = None
+        self._alive = now
+        self._was_away = now[1] - was_alive > TRUST_SECONDS
+        self._known_to = set(known.known_to)
+        self._is_unsure = False
+        self._asked = now
+
+    async def require(self, deed: str) -> None:
+        """Return once this process may change something. See `ChangeGuard.require`."""
+        self._refuse_if_lost(deed)
+        self._require_lease()
+        self._look_for_absence()
+        if self._arbiters and not self._is_fresh() and not self._goes_on_unsure():
+            with guarded_by(None):
+                await self._verify(deed)
+        self._refuse_if_lost(deed)
+
+    async def accompany(self) -> None:
+        """Keep the answers fresh, so that a change finds one, and notice when this process was away.
+
+        Raises:
+            FencedError: Another machine carries out the run.
+        """
+        self._write_alive()
+        written = asked = self._boot()
+        while not self._lost.is_set():
+            self._look_for_absence()
+            now = self._boot()
+            if self._arbiters and now - asked >= _ASK_AGAIN_SECONDS:
+                asked = now
+                with guarded_by(None):
+                    await self._ask()
+            if now - written >= _ASK_AGAIN_SECONDS and not self._lost.is_set():
+                written = now
+                self._write_alive()
+            await self._pause()
+        self._refuse_if_lost("the run")
+
+    def dismiss(self, place: str) -> None:
+        """Wait for an arbiter no more, as this runner itself has removed the run's lease from it."""
+        self._known_to.discard(place)
+        self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
+
+    async def finish(self, view: RunView) -> None:
+        """Do nothing: a run that is over needs no fence."""
+        del view
+
+    async def _pause(self) -> None:
+        """Wait a moment, or until the run is known to be taken over."""
+        lost = asyncio.ensure_future(self._lost.wait())
+        tick = asyncio.ensure_future(self._clock.sleep(_TICK_SECONDS))
+        try:
+            await asyncio.wait({lost, tick}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+            tick.cancel()
+
+    async def _verify(self, deed: str) -> None:
+        """Ask the arbiters until one answers, or none has to answer."""
+        async with self._lock:
+            try:
+                while not self._lost.is_set() and not self._is_fresh():
+                    await self._ask()
+                    self._look_for_absence()
+                    if self._is_fresh() or self._lost.is_set():
+                        return
+                    if not self._waits_for():
+                        self._was_away = False
+                        return
+                    names = listed(self._waits_for(), 3)
+                    self._note(
+                        f"Waiting before {deed}: this process was stopped or asleep, and {names} did not answer "
+                        "whether another machine has taken the run over meanwhile."
+                    )
+                    await self._clock.sleep(_RETRY_SECONDS)
+            finally:
+                self._note("")
+
+    async def _ask(self) -> None:
+        """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts."""
+        began = self._now()
+        answers = await asyncio.gather(*(self._answer(arbiter) for arbiter in self._arbiters))
+        self._asked = self._now()
+        for _, seen in answers:
+            if seen is not None and seen.epoch > self._epoch:
+                self._lose(seen)
+                return
+        vouching = {name for name, seen in answers if seen is not None}
+        if vouching:
+            self._known_to |= vouching
+            self._vouched(began)
+            return
+        silent = [name for name, _ in answers]
+        if not self._is_unsure:
+            self._log(f"fence: no answer from {listed(silent, 3)} on whether the run was taken over")
+        self._is_unsure = True
+
+    async def _answer(self, arbiter: Arbiter) -> tuple[str, SeenLease | None]:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return arbiter.name, await arbiter.read()
+        except (ConsoleError, TimeoutError, OSError):
+            return arbiter.name, None
+
+    def _vouched(self, at: tuple[float, float]) -> None:
+        if self._verified is None or at > self._verified:
+            self._verified = at
+        if self._is_fresh():
+            self._was_away = self._is_unsure = False
+
+    def _lose(self, seen: SeenLease) -> None:
+        self._taken = FenceState(taken_by=seen.owner, epoch=seen.epoch)
+        write_fence(self._folder, self._taken)
+        self._lost.set()
+
+    def _refuse_if_lost(self, deed: str) -> None:
+        if self._lost.is_set():
+            raise FencedError(f"{fence_sentence(self._run_id, self._taken)} Not done: {deed}.")
+
+    def _look_for_absence(self) -> None:
+        now = self._now()
+        if _elapsed(self._alive, now) > TRUST_SECONDS:
+            self._was_away = True
+        self._alive = now
+
+    def _waits_for(self) -> list[str]:
+        """Return the names of the arbiters that have to answer before the next change; none if it was not away."""
+        return [each.name for each in self._arbiters if each.name in self._known_to] if self._was_away else []
+
+    def _goes_on_unsure(self) -> bool:
+        """Return whether a change need not wait for another question: none was answered a moment ago."""
+        return self._is_unsure and not self._was_away and _elapsed(self._asked, self._now()) <= _UNANSWERED_SECONDS
+
+    def _is_fresh(self) -> bool:
+        return self._verified is not None and _elapsed(self._verified, self._now()) <= TRUST_SECONDS
+
+    def _now(self) -> tuple[float, float]:
+        """Return the time since the machine's start, and the wall time, in seconds."""
+        return self._boot(), self._clock.now().timestamp()
+
+    def _write_alive(self) -> None:
+        if not self._waits_for() and read_elsewhere(self._folder, self._epoch) is None:
+            state = FenceState(alive_at=self._clock.now().timestamp(), known_to=tuple(sorted(self._known_to)))
+            write_fence(self._folder, state)
+
+
+def _elapsed(since: tuple[float, float], now: tuple[float, float]) -> float:
+    """Return the greater of the times that have passed on both clocks: a paused machine sets its wall clock later."""
+    return max(now[0] - since[0], now[1] - since[1])

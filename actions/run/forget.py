@@ -1,0 +1,169 @@
+"""Forgetting a run: its folder is removed, once nothing that it made is left and no runner can act on it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import ConfigError, RefusedError
+from actions.base.readonly import refuse_if_readonly
+from actions.base.wording import counted, listed
+from actions.run.journal.folder import restored_path
+from actions.run.journal.reader import RunReader, load_run
+from actions.run.state.view import OVER, NoticeKind, RunView
+from actions.run.storage.compaction import allocated_bytes
+from actions.run.storage.spare_copies import copies_of, remove_folder
+from actions.run.terraform_changes import TerraformStageReport, terraform_report
+
+_SHOWN = 3
+
+
+class Forgettable(msgspec.Struct, frozen=True):
+    """The loss when a run is forgotten.
+
+    Args:
+        id: The run's.
+        folder: The folder that would be removed.
+        state: The run's state.
+        files: The number of its files.
+        size_bytes: Of all of them: journal, logs, curves, the copy of its blueprint.
+        obstacles: The reasons why it may not be forgotten, without a full stop.
+        log_bytes: Of its logs alone.
+        curve_bytes: Of its curves and accelerators alone.
+        records: The number of records in its journal.
+        is_restored: It was restored from an archive.
+        home: Where a copy of all but its logs stays; empty for nowhere.
+        put_aside: Its folders that take-overs have put aside, which go with it.
+        put_aside_bytes: Of these, on the disk.
+    """
+
+    id: str
+    folder: Path
+    state: str
+    files: int
+    size_bytes: int
+    obstacles: tuple[str, ...]
+    log_bytes: int = 0
+    curve_bytes: int = 0
+    records: int = 0
+    is_restored: bool = False
+    home: str = ""
+    put_aside: tuple[Path, ...] = ()
+    put_aside_bytes: int = 0
+
+
+def survey_run(folder: Path) -> Forgettable:
+    """Look at what is lost with a run, and what stands against that.
+
+    Raises:
+        JournalError: The journal cannot be read: what it has made is not known.
+    """
+    view = load_run(folder)
+    # What a copy names, or a run that another machine has from the home, is not this folder's to account for.
+    is_restored = restored_path(folder).exists()
+    is_taken = bool(view.home) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
+    sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
+    return Forgettable(
+        id=view.id,
+        folder=folder,
+        state=view.state.value,
+        files=len(sizes),
+        size_bytes=sum(sizes.values()),
+        obstacles=() if is_restored or is_taken else (*_life_of(folder, view), *_left_of(folder, view)),
+        log_bytes=_sum_below(sizes, folder / "logs"),
+        curve_bytes=_sum_below(sizes, folder / "series"),
+        records=view.last_seq,
+        is_restored=is_restored,
+        home=view.home,
+        put_aside=aside,
+        put_aside_bytes=sum(map(allocated_bytes, aside)),
+    )
+
+
+def _sizes(folder: Path) -> dict[Path, int]:
+    """Return the sizes of all files of a run, which may be compacted meanwhile."""
+    found: dict[Path, int] = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                found[path] = status.st_size
+    return found
+
+
+def _sum_below(sizes: Mapping[Path, int], folder: Path) -> int:
+    return sum(size for path, size in sizes.items() if path.is_relative_to(folder))
+
+
+def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | None = None) -> Forgettable:
+    """Remove the folder of a run.
+
+    Args:
+        folder: The run's.
+        confirm: Its id.
+        archive: Writes an archive of it first; if that fails, nothing is removed.
+
+    Raises:
+        ConfigError: `confirm` is not its id.
+        RefusedError: It lives, or something that it made may be left; the message names it.
+    """
+    refuse_if_readonly(f"forgetting {folder.name}")
+    found = survey_run(folder)
+    if found.obstacles:
+        raise RefusedError(
+            f"Run {found.id} cannot be forgotten: {'; '.join(found.obstacles)}.",
+            hint=f"Tear it down first: eksml-tui runs teardown {found.id}",
+        )
+    if confirm != found.id:
+        raise ConfigError(f"Forgetting run {found.id} removes {folder}.", hint=f"Add --confirm {found.id} to confirm.")
+    if archive is not None:
+        archive()
+    for each in (folder, *found.put_aside):
+        remove_folder(each)
+    return found
+
+
+def _life_of(folder: Path, view: RunView) -> Iterator[str]:
+    reader = RunReader(folder)
+    try:
+        reader.poll()
+        if reader.runner_alive and reader.holder is not None:
+            yield f"its runner, process {reader.holder.pid}, is alive"
+            return
+    finally:
+        reader.close()
+    if view.state not in OVER:
+        yield f"it is {view.state.value}, and a runner may go on with it"
+
+
+def _left_of(folder: Path, view: RunView) -> Iterator[str]:
+    """Yield what it made and what is not known to be gone. What was there before it is not its own."""
+    objects = [f"{item.kind} {item.name}" for item in view.owned if not item.is_deleted and not item.existed]
+    if objects:
+        yield f"it has made {counted(len(objects), 'object')} that are not deleted: {listed(objects, _SHOWN)}"
+    for stage in terraform_report(folder, view):
+        if text := _held_by(stage):
+            yield text
+    if view.audit is not None:
+        left = (*view.audit.leftovers, *view.audit.retained)
+        if left:
+            yield f"its audit found {counted(len(left), 'thing')} left or kept: {listed(left, _SHOWN)}"
+        if view.audit.unknown:
+            yield f"its audit could not ask for {listed(view.audit.unknown, _SHOWN)}"
+
+
+def _held_by(stage: TerraformStageReport) -> str:
+    if stage.running:
+        return f"terraform {stage.running} of {stage.stage} runs"
+    if stage.resources is None:
+        return f"the Terraform state of {stage.stage} cannot be read here: {stage.unasked.rstrip('.')}"
+    if stage.is_lost:
+        return f"the Terraform state of {stage.stage} is lost, and what it has made is not known to be gone"
+    if stage.resources or stage.blocks:
+        held = stage.resources + len(stage.blocks)
+        return f"the Terraform state of {stage.stage} holds {counted(held, 'resource')}"
+    return ""

@@ -1,0 +1,264 @@
+"""The lease of a run in its home: one machine carries the run out, numbered by an epoch that only grows.
+
+Every write of `lease.json` is conditional on the object that was read, so of two machines that take it one gets
+`ConflictError`. Its age is a difference of the store's own times, so no clock of ours counts. The lease alone does not
+fence: a machine that slept through its end may still be about to write. What fences is the journal in the home: each
+record has one place there, and the `TakenOver` record of the next epoch takes the place of the old machine's next one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import Clock, SystemClock, format_rfc3339
+from actions.base.errors import ConflictError
+from actions.base.files import read_bounded, write_private
+from actions.base.untrusted import one_line
+from actions.cloud.s3 import PreconditionError, S3Object, S3Written
+from actions.run.context.home_address import run_key
+from actions.run.home.store import ObjectStore, decoded
+from actions.run.state.records import Operator
+
+LEASE_SECONDS = 30.0
+RENEW_SECONDS = 10.0
+_NAME = "lease.json"
+_MOST_BYTES = 64 << 10
+_MOST_WORD = 64
+
+
+class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest state of a run, as its lease carries it."""
+
+    state: str = ""
+    """A value of `RunState`."""
+    stage: str = ""
+    """Id of the stage that is under way, or has failed."""
+    last_seq: int = 0
+    """Number of the newest record in the home."""
+    writer: str = ""
+    """The runner's token, by which its records in the journal are known."""
+    spent_usd: str = ""
+    usd_per_hour: str = ""
+    notes: dict[str, str] = {}
+    """Progress messages by stage id."""
+    troubles: dict[str, str] = {}
+    """Present trouble of pods by stage id."""
+
+
+class _LeaseDocument(msgspec.Struct, frozen=True):
+    """The content of `lease.json`."""
+
+    epoch: int
+    owner: Operator
+    machine: str
+    renewed_at: str
+    seconds: float
+    nonce: str
+    status: RunStatus = RunStatus()
+
+
+class HomeLease(msgspec.Struct, frozen=True):
+    """A lease as it was read or written last."""
+
+    epoch: int
+    """Counts the machines that have carried the run out; 1 for the one that launched it."""
+    owner: Operator
+    renewed_at: float
+    """Seconds since the epoch, by the store's clock."""
+    seconds: float
+    """Time for which it holds since then; 0 if it was given back."""
+    tag: str
+    """The object's etag: the condition of the next write."""
+    age_seconds: float = 0.0
+    """Time since it was renewed, when it was read, by the store's clock."""
+    machine: str = ""
+    """Identifies the machine's copy of the run."""
+    status: RunStatus = RunStatus()
+
+    @property
+    def is_live(self) -> bool:
+        """True if it held when it was read."""
+        return self.seconds > 0 and self.age_seconds <= self.seconds
+
+
+async def read_lease(store: ObjectStore, run_id: str) -> HomeLease | None:
+    """Return the lease of a run; `None` if there was never one.
+
+    Raises:
+        FormatError: It is damaged.
+        ConsoleError: As `S3Bucket`.
+    """
+    found = await store.get(run_key(run_id, _NAME), limit_bytes=_MOST_BYTES)
+    return None if found is None else _lease_of(found, run_id)
+
+
+async def take_lease(
+    store: ObjectStore,
+    run_id: str,
+    owner: Operator,
+    *,
+    after: HomeLease | None,
+    epoch: int = 0,
+    machine: str = "",
+    status: RunStatus | None = None,
+) -> HomeLease:
+    """Take the lease, whoever has it; the caller has decided that it may.
+
+    Args:
+        store: The home.
+        run_id: The run.
+        owner: The new one.
+        after: The lease as it was read; `None` if there was none.
+        epoch: The new one; 0 for the one behind that of `after`.
+        machine: Identifies the machine's copy of the run.
+        status: The run's state, if known; else that of `after`.
+
+    Raises:
+        ConflictError: Another took it since `after` was read.
+    """
+    known = status or (after.status if after else RunStatus())
+    number = epoch or (after.epoch + 1 if after else 1)
+    document = _document(number, owner, machine, LEASE_SECONDS, known)
+    return await _written(store, run_id, document, after)
+
+
+async def renew_lease(
+    store: ObjectStore,
+    run_id: str,
+    lease: HomeLease,
+    *,
+    status: RunStatus | None = None,
+    seconds: float = LEASE_SECONDS,
+) -> HomeLease:
+    """Renew our lease, also after its end if no other machine has taken it; with `seconds` 0, give it back.
+
+    Raises:
+        ConflictError: Another has it.
+    """
+    document = _document(lease.epoch, lease.owner, lease.machine, seconds, status or lease.status)
+    return await _written(store, run_id, document, lease)
+
+
+async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, after: HomeLease | None) -> HomeLease:
+    name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
+    try:
+        if after is None:
+            receipt = await store.put_if_absent(name, data)
+        else:
+            receipt = await store.replace(name, data, etag=after.tag)
+    except PreconditionError as error:
+        if error.found is not None and not (after is not None and _is_ours(error.found, document)):
+            raise _taken(run_id, error.found) from error
+        receipt = await _again(store, run_id, name, data, error.found)
+    return HomeLease(
+        document.epoch,
+        document.owner,
+        receipt.at,
+        document.seconds,
+        receipt.etag,
+        machine=document.machine,
+        status=document.status,
+    )
+
+
+async def _again(store: ObjectStore, run_id: str, name: str, data: bytes, found: S3Object | None) -> S3Written:
+    """Write over what an earlier write of ours has left, or again what was removed."""
+    try:
+        if found is None:
+            return await store.put_if_absent(name, data)
+        return await store.replace(name, data, etag=found.etag)
+    except PreconditionError as error:
+        raise _taken(run_id, error.found) from error
+
+
+async def claim_lease(
+    store: ObjectStore, run_id: str, owner: Operator, *, epoch: int, machine: str, status: RunStatus
+) -> HomeLease:
+    """Take the lease for the machine whose journal has this epoch: at the launch, and with every later runner there.
+
+    Raises:
+        ConflictError: A later epoch has it, or another copy of the run at the same epoch.
+    """
+    found = await read_lease(store, run_id)
+    if found is not None and (found.epoch > epoch or (found.epoch == epoch and found.machine not in ("", machine))):
+        raise _taken_by(run_id, found)
+    return await take_lease(store, run_id, owner, after=found, epoch=epoch, machine=machine, status=status)
+
+
+def machine_id(folder: Path) -> str:
+    """Return what identifies this machine's copy of a run: the host, and a random word in the run's folder.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path = folder / "machine"
+    try:
+        word = read_bounded(path, _MOST_WORD).decode("ascii", "replace")
+    except FileNotFoundError:
+        word = secrets.token_hex(8)
+        write_private(path, word.encode())
+    return f"{socket.gethostname()}/{word}"
+
+
+def _is_ours(found: S3Object | None, document: _LeaseDocument) -> bool:
+    """Return whether an earlier write of ours took, whose answer was lost: same epoch, same machine."""
+    if found is None or not document.machine:
+        return False
+    there = decoded(found.body, _LeaseDocument, _NAME)
+    return (there.epoch, there.machine) == (document.epoch, document.machine)
+
+
+def _taken(run_id: str, found: S3Object | None) -> ConflictError:
+    if found is None:
+        return ConflictError(f"The lease of {run_id} in its home changes too fast: another machine writes it, too.")
+    return _taken_by(run_id, _lease_of(found, run_id))
+
+
+def _taken_by(run_id: str, lease: HomeLease) -> ConflictError:
+    return ConflictError(
+        f"{lease.owner} has taken over {run_id} (epoch {lease.epoch}): this machine stops carrying it out.",
+        hint="Watch it with `eksml-tui runs list --home`.",
+    )
+
+
+def _document(epoch: int, owner: Operator, machine: str, seconds: float, status: RunStatus) -> _LeaseDocument:
+    clock: Clock = SystemClock()
+    return _LeaseDocument(epoch, owner, machine, format_rfc3339(clock.now()), seconds, secrets.token_hex(8), status)
+
+
+def _lease_of(found: S3Object, run_id: str) -> HomeLease:
+    document = decoded(found.body, _LeaseDocument, f"{run_id}/{_NAME}")
+    return HomeLease(
+        document.epoch,
+        clean_owner(document.owner),
+        found.modified_at,
+        document.seconds,
+        found.etag,
+        age_seconds=found.age_seconds,
+        machine=document.machine,
+        status=_clean(document.status),
+    )
+
+
+def clean_owner(owner: Operator) -> Operator:
+    """Return a person and machine, as a home names them, in printable form."""
+    return Operator(one_line(owner.user), one_line(owner.host), one_line(owner.arn))
+
+
+def _clean(status: RunStatus) -> RunStatus:
+    """Return a state with its texts in printable form."""
+    return replace(
+        status,
+        state=one_line(status.state),
+        stage=one_line(status.stage),
+        writer=one_line(status.writer),
+        spent_usd=one_line(status.spent_usd),
+        usd_per_hour=one_line(status.usd_per_hour),
+        notes={one_line(stage): one_line(text) for stage, text in status.notes.items()},
+        troubles={one_line(stage): one_line(text) for stage, text in status.troubles.items()},
+    )

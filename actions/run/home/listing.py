@@ -1,0 +1,134 @@
+"""The runs of a home, and what is written of a run at its launch."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConfigError, ConflictError, ConsoleError, FormatError
+from actions.base.untrusted import one_line
+from actions.cloud.s3 import PreconditionError
+from actions.run.context.home_address import run_key
+from actions.run.home.lease import HomeLease, clean_owner, read_lease
+from actions.run.home.segments import LATEST, at_once
+from actions.run.home.store import ObjectStore, decoded
+from actions.run.state.records import Created, Operator
+
+_NAME = "about.json"
+_MOST_BYTES = 64 << 10
+
+
+class HomeAbout(msgspec.Struct, frozen=True):
+    """The content of `about.json`: the run as it was launched."""
+
+    run_id: str
+    title: str
+    blueprint_id: str
+    cluster: str
+    region: str
+    created_at: float
+    """Seconds since the epoch, by the clock of the launch."""
+    owner: Operator | None = None
+    account: str = ""
+
+
+class HomeRun(msgspec.Struct, frozen=True):
+    """One run of a home."""
+
+    id: str
+    title: str = ""
+    blueprint_id: str = ""
+    cluster: str = ""
+    region: str = ""
+    account: str = ""
+    created_at: float = 0.0
+    """Seconds since the epoch."""
+    owner: Operator | None = None
+    """The operator who carries it out; before there is one, the one who launched it."""
+    lease: HomeLease | None = None
+    error: str = ""
+    """The reason why it cannot be read; empty otherwise."""
+
+    @property
+    def state(self) -> str:
+        """The newest state in words, a value of `RunState`; empty if no runner has written one."""
+        return self.lease.status.state if self.lease else ""
+
+
+async def announce_run(store: ObjectStore, created: Created, *, clock: Clock | None = None) -> None:
+    """Write `about.json`, and make sure that the home is fit: it takes an object, and refuses to replace it.
+
+    Raises:
+        ConfigError: The store ignores the condition of a write: two machines could write the same run.
+        ConflictError: The home has a run of this id.
+        ConsoleError: As `S3Bucket`: no bucket, no access, no answer.
+    """
+    name = run_key(created.run_id, _NAME)
+    about = HomeAbout(
+        created.run_id,
+        created.title,
+        created.blueprint_id,
+        created.cluster.name,
+        created.cluster.region,
+        (clock or SystemClock()).now().timestamp(),
+        created.owner,
+        created.account.id if created.account else "",
+    )
+    data = msgspec.json.encode(about)
+    try:
+        await store.put_if_absent(name, data)
+    except PreconditionError as error:
+        raise ConflictError(f"{store.address} has a run {created.run_id} already.") from error
+    try:
+        await store.put_if_absent(name, data + b"\n")
+    except PreconditionError:
+        return
+    except BaseException:
+        with suppress(ConsoleError):  # the run will not be created, and is not to be listed
+            await forget_announced(store, created.run_id)
+        raise
+    await forget_announced(store, created.run_id)
+    raise ConfigError(
+        f"{store.address} cannot be a home: its store replaces an object that a write must not replace.",
+        hint="Use a store with conditional writes, such as Amazon S3.",
+    )
+
+
+async def forget_announced(store: ObjectStore, run_id: str) -> None:
+    """Remove `about.json` of a run that was not created after all."""
+    await store.delete(run_key(run_id, _NAME))
+
+
+async def list_home(store: ObjectStore) -> list[HomeRun]:
+    """Return the runs of a home, newest first. One that is damaged is listed with the reason.
+
+    Raises:
+        ConsoleError: As `S3Bucket`.
+    """
+    names = await store.folders("runs/")
+    runs = await at_once(names, lambda name: _run_of(store, name))
+    return sorted(runs, key=lambda run: (run.created_at, run.id), reverse=True)
+
+
+async def _run_of(store: ObjectStore, name: str) -> HomeRun:
+    try:
+        found = await store.get(run_key(name, _NAME), limit_bytes=_MOST_BYTES)
+        lease = await read_lease(store, name)
+        about = decoded(found.body, HomeAbout, f"{name}/{_NAME}") if found else None
+    except (FormatError, ConfigError) as error:
+        return HomeRun(one_line(name), error=one_line(error.message))
+    if about is None:
+        return HomeRun(name, owner=lease.owner if lease else None, lease=lease)
+    return HomeRun(
+        name,
+        one_line(about.title),
+        one_line(about.blueprint_id),
+        one_line(about.cluster),
+        one_line(about.region),
+        one_line(about.account),
+        about.created_at if 0 <= about.created_at < LATEST else 0.0,
+        lease.owner if lease else about.owner and clean_owner(about.owner),
+        lease,
+    )

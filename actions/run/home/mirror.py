@@ -1,0 +1,315 @@
+"""A run of a home in a folder of this machine, for `RunReader` and `SpoolReader`; read again as it grows.
+
+What the home has is foreign text: sizes are limited, records are decoded strictly, control characters are removed.
+Points and sources are decoded strictly by their readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConfigError, FormatError, MissingError
+from actions.base.executors import in_thread
+from actions.base.files import private_directory, write_private
+from actions.base.untrusted import clean_lines
+from actions.cloud.s3 import S3Listed
+from actions.run.context.home_address import run_key
+from actions.run.home.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
+from actions.run.home.lease import HomeLease, read_lease, take_lease
+from actions.run.home.segments import append_to_home, at_once, rows_of, segment_names
+from actions.run.home.series import SeriesPart, parts_of, series_file
+from actions.run.home.store import ObjectStore, open_home, segment_seq
+from actions.run.journal.folder import (
+    heartbeat_path,
+    journal_path,
+    keep_reserve,
+    make_block,
+    runner_log_path,
+    starts_path,
+)
+from actions.run.journal.mirrored import FilePosition, MirrorMark, mirrors_home, read_mark, remove_mark, write_mark
+from actions.run.journal.store import copy_rows
+from actions.run.state.records import Created, Operator, TakenOver, decode_body
+
+MOST_SERIES_BYTES = 1 << 30
+"""Limit of one growing file."""
+MOST_PART_BYTES = 8 << 20
+"""Limit of one object of it: `TAIL_BYTES`, or one longer line."""
+_PARTS_AT_ONCE = 8
+_BATCH_BYTES = 4 << 20
+"""Objects of a file, and bytes of them, that are in memory at a time; of longer objects one."""
+
+
+def mirror_path(run_id: str) -> Path:
+    """Return the usual folder for the copy of a run of another machine."""
+    run_key(run_id)
+    return mirrors_home() / run_id
+
+
+async def fetch_run(store: ObjectStore, run_id: str, folder: Path, *, clock: Clock | None = None) -> MirrorMark:
+    """Bring a run of a home into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
+
+    The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
+    copy: its readers take the runner's state from there. A take-over removes the mark (`become_original`).
+
+    Args:
+        store: The home.
+        run_id: The run's id.
+        folder: Made if it does not exist, 0700; else one that this function has made.
+        clock: Stamps the copy.
+
+    Returns:
+        The new mark.
+
+    Raises:
+        MissingError: The home has no such run.
+        FormatError: What the home has of it is damaged; the folder keeps what it had.
+        ConfigError: The folder is that of a run of this machine, or cannot be written.
+        ConsoleError: As `S3Bucket`.
+    """
+    listed, lease = await asyncio.gather(store.objects(run_key(run_id)), read_lease(store, run_id))
+    mark = await in_thread("mirror", _mark_of, folder, str(store.address))
+    segments = [item.key for item in listed if segment_seq(item.key) and "/journal/" in item.key]
+    if not segments:
+        raise MissingError(
+            f"There is no run {run_id} in {store.address}.", hint="List them: eksml-tui runs list --home."
+        )
+    try:
+        mark = await _fetch_journal(store, run_id, folder, mark, segments)
+        mark = await _fetch_files(store, run_id, folder, mark, listed)
+        for parts in parts_of(listed, run_id).values():
+            mark = await _fetch_series(store, folder, mark, parts)
+        mark = _with_lease(mark, lease, (clock or SystemClock()).now().timestamp())
+        await in_thread("mirror", write_mark, folder, mark)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror}.", hint="Free some space there.") from error
+    return mark
+
+
+def become_original(folder: Path) -> None:
+    """Make a copied run this machine's own, for a take-over: readers look for a runner here from now on. Blocking.
+
+    Raises:
+        OSError: The disk is full; it still is a copy.
+    """
+    for block in (heartbeat_path(folder), starts_path(folder)):
+        make_block(block)
+    write_private(runner_log_path(folder), b"")
+    keep_reserve(folder)
+    remove_mark(folder)
+
+
+def _mark_of(folder: Path, home: str) -> MirrorMark:
+    mark = read_mark(folder)
+    if mark is None:
+        if journal_path(folder).exists():
+            raise ConfigError(f"{folder} holds a run of this machine: nothing was copied there.")
+        private_directory(folder)
+        mark = MirrorMark(home, 0.0)
+        write_mark(folder, mark)
+    return replace(mark, home=home)
+
+
+async def _fetch_journal(
+    store: ObjectStore, run_id: str, folder: Path, mark: MirrorMark, segments: Sequence[str]
+) -> MirrorMark:
+    names = [name for name in segments if segment_seq(name) > mark.last_seq]
+    rows = await rows_of(store, names, after=mark.last_seq)
+    if not rows:
+        return mark
+    first = decode_body(rows[0].json) if rows[0].seq == 1 else None
+    if first is not None and not (isinstance(first, Created) and first.run_id == run_id):
+        raise FormatError(f"The journal of {run_id} in {store.address} is that of another run.")
+    await in_thread("mirror", copy_rows, journal_path(folder), run_id, rows)
+    mark = replace(mark, last_seq=rows[-1].seq)
+    await in_thread("mirror", write_mark, folder, mark)
+    return mark
+
+
+async def _fetch_files(
+    store: ObjectStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[S3Listed]
+) -> MirrorMark:
+    prefix = run_key(run_id, "files/")
+    for item in listed:
+        name = item.key.removeprefix(prefix)
+        if not item.key.startswith(prefix) or mark.etags.get(name) == item.etag:
+            continue
+        place = path_of_small(folder, name)
+        if name != LAUNCHED and place is None:
+            continue
+        found = await store.get(item.key, limit_bytes=MOST_LAUNCHED_BYTES if place is None else MOST_FILE_BYTES)
+        if found is None:
+            continue
+        if place is None:
+            await in_thread("mirror", unpack_launched, found.body, folder)
+        else:
+            await in_thread("mirror", _write_small, place, found.body)
+        mark = replace(mark, etags={**mark.etags, name: found.etag})
+    return mark
+
+
+async def _fetch_series(store: ObjectStore, folder: Path, mark: MirrorMark, parts: Sequence[SeriesPart]) -> MirrorMark:
+    """Append what a file has grown by, a few parts at a time; another generation of it replaces it."""
+    first = parts[0]
+    key = f"{first.stage}/{first.file}"
+    known = mark.positions.get(key, FilePosition(first.generation, 0))
+    end = known.end if known.generation == first.generation else 0
+    wanted = [part for part in parts if part.end > end]
+    if not wanted:
+        return mark
+    if wanted[-1].end > MOST_SERIES_BYTES:
+        raise FormatError(f"{key} in {store.address} has more than {MOST_SERIES_BYTES} bytes.")
+    path, is_whole = series_file(folder, first.stage, first.file), True
+    for some in _batches(wanted):
+        found = await at_once(some, lambda part: store.get(part.name, limit_bytes=MOST_PART_BYTES))
+        data, begin = [], end
+        for part, body in zip(some, found, strict=True):
+            is_whole = is_whole and body is not None and part.begin <= end
+            if body is None or not is_whole:
+                break  # the rest comes with the next copy
+            data.append(body.body[end - part.begin :])
+            end += len(data[-1])
+        if data:
+            await in_thread("mirror", _append, path, begin, data)
+        if not is_whole:
+            break
+    return replace(mark, positions={**mark.positions, key: FilePosition(first.generation, end)})
+
+
+def _batches(parts: Sequence[SeriesPart]) -> Iterator[list[SeriesPart]]:
+    """Yield the parts in their order, as many at a time as may be in memory."""
+    batch: list[SeriesPart] = []
+    for part in parts:
+        if batch and (len(batch) == _PARTS_AT_ONCE or sum(one.size for one in batch) + part.size > _BATCH_BYTES):
+            yield batch
+            batch = []
+        batch.append(part)
+    if batch:
+        yield batch
+
+
+def _write_small(place: Path, data: bytes) -> None:
+    private_directory(place.parent)
+    write_private(place, data)
+
+
+def _append(path: Path, begin: int, parts: Sequence[bytes]) -> None:
+    """Write whole lines at an offset; at the beginning, as a new file in place of one that may be there."""
+    if begin == 0:
+        private_directory(path.parent)
+        write_private(path, b"".join(map(_harmless, parts)), is_synced=False)
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "r+b") as file:
+        file.seek(begin)
+        for part in parts:
+            file.write(_harmless(part))
+        file.truncate()
+
+
+_ESCAPED = re.compile(
+    rb"\\u(?:00[0189][0-9a-f]|007f|061c|20(?:0[b-f]|2[0-9a-e]|6[0-9a-f])|feff|fff[9-b])", re.IGNORECASE
+)
+"""Control characters as JSON writes them."""
+_PLAIN = bytes(code if 32 <= code < 127 or code in b"\t\n\r" else 63 for code in range(256))
+
+
+def _harmless(data: bytes) -> bytes:
+    """Return lines of JSON without control characters, each of them at the offset that it has: what replaces them is
+    as long."""
+    plain = data if clean_lines(data) == data else data.translate(_PLAIN)
+    return _ESCAPED.sub(rb"\\u0020", plain)
+
+
+def _with_lease(mark: MirrorMark, lease: HomeLease | None, now: float) -> MirrorMark:
+    if lease is None:
+        return replace(mark, fetched_at=now, lease_seconds=0.0)
+    return replace(
+        mark,
+        fetched_at=now,
+        epoch=lease.epoch,
+        owner=lease.owner,
+        lease_seconds=lease.seconds,
+        age_seconds=lease.age_seconds,
+        writer=lease.status.writer,
+        notes=lease.status.notes,
+        troubles=lease.status.troubles,
+    )
+
+
+def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
+    """Return the folder with a copy of a run of a home, brought up to date. Blocking; for a thread without a loop.
+
+    Args:
+        url: The home, `s3://BUCKET/PREFIX`.
+        run_id: The run's id.
+        region: Of the bucket, if known.
+
+    Raises:
+        ConsoleError: As `fetch_run`, and `open_home`.
+    """
+    folder = mirror_path(run_id)
+    asyncio.run(fetch_run(_kept_store(url, region), run_id, folder))
+    return folder
+
+
+@lru_cache(maxsize=8)
+def _kept_store(url: str, region: str) -> ObjectStore:
+    """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask."""
+    return open_home(url, region=region)
+
+
+class TakenHome:
+    """A home as a take-over uses it.
+
+    The order fences the earlier machine: first the lease (`take`), then the record that has the place of its next one
+    (`record`), then the copy (`fetch`), which has both.
+
+    Args:
+        store: The home.
+        clock: Stamps records and copies.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def read(self, run_id: str) -> HomeLease | None:
+        """Return the lease of a run; `None` if there was never one."""
+        return await read_lease(self._store, run_id)
+
+    async def take(self, run_id: str, owner: Operator, *, after: HomeLease) -> HomeLease:
+        """Take the lease with the next epoch.
+
+        Raises:
+            ConflictError: Another machine took it since `after` was read.
+            MissingError: The home has no record of the run yet. The machine that launched it keeps the lease: without
+                its first record no other machine can carry it out.
+        """
+        if not await segment_names(self._store, run_id):
+            raise MissingError(
+                f"{self._store.address} has no record of {run_id} yet: no other machine can carry it out.",
+                hint="Try again a little later, or resume it on the machine that has launched it.",
+            )
+        return await take_lease(self._store, run_id, owner, after=after)
+
+    async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
+        """Write the record of the take-over behind all others in the home: no earlier writer can write behind it."""
+        await append_to_home(self._store, run_id, body, clock=self._clock, epoch=lease.epoch)
+
+    async def fetch(self, run_id: str, folder: Path) -> None:
+        """Bring the run into a folder, as this machine's own.
+
+        Raises:
+            MissingError: The home has no such run.
+        """
+        await fetch_run(self._store, run_id, folder, clock=self._clock)
+        await in_thread("mirror", become_original, folder)

@@ -1,0 +1,293 @@
+"""The companion of a runner that replicates its run to the home: records as they are written, small files and curves.
+
+The local disk is the first copy and this the second: a home that does not answer delays nothing. What it lacks is
+known from its own objects, not from memory, so that after an hour away, and after a runner that was killed, the next
+writes go on where the last ones ended. Nothing is sent while nothing is new but the lease.
+
+The end of a stage comes after the files and curves of that stage: a machine that takes the run over reads the logs of
+stages whose end it does not know, and of no others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Protocol
+
+from actions.base.clock import Clock
+from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
+from actions.base.executors import in_thread
+from actions.cloud.s3 import PreconditionError
+from actions.run.context.home_address import run_key
+from actions.run.home.files import LAUNCHED, launched_archive, small_files
+from actions.run.home.lease import RENEW_SECONDS, HomeLease, RunStatus, claim_lease, machine_id, renew_lease
+from actions.run.home.segments import MOST_ROWS, append_rows, common_end, read_segment, segment_names
+from actions.run.home.series import FileReplica, series_files
+from actions.run.home.store import GuardedHome, ObjectStore, segment_seq
+from actions.run.journal.lease import Heartbeat
+from actions.run.journal.store import JournalUnwritableError, RecordRow
+from actions.run.spending import spending_of
+from actions.run.state.records import Operator, Outcome
+from actions.run.state.view import NoticeKind, RunView, StageState
+
+LOOK_SECONDS = 1.0
+"""Interval at which the journal is looked at; costs one query."""
+NEWS_SECONDS = 3.0
+"""Interval at which the lease is renewed while records are written, as it carries the run's state."""
+FILES_SECONDS = 10.0
+"""Interval at which files are looked at; costs a `stat` for each."""
+_LONGEST_PAUSE_SECONDS = 30.0
+_QUIET_FAILURES = 2
+"""Failures in a row from which on the home counts as away."""
+_REASONS = 50
+"""Number of different failures that are written to the runner's log."""
+_OUTCOME = str(Outcome.__struct_config__.tag)
+_UNDER_WAY = (StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN, StageState.FAILED)
+
+
+class ToldError(ConsoleError):
+    """A failure that has been shown, raised for the runner's log."""
+
+
+class ReplicatedJournal(Protocol):
+    """The part of the runner's journal that a replica uses. Used from the runner's loop; no call blocks for long."""
+
+    @property
+    def token(self) -> str: ...
+    @property
+    def heartbeat(self) -> Heartbeat: ...
+    def last_seq(self) -> int: ...
+    def rows(self, after: int, *, limit: int) -> Sequence[RecordRow]: ...
+    def view_if_readable(self) -> RunView: ...
+
+
+class Replica:
+    """Replicates one run to its home; a `Companion`.
+
+    Args:
+        store: The home; closed at the end.
+        folder: The run's.
+        journal: The run's.
+        owner: Who carries it out.
+        clock: For waiting.
+    """
+
+    name = "home"
+
+    def __init__(
+        self, store: ObjectStore, folder: Path, journal: ReplicatedJournal, owner: Operator, clock: Clock
+    ) -> None:
+        self._store = store
+        self._guarded = GuardedHome(store)
+        self._folder = folder
+        self._journal = journal
+        self._owner = owner
+        self._clock = clock
+        self._run_id = folder.name
+        self._told = 0
+        """Number of the newest record that the lease's status includes."""
+        self._failures: dict[str, int] = {}
+        self._told_reasons: set[str] = set()
+        self._failing: dict[str, NoticeKind] = {}
+        self.sent = -1
+        """Number of the newest record in the home; -1 while that is not known."""
+        self._series: dict[tuple[str, str], FileReplica] = {}
+        self._kept: dict[str, bytes] | None = None
+        """The small files as the home has them; `None` before the first look."""
+        self._etags: dict[str, str] = {}
+        """Of the small files that this runner has written."""
+        self._looked_at = -math.inf
+        self._complete_to = 0
+        """Number of the newest record that was in the journal before files and curves were last written."""
+        self.lease: HomeLease | None = None
+        """The lease as last renewed; `None` before the home has answered."""
+        self.renewed_at: float | None = None
+        """Monotonic second before the last renewal was sent."""
+
+    async def accompany(self) -> None:
+        """Replicate until cancelled. The lease is renewed by itself, however long a write takes.
+
+        Raises:
+            ConflictError: Another machine has taken the run over.
+            ToldError: The home has failed for a new reason; call it again.
+        """
+        tasks = [asyncio.ensure_future(self._repeated(work)) for work in (self._hold_lease, self._replicate)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _repeated(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work without end, after failures with growing pauses; each new reason is raised once, for the log."""
+        while True:
+            pause, kind, reason = LOOK_SECONDS, None, ""
+            try:
+                await work()
+            except PreconditionError as error:
+                kind, reason = NoticeKind.HOME_AWAY, error.sentence()
+            except ConflictError:
+                raise
+            except (JournalUnwritableError, OSError):
+                pass  # the runner reports its disk; a file that was just replaced is there at the next look
+            except ConsoleError as error:
+                is_refused = isinstance(error, AccessError | MissingError | RefusedError)
+                kind, reason = NoticeKind.HOME_REFUSED if is_refused else NoticeKind.HOME_AWAY, error.sentence()
+            failures = self._failures.get(work.__name__, 0) + 1 if kind else 0
+            self._failures[work.__name__] = failures
+            if kind:
+                pause = float(min(2 ** min(failures, 9), _LONGEST_PAUSE_SECONDS))
+            self._show(work, kind if failures >= _QUIET_FAILURES else None)
+            if failures >= _QUIET_FAILURES and reason not in self._told_reasons and len(self._told_reasons) < _REASONS:
+                self._told_reasons.add(reason)
+                raise ToldError(reason)
+            await self._clock.sleep(pause)
+
+    def _show(self, work: Callable[[], Awaitable[None]], kind: NoticeKind | None) -> None:
+        """Show what a part of the work suffers from now."""
+        if kind is None:
+            self._failing.pop(work.__name__, None)
+        else:
+            self._failing[work.__name__] = kind
+        now = set(self._failing.values())
+        self._journal.heartbeat.waits_no_more(*({NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED} - now))
+        for failing in now:
+            self._journal.heartbeat.waits_for(failing)
+
+    async def finish(self, view: RunView) -> None:
+        """Write what is left, and give the lease back."""
+        try:
+            await self._hold_lease()
+            self._looked_at = -math.inf
+            await self._replicate()
+            if self.lease is not None:
+                status = self._status_of(view)
+                self.lease = await renew_lease(self._store, self._run_id, self.lease, status=status, seconds=0.0)
+        finally:
+            self._store.close()
+
+    async def _replicate(self) -> None:
+        """Write what the home lacks."""
+        if self.lease is None:
+            return
+        if self.sent < 0:
+            end = await self._common_end()
+            await self._push_all_files()  # before the first record: whoever can read that has all that a launch made
+            self.sent = end
+        while self.sent < self._journal.last_seq():
+            rows = self._journal.rows(self.sent, limit=MOST_ROWS)
+            ready = rows[: self._before_stage_end(rows)]
+            if ready:
+                self.sent = await append_rows(self._guarded, self._run_id, ready, epoch=self._epoch)
+            else:
+                await self._push_all_files()
+        if self._clock.monotonic() - self._looked_at >= FILES_SECONDS:
+            await self._push_all_files()
+
+    def _before_stage_end(self, rows: Sequence[RecordRow]) -> int:
+        """Return the number of rows before the first end of a stage whose files the home may lack."""
+        unsure = ((place, row) for place, row in enumerate(rows) if row.seq > self._complete_to)
+        return next((place for place, row in unsure if row.stage and row.kind == _OUTCOME), len(rows))
+
+    async def _push_all_files(self) -> None:
+        """Write files and curves, and note the records whose stages' files are in the home from then on."""
+        newest = self._journal.last_seq()
+        await self._push_files()
+        self._complete_to = newest
+        self._looked_at = self._clock.monotonic()
+
+    @property
+    def _epoch(self) -> int:
+        return self.lease.epoch if self.lease else 1
+
+    async def _hold_lease(self) -> None:
+        now = self._clock.monotonic()
+        age = math.inf if self.lease is None or self.renewed_at is None else now - self.renewed_at
+        if age < (RENEW_SECONDS if self._journal.last_seq() == self._told else NEWS_SECONDS):
+            return
+        self._told = self._journal.last_seq()
+        view = self._journal.view_if_readable()
+        status = self._status_of(view)
+        if self.lease is None:
+            machine = await in_thread("home-read", machine_id, self._folder)
+            self.lease = await claim_lease(
+                self._store, self._run_id, self._owner, epoch=view.epoch, machine=machine, status=status
+            )
+        else:
+            self.lease = await renew_lease(self._store, self._run_id, self.lease, status=status)
+        self.renewed_at = now
+
+    async def _common_end(self) -> int:
+        """Return the number of the last record in the home, where an earlier runner may have written."""
+        names = await segment_names(self._store, self._run_id)
+        if not names:
+            return 0
+        last = await read_segment(self._store, names[-1])
+        rows = self._journal.rows(segment_seq(names[-1]) - 1, limit=len(last.rows))
+        return common_end(last, rows, self._run_id)
+
+    async def _push_files(self) -> None:
+        """Write small files and curves; one that cannot be read now is looked at again the next time."""
+        with suppress(OSError):
+            await self._push_small()
+        for stage, file in await in_thread("home-read", lambda: list(series_files(self._folder))):
+            if (stage, file) not in self._series:
+                self._series[stage, file] = FileReplica(
+                    self._guarded, self._run_id, self._folder, stage, file, epoch=self._epoch
+                )
+            with suppress(OSError):
+                await self._series[stage, file].push()
+
+    async def _push_small(self) -> None:
+        if self._kept is None:
+            await self._push_launched()
+            self._kept = {}
+        wanted = await in_thread("home-read", small_files, self._folder)
+        for name, data in wanted.items():
+            if self._kept.get(name) != data:
+                await self._put(run_key(self._run_id, f"files/{name}"), data)
+                self._kept[name] = data
+
+    async def _push_launched(self) -> None:
+        name = run_key(self._run_id, f"files/{LAUNCHED}")
+        if not await self._store.objects(name):
+            data = await in_thread("home-read", launched_archive, self._folder)
+            await self._put(name, data)
+
+    async def _put(self, name: str, data: bytes) -> None:
+        """Write a small file, whatever is there; first over what this runner has written, if it has."""
+        try:
+            if etag := self._etags.get(name):
+                written = await self._guarded.replace(name, data, etag=etag)
+            else:
+                written = await self._guarded.put_if_absent(name, data)
+        except PreconditionError as error:
+            self._etags.pop(name, None)
+            if error.found is not None:
+                written = await self._guarded.replace(name, data, etag=error.found.etag)
+            else:  # it was removed
+                written = await self._guarded.put_if_absent(name, data)
+        self._etags[name] = written.etag
+
+    def _status_of(self, view: RunView) -> RunStatus:
+        spending = spending_of(view, self._clock.now().timestamp())
+        beat = self._journal.heartbeat.state
+        return RunStatus(
+            state=view.state.value,
+            stage=next((stage.id for stage in (*view.teardown, *view.stages) if stage.state in _UNDER_WAY), ""),
+            last_seq=max(self.sent, 0),
+            writer=self._journal.token,
+            spent_usd=_rounded(spending.usd) if spending else "",
+            usd_per_hour=_rounded(spending.usd_per_hour) if spending else "",
+            notes=dict(beat.notes),
+            troubles=dict(beat.troubles),
+        )
+
+
+def _rounded(usd: Decimal) -> str:
+    return str(usd.quantize(Decimal("0.0001")))

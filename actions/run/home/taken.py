@@ -1,0 +1,83 @@
+"""The runs of this machine that another one has taken over, as their homes know; noted in their folders.
+
+A runner learns of it by itself. Of a run without one, as it is parked or its machine was off, the folder stays as it
+was, and the list shows an old state until an operator acts on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+
+from actions.base.errors import ConsoleError
+from actions.base.executors import in_thread
+from actions.run.home.lease import read_lease
+from actions.run.home.segments import at_once
+from actions.run.home.store import ObjectStore, open_home
+from actions.run.journal.elsewhere import note_elsewhere
+from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, load_environment
+from actions.run.journal.reader import RunSummary
+from actions.run.state.view import NoticeKind, RunState
+
+MOST_ASKED = 20
+"""Runs that a home is read for in one round, the newest ones."""
+
+
+async def note_taken(runs: Sequence[RunSummary], *, at_most_seconds: float) -> tuple[str, ...]:
+    """Ask the homes of runs that have no runner here who carries them out, and note other machines.
+
+    A home that does not answer in time means nothing: the next round reads it again.
+
+    Args:
+        runs: The newest first.
+        at_most_seconds: Limit of all questions together.
+
+    Returns:
+        The ids of those that were taken over.
+    """
+    by_home: dict[str, list[RunSummary]] = defaultdict(list)
+    for run in (await in_thread("home", lambda: list(filter(_is_asked, runs))))[:MOST_ASKED]:
+        by_home[run.home].append(run)
+    found: list[str] = []
+
+    async def ask(url: str) -> None:
+        try:
+            store = open_home(url)
+        except ConsoleError:
+            return
+        try:
+            await at_once(by_home[url], lambda run: _note(store, run, found))
+        finally:
+            store.close()
+
+    try:
+        async with asyncio.timeout(at_most_seconds):
+            await asyncio.gather(*map(ask, by_home))
+    except TimeoutError:
+        pass
+    return tuple(found)
+
+
+def _is_asked(run: RunSummary) -> bool:
+    """Return whether a home can know more of a run than this machine, and is reached by this process' endpoints."""
+    is_told = any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.RESTORED) for notice in run.notices)
+    if not run.home or run.error or run.has_runner or is_told or run.state is RunState.TORN_DOWN:
+        return False
+    try:
+        known = load_environment(run.folder)
+    except ConsoleError:
+        return False
+    names = (ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE)
+    return all(known.get(name, "") == os.environ.get(name, "") for name in names)
+
+
+async def _note(store: ObjectStore, run: RunSummary, found: list[str]) -> None:
+    try:
+        lease = await read_lease(store, run.id)
+    except ConsoleError:
+        return
+    if lease is not None and lease.epoch > run.epoch:
+        await in_thread("home", note_elsewhere, run.folder, lease.owner, lease.epoch)
+        found.append(run.id)

@@ -1,0 +1,109 @@
+"""The fence block in a run's folder: until when a runner here was sure to carry the run out, or who has taken it over.
+
+Its runner writes it while it works, and last when it learns of the later epoch of another machine, from the run's home
+or its cluster. Every command that acts on the run reads it first, and refuses.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import RefusedError
+from actions.base.untrusted import one_line
+from actions.run.journal.folder import fence_path, read_block, write_block
+from actions.run.state.records import Operator
+from actions.run.state.view import RunView
+
+
+class FenceState(msgspec.Struct, frozen=True):
+    """The content of a run's fence block."""
+
+    alive_at: float = 0.0
+    """Seconds since the epoch: until then a runner of this machine was at work and not fenced."""
+    known_to: tuple[str, ...] = ()
+    """Names of the arbiters that have had a lease of the run."""
+    taken_by: Operator | None = None
+    epoch: int = 0
+    """Of the machine that has taken it over; 0 if none has."""
+
+
+def read_fence(folder: Path) -> FenceState:
+    """Return the state of a run's fence on this machine."""
+    try:
+        return msgspec.json.decode(read_block(fence_path(folder)), type=FenceState)
+    except msgspec.MsgspecError:
+        return FenceState()
+
+
+def write_fence(folder: Path, state: FenceState) -> None:
+    """Replace the state of a run's fence; failure is ignored, as on a full disk."""
+    write_block(fence_path(folder), msgspec.json.encode(state))
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """The machine that has taken a run over, with its operator."""
+
+    owner: Operator | None
+    """`None` if it has not been named."""
+    epoch: int
+    at: float
+    """Seconds since the epoch: when this machine found out."""
+
+    @property
+    def name(self) -> str:
+        """`USER@HOST`, or what stands for it."""
+        return one_line(str(self.owner)) if self.owner else "another machine"
+
+
+def note_elsewhere(folder: Path, owner: Operator | None, epoch: int) -> None:
+    """Record that another machine carries the run out. To be called by the run's runner, which ends then."""
+    write_fence(folder, FenceState(taken_by=owner, epoch=epoch))
+
+
+def read_elsewhere(folder: Path, epoch: int) -> Elsewhere | None:
+    """Return the machine that has taken a run over; `None` if none has, or it was taken back.
+
+    Args:
+        folder: The run's.
+        epoch: Of the run in the journal here: what is no later than it is past.
+    """
+    fence = read_fence(folder)
+    if fence.epoch <= epoch:
+        return None
+    try:
+        at = fence_path(folder).stat().st_mtime
+    except OSError:
+        return None
+    return Elsewhere(fence.taken_by, fence.epoch, at)
+
+
+def elsewhere_sentence(run_id: str, owner: str) -> str:
+    """Return the sentence that refuses a request: where the run is carried out."""
+    return f"Run {run_id} is carried out by {owner}, and can only be watched here."
+
+
+def takeover_command(run_id: str, home: str = "") -> str:
+    """Return the command that takes a run over; `home` is its home, as far as it is known."""
+    return f"eksml-tui runs takeover {run_id}{f' --home {shlex.quote(home)}' if home else ''}"
+
+
+def takeover_hint(run_id: str, home: str = "") -> str:
+    """Return the remedy."""
+    return f"Ask them, or take it over: {takeover_command(run_id, home)}"
+
+
+def refuse_elsewhere(folder: Path, view: RunView) -> None:
+    """Refuse what would act on a run that another machine has taken over.
+
+    Raises:
+        RefusedError: With its owner, and the command that takes it over.
+    """
+    other = read_elsewhere(folder, view.epoch)
+    if other is not None:
+        raise RefusedError(
+            f"Run {view.id} was taken over by {other.name} (epoch {other.epoch}), and can only be watched here.",
+            hint=takeover_hint(view.id, view.home),
+        )

@@ -1,0 +1,126 @@
+"""The guard of a run's limits: a task beside the runner, which requests a park or teardown when a limit is reached.
+
+The record of the limit is written first, then the request. A runner that dies in between leaves the first alone; the
+next one writes the request. Both take the space on disk that is reserved for the end of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from actions.base.clock import Clock
+from actions.run.limits.rules import LimitName, is_due_again, reached_limit, reached_text
+from actions.run.state.records import Body, EndsKnown, LimitAction, LimitReached, RequestKind, RunRequest
+from actions.run.state.view import Goal, RunView
+
+LOOK_SECONDS = 15.0
+"""Pause between two looks at the limits."""
+ENDS_SECONDS = 300.0
+"""Pause between two looks at the ends of credentials and capacity block."""
+
+FindUsers = Callable[[RunView], Awaitable[Sequence[str]]]
+"""Returns others who use what a teardown of the run removes, a clause each."""
+FetchEnds = Callable[[RunView], Awaitable[EndsKnown]]
+"""Returns the ends that the limits of a run refer to; see `actions.run.limits.ends`."""
+
+
+class LimitJournal(Protocol):
+    """The part of the runner's journal that a guard uses."""
+
+    async def view(self) -> RunView:
+        """Return the run as the newest record leaves it."""
+        ...
+
+    async def write(self, body: Body) -> None:
+        """Append a record; wait as long as it takes."""
+        ...
+
+    async def write_at_limit(self, body: Body) -> None:
+        """Append a record that ends work, with the reserved space if the disk is full; the runner looks at it."""
+        ...
+
+
+class LimitGuard:
+    """The companion that watches the limits of a run.
+
+    Args:
+        journal: Of the run.
+        fetch_ends: Fetches the ends that limits refer to.
+        find_users: Finds others, before a teardown: with any, the run is parked instead.
+        clock: The machine's; the times of limits are those of its wall.
+    """
+
+    name = "limits"
+
+    def __init__(
+        self, journal: LimitJournal, fetch_ends: FetchEnds, clock: Clock, *, find_users: FindUsers | None = None
+    ) -> None:
+        self._journal = journal
+        self._fetch_ends = fetch_ends
+        self._find_users = find_users
+        self._clock = clock
+        self._fetched_at: float | None = None
+
+    async def accompany(self) -> None:
+        """Look at the limits until cancelled."""
+        while True:
+            await self.look()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def finish(self, view: RunView) -> None:
+        """Do nothing: what a limit asks for is in the journal."""
+
+    async def look(self) -> None:
+        """Look at the limits once, and act on the first that is reached."""
+        view = await self._journal.view()
+        if view.limit_due is not None:
+            await self._request(view)
+            return
+        if not view.limits.is_set:
+            return
+        view = await self._with_ends(view)
+        now = self._clock.now().timestamp()
+        reached = reached_limit(view, now)
+        if reached is not None:
+            text = reached_text(reached, view, now)
+            await self._journal.write_at_limit(LimitReached(limit=reached.name.value, text=text))
+            await self._request(await self._journal.view())
+        elif is_due_again(view, now):
+            await self._journal.write_at_limit(RunRequest(_REQUESTS[view.limits.action]))
+
+    async def _with_ends(self, view: RunView) -> RunView:
+        """Return the run with the ends that its limits refer to, fetched anew if they are old."""
+        if not (view.limits.credentials_end or view.limits.capacity_end):
+            return view
+        now = self._clock.monotonic()
+        is_fresh = self._fetched_at is not None and now - self._fetched_at < ENDS_SECONDS
+        if is_fresh and not _refers_to_more(view):
+            return view
+        self._fetched_at = now
+        ends = await self._fetch_ends(view)
+        if ends == view.ends:
+            return view
+        await self._journal.write(ends)
+        return await self._journal.view()
+
+    async def _request(self, view: RunView) -> None:
+        """Write the request that follows a reached limit, unless a person's has come first."""
+        if view.limit_due is None or view.goal is Goal.TEARDOWN:
+            return
+        is_watchdogs = view.limit_due.limit == LimitName.WATCHDOG.value  # that can only park
+        kind = RequestKind.PARK if is_watchdogs else _REQUESTS[view.limits.action]
+        if kind is RequestKind.TEARDOWN and self._find_users is not None and await self._find_users(view):
+            kind = RequestKind.PARK
+        await self._journal.write_at_limit(RunRequest(kind))
+
+
+_REQUESTS = {LimitAction.PARK: RequestKind.PARK, LimitAction.TEARDOWN: RequestKind.TEARDOWN}
+
+
+def _refers_to_more(view: RunView) -> bool:
+    """Return whether the limits refer to an end of which nothing is known, as after new limits."""
+    ends, limits = view.ends, view.limits
+    wanted = sum((limits.credentials_end, limits.capacity_end))
+    found = sum((ends.credentials_end is not None, ends.capacity_end is not None, len(ends.missing)))
+    return found < wanted

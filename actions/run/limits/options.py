@@ -1,0 +1,206 @@
+"""Limits as an operator writes them: times, amounts of dollars, durations; and in words again. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import parse_rfc3339
+from actions.base.errors import UsageError
+from actions.fleet.quantity import format_usd
+from actions.run.state.records import LimitAction, Limits
+
+NONE = "none"
+"""The word that takes a limit away."""
+HOLDS_WHILE = (
+    "These limits hold only while this machine runs and its runner can be started. "
+    "With --watchdog, a CronJob in the cluster stops the run's jobs when it does not."
+)
+HOLDS_BEYOND = (
+    "Limits hold only while this machine runs. Beyond that the CronJob in the cluster stops the run's jobs, "
+    "{minutes} min after the last heartbeat; node groups of a fixed size, cluster and storage stay."
+)
+_LONGEST_HOURS = 24 * 366
+_LEAST_WATCHDOG_MINUTES, _MOST_WATCHDOG_MINUTES = 10, 7 * 24 * 60
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5}(?:\.\d{1,3})?)h)?(?:(\d{1,6})m)?")
+_USD = re.compile(r"\$?(\d{1,9}(?:\.\d{1,4})?)")
+_TIME_HINT = "Write 2026-11-20T22:30:00Z, 22:30 (the next one, UTC), or +8h."
+
+
+class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits as they were typed or set; empty and `None` for those that were not.
+
+    Args:
+        until: RFC 3339, `22:30`, or `+8h`.
+        budget: US dollars.
+        max_hourly: US dollars an hour.
+        before_credentials_end: Act before the AWS credentials end.
+        before_capacity_end: Act before the capacity block ends.
+        at_limit: `park` or `teardown`.
+        watchdog: A duration such as `1h` or `90m`.
+    """
+
+    until: str = ""
+    budget: str = ""
+    max_hourly: str = ""
+    before_credentials_end: bool | None = None
+    before_capacity_end: bool | None = None
+    at_limit: str = ""
+    watchdog: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        """True if anything was typed."""
+        return self != LimitTexts()
+
+
+def limits_of(texts: LimitTexts, *, now: datetime, known: Limits | None = None) -> Limits:
+    """Return the limits that these texts state.
+
+    Args:
+        texts: As typed. `none` takes one away.
+        now: Aware.
+        known: The present limits, which stay where nothing was typed.
+
+    Raises:
+        UsageError: One of the texts is none of its form, or a time is over.
+    """
+    limits = known or Limits()
+    if texts.until:
+        limits = replace(limits, until=None if texts.until == NONE else parse_moment(texts.until, now=now))
+    if texts.budget:
+        limits = replace(limits, budget_usd=_usd(texts.budget, "budget"))
+    if texts.max_hourly:
+        limits = replace(limits, max_usd_per_hour=_usd(texts.max_hourly, "price of an hour"))
+    if texts.before_credentials_end is not None:
+        limits = replace(limits, credentials_end=texts.before_credentials_end)
+    if texts.before_capacity_end is not None:
+        limits = replace(limits, capacity_end=texts.before_capacity_end)
+    if texts.at_limit:
+        limits = replace(limits, action=_action(texts.at_limit))
+    if texts.watchdog:
+        limits = replace(limits, watchdog_minutes=_watchdog(texts.watchdog))
+    return limits
+
+
+def parse_moment(text: str, *, now: datetime) -> float:
+    """Return a time in seconds since the epoch: RFC 3339, the next `22:30` UTC, or `+8h` from now.
+
+    Raises:
+        UsageError: It is none of these, is over, or more than a year away.
+    """
+    moment = _moment(text.strip(), now)
+    if moment is None:
+        raise UsageError(f"{text!r} is not a time.", hint=_TIME_HINT)
+    if moment <= now:
+        raise UsageError(f"The time {moment_text(moment.timestamp())} has passed.", hint=_TIME_HINT)
+    if moment - now > timedelta(hours=_LONGEST_HOURS):
+        raise UsageError(f"The time {moment_text(moment.timestamp())} is more than a year away.", hint=_TIME_HINT)
+    return moment.timestamp()
+
+
+def _moment(text: str, now: datetime) -> datetime | None:
+    if text.startswith("+"):
+        minutes = _minutes(text[1:])
+        return None if minutes is None else now + timedelta(minutes=min(minutes, 2 * 60 * _LONGEST_HOURS))
+    if match := _TIME_OF_DAY.fullmatch(text):
+        today = datetime.combine(now.astimezone(UTC).date(), time(int(match[1]), int(match[2])), UTC)
+        return today if today > now else today + timedelta(days=1)
+    try:
+        naive = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
+        return parse_rfc3339(text.upper()) if naive.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _minutes(text: str) -> float | None:
+    """Return a duration such as `8h`, `90m`, `1d12h` in minutes; `None` if it is none, or nothing."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        return None
+    days, hours, minutes = (float(part or 0) for part in match.groups())
+    return 60 * (24 * days + hours) + minutes
+
+
+def _usd(text: str, what: str) -> str:
+    """Return a decimal number; empty for `none`."""
+    if text == NONE:
+        return ""
+    match = _USD.fullmatch(text.strip())
+    if match is None or not Decimal(match[1]):
+        raise UsageError(f"{text!r} is not a {what}.", hint="Write US dollars above 0, such as 50 or 12.50.")
+    return match[1]
+
+
+def _action(text: str) -> LimitAction:
+    try:
+        return LimitAction(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not an action at a limit.", hint="Write park or teardown.") from None
+
+
+def _watchdog(text: str) -> int:
+    """Return minutes; 0 for `none`."""
+    if text == NONE:
+        return 0
+    minutes = _minutes(text.strip())
+    if minutes is None or not _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES:
+        raise UsageError(
+            f"{text!r} is not a time for the watchdog.",
+            hint="Write 1h or 90m: ten minutes at least, seven days at most.",
+        )
+    return round(minutes)
+
+
+def moment_text(at: float) -> str:
+    """Return a time to the minute, with its zone: `2026-11-20 22:30 UTC`."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def minutes_text(minutes: float) -> str:
+    """Return a duration in one unit: `40 min`, `1 h`, `2.5 h`."""
+    return f"{minutes:.0f} min" if minutes < 120 and minutes != 60 else f"{minutes / 60:.3g} h"
+
+
+def limit_words(limits: Limits) -> tuple[str, ...]:
+    """Return each limit in a few words: `until 2026-11-20 22:30 UTC`, `budget $50.00`, `$40.00/h at most`."""
+    words = [
+        f"until {moment_text(limits.until)}" if limits.until is not None else "",
+        f"budget {format_usd(Decimal(limits.budget_usd))}" if limits.budget_usd else "",
+        f"{format_usd(Decimal(limits.max_usd_per_hour))}/h at most" if limits.max_usd_per_hour else "",
+        "before the credentials end" if limits.credentials_end else "",
+        "before the capacity block ends" if limits.capacity_end else "",
+    ]
+    return tuple(word for word in words if word)
+
+
+def limits_text(limits: Limits) -> str:
+    """Return all limits in one line: `park at: budget $50.00, until …; watchdog 1 h`; `none` without any."""
+    does = "park" if limits.action is LimitAction.PARK else "tear down"
+    parts = [f"{does} at: {', '.join(limit_words(limits))}"] if limits.is_set else []
+    parts += [f"watchdog {minutes_text(limits.watchdog_minutes)}"] if limits.watchdog_minutes else []
+    return "; ".join(parts) or NONE
+
+
+def short_limits(limits: Limits) -> str:
+    """Return the limits for a narrow column: `22:30 $50 $40/h`; empty without any."""
+    words = [
+        f"{datetime.fromtimestamp(limits.until, UTC):%m-%d %H:%M}" if limits.until is not None else "",
+        f"${limits.budget_usd}" if limits.budget_usd else "",
+        f"${limits.max_usd_per_hour}/h" if limits.max_usd_per_hour else "",
+        "credentials" if limits.credentials_end else "",
+        "block" if limits.capacity_end else "",
+    ]
+    return " ".join(word for word in words if word)
+
+
+def reach_text(limits: Limits) -> str:
+    """Return where these limits hold and where they do not, in one or two sentences; empty without any."""
+    if limits.watchdog_minutes:
+        return HOLDS_BEYOND.format(minutes=limits.watchdog_minutes)
+    return HOLDS_WHILE if limits.is_set else ""

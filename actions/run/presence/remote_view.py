@@ -1,0 +1,163 @@
+"""A run of another machine as a view: from its record in the cluster, or from a copy of its journal as well.
+
+Such a view is read only. Nothing in it may be acted on: it is what another machine has last said of its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from actions.base.clock import time_of_day
+from actions.cluster.job_pods import JobRef
+from actions.cluster.kinds import is_watched
+from actions.run.home.mirror import refreshed_copy
+from actions.run.journal.elsewhere import takeover_command
+from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts
+from actions.run.state.fold import fold
+from actions.run.state.records import Action, ClusterName, Created, JournalRecord, StageOutline
+from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
+
+
+def open_remote(run: RemoteRun, home: str) -> Path | None:
+    """Return a folder with a copy of the run's journal, spools and blueprint, brought up to date from its home.
+
+    Called in a thread, again every few seconds while the run is on screen. The record's `home` is foreign text: only
+    the home that the operator has chosen is read because of it.
+
+    Args:
+        run: As its cluster knows it.
+        home: The operator's home, `s3://BUCKET/PREFIX`; empty for none.
+
+    Returns:
+        The folder, for `RunReader` and `SpoolReader`; `None` if the run has no home that can be read from here: then it
+        is shown from its record, and its logs and curves from its pods.
+
+    Raises:
+        ConsoleError: The home does not answer.
+    """
+    if not home or run.presence is None or run.presence.home != home:
+        return None
+    return refreshed_copy(home, run.id)
+
+
+def remote_view(
+    run: RemoteRun, copy: RunView | None = None, *, is_silent: bool = False, is_gone: bool = False
+) -> RunView:
+    """Return the run as far as it is known here.
+
+    Args:
+        run: As its cluster knows it.
+        copy: As its home has it; it has messages, plans and findings, too, and may be some seconds behind.
+        is_silent: Its heartbeats are missing.
+        is_gone: The cluster has no record of it any more.
+    """
+    presence = run.presence
+    notice = _gone(run) if is_gone else _notice(run, is_silent=is_silent)
+    if presence is None:
+        return replace(_bare(run), notices=(notice,))
+    view = copy if copy is not None and copy.epoch <= presence.epoch else _bare(run)
+    known = {stage.id: stage for stage in presence.stages}
+    titles, is_lost = {stage.id: stage.title for stage in view.stages}, is_silent or is_gone
+    return replace(
+        view,
+        state=RunState.UNKNOWN if is_lost and not presence.is_over else presence.state,
+        stages=tuple(_present(stage, known.get(stage.id), is_lost=is_lost) for stage in view.stages),
+        teardown=view.teardown if copy is view else tuple(_step(one, titles, is_lost) for one in presence.steps),
+        owner=presence.owner,
+        epoch=presence.epoch,
+        home=presence.home,
+        prices=view.prices if copy is view else (),  # from the record alone, nothing is known of what was paid when
+        notices=(notice,),
+    )
+
+
+def job_on_screen(run: RemoteRun, stage_id: str = "") -> JobRef | None:
+    """Return the job of a stage whose logs and curves its pods have; `None` if it has none that can be watched.
+
+    Args:
+        run: The run.
+        stage_id: Empty for the stage at work, else the last one with a job.
+    """
+    if run.presence is None:
+        return None
+    stages = run.presence.stages
+    if stage_id:
+        wanted: Sequence[StagePresence] = [stage for stage in stages if stage.id == stage_id]
+    else:
+        at_work = [stage for stage in stages if stage.id == run.presence.stage]
+        wanted = [*at_work, *reversed(stages)]
+    for stage in wanted:
+        parts = job_parts(stage.job)
+        if parts is not None and is_watched(parts[0]):
+            return JobRef(*parts)
+    return None
+
+
+def sign_text(run: RemoteRun, *, is_silent: bool) -> str:
+    """Return what is known of the last heartbeat: `silent since 14:02`, `over`, or nothing while it is at work."""
+    if run.presence is None:
+        return "cannot be read"
+    if run.is_over:
+        return "over"
+    return f"silent since {time_of_day(run.seen_at)[:5]}" if is_silent else ""
+
+
+def _gone(run: RemoteRun) -> Notice:
+    text = f"The cluster has no record of it any more: {run.owner} has torn it down, or this is another cluster."
+    return Notice(NoticeKind.ELSEWHERE, text)
+
+
+def _notice(run: RemoteRun, *, is_silent: bool) -> Notice:
+    if run.presence is None:
+        return Notice(NoticeKind.ELSEWHERE, f"Its record in the cluster cannot be read. {run.error}")
+    spent = f" It has cost ${_money(run.presence)} so far." if run.presence.spent_usd else ""
+    sign = sign_text(run, is_silent=is_silent)
+    told = f", {sign} UTC" if is_silent else ""
+    how = f"To act on it: {takeover_command(run.id, run.presence.home)}"
+    verb = "Was carried out" if run.is_over else "Carried out"
+    return Notice(NoticeKind.ELSEWHERE, f"{verb} by {run.owner}{told}; here it can only be watched.{spent} {how}")
+
+
+def _money(presence: RunPresence) -> str:
+    return f"{float(presence.spent_usd):,.2f}"
+
+
+def _bare(run: RemoteRun) -> RunView:
+    """Return the run from its first record; without one, from the names that are published."""
+    created, presence = run.created, run.presence
+    if created is None:
+        stages = presence.stages if presence else ()
+        created = Created(
+            run_id=run.id,
+            blueprint_id=presence.blueprint if presence else "",
+            title=presence.blueprint if presence else run.id,
+            preset="",
+            parameters={},
+            cluster=ClusterName(presence.cluster if presence else "", presence.region if presence else ""),
+            stages=tuple(StageOutline(one.id, "", one.id, (), 0.0, 0.0) for one in stages),
+        )
+    at = presence.created_at if presence else run.seen_at
+    return fold([JournalRecord(1, at, "", "", 0, created)])
+
+
+def _present(stage: StageView, known: StagePresence | None, *, is_lost: bool) -> StageView:
+    if known is None:
+        return stage
+    return replace(
+        stage,
+        state=StageState.UNKNOWN if is_lost and known.state is StageState.RUNNING else known.state,
+        attempt=known.attempt,
+        started_at=known.started_at,
+        ended_at=known.ended_at,
+    )
+
+
+def _step(step: StagePresence, titles: Mapping[str, str], is_lost: bool) -> StageView:
+    title = titles.get(step.id) or _STEP_TITLES.get(step.id, step.id)
+    return _present(StageView(step.id, title, step.id, step.state), step, is_lost=is_lost)
+
+
+_STEP_TITLES = {Action.DRAIN.value: "Drain nodes", Action.AUDIT.value: "Audit"}

@@ -1,0 +1,1 @@
+"""The disk space of runs: sizes, compaction, archives."""

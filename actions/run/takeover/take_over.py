@@ -1,0 +1,367 @@
+"""A run of another machine, taken over from its home."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from actions.base.clock import Clock, format_rfc3339
+from actions.base.errors import ConfigError, ConflictError, ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.files import private_directory
+from actions.base.readonly import refuse_if_readonly
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.client import start_runner
+from actions.run.context.operator import present_operator
+from actions.run.engine.backend import LiveBackend
+from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER
+from actions.run.home.lease import HomeLease
+from actions.run.home.mirror import TakenHome, mirror_path
+from actions.run.home.store import open_home
+from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
+from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_home
+from actions.run.journal.mirrored import read_mark, remove_mark
+from actions.run.journal.reader import RunReader, load_run
+from actions.run.presence.lease import ClusterLease, claim_cluster_lease, read_cluster_lease
+from actions.run.state.records import Operator, TakenOver
+from actions.run.state.view import RunView, StageState
+from actions.run.takeover.access import Reached, bring_environment, reach_cluster
+from actions.run.takeover.arrival import (
+    ArrivalRecords,
+    arrival_records,
+    mark_arriving,
+    put_aside,
+    record_strays,
+)
+
+YOUNG_SECONDS = 90.0
+"""A heartbeat in the cluster that is younger than this may be followed by another one."""
+
+
+Say = Callable[[str], None]
+
+
+class RunHome(Protocol):
+    """The home of runs, as far as a take-over needs it."""
+
+    async def read(self, run_id: str) -> HomeLease | None:
+        """Return the lease of a run; `None` if it was never taken."""
+        ...
+
+    async def take(self, run_id: str, owner: Operator, *, after: HomeLease) -> HomeLease:
+        """Take the lease with the next epoch.
+
+        Raises:
+            ConflictError: Another machine took it since `after` was read.
+        """
+        ...
+
+    async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
+        """Write the record of the take-over behind all others in the home: no earlier writer can write behind it."""
+        ...
+
+    async def fetch(self, run_id: str, folder: Path) -> None:
+        """Bring the run into a folder that does not exist yet, as this machine's own.
+
+        Raises:
+            MissingError: The home has no such run.
+        """
+        ...
+
+
+def open_run_home(url: str, clock: Clock) -> RunHome:
+    """Return the home of runs at an address.
+
+    Raises:
+        ConfigError: The address is empty, or none of a home.
+    """
+    if not url:
+        raise ConfigError(
+            "No home is named to take the run from.",
+            hint="Write --home s3://BUCKET/PREFIX (in the console home=s3://…), or home: in config.yaml. "
+            "Without a home: eksml-tui runs adopt CLUSTER",
+        )
+    return TakenHome(open_home(url), clock)
+
+
+def home_known_here(run_id: str) -> str:
+    """Return the home that a run's folder or copy on this machine names; empty if there is neither."""
+    with suppress(ConsoleError):
+        mark = read_mark(mirror_path(run_id))
+        folder = runs_home() / run_id
+        if journal_path(folder).exists():
+            return load_run(folder).home
+        return mark.home if mark is not None else ""
+    return ""
+
+
+class Takeover(msgspec.Struct, frozen=True):
+    """A run that was taken over."""
+
+    folder: Path
+    epoch: int
+    previous: Operator | None
+    left_out: tuple[str, ...] = ()
+    """Lines on objects and places for which there is no evidence."""
+
+
+async def take_over_run(
+    run_id: str,
+    home: RunHome,
+    clock: Clock,
+    *,
+    confirm: str = "",
+    is_machine_gone: bool = False,
+    environment: Mapping[str, str] | None = None,
+    target: ClusterTarget | None = None,
+    say: Say = lambda _: None,
+    starts: bool = True,
+) -> Takeover:
+    """Make this machine the one that carries a run out. The earlier one, should it wake, changes nothing more.
+
+    Args:
+        run_id: The run's whole id.
+        home: The run's.
+        clock: The machine's.
+        confirm: The run's id, typed by the operator: needed while the earlier machine may be alive.
+        is_machine_gone: The operator states that the earlier machine does not exist any more: locks that it left may
+            be removed, and nothing is waited for.
+        environment: Variables of the run's processes; see `start_runner`.
+        target: A context of this machine for the run's cluster; `None` for what the run began with.
+        say: Takes a sentence on each step.
+        starts: Start the runner.
+
+    Raises:
+        MissingError: The home has no such run.
+        UsageError: The earlier machine may be alive, and `confirm` is not the run's id. Nothing was changed.
+        ConflictError: Another machine takes it over at the same time.
+        RefusedError: This machine carries it out already.
+        ConsoleError: The home does not answer.
+    """
+    refuse_if_readonly(f"the takeover of {run_id}")
+    folder = private_directory(runs_home()) / run_id
+    lease = await _known_lease(home, run_id)
+    if target is not None and _is_idle_own(folder, lease):
+        return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
+    _refuse_own(folder, lease)
+    if lease.is_live:
+        require_confirmed(run_id, lease.owner, lease.age_seconds, confirm, "its home")
+    taken = await _taken(run_id, home, folder, lease, clock, is_machine_gone=is_machine_gone, say=say)
+    say(bring_environment(folder, environment or {}))
+    with arrival_records(folder, clock) as records:
+        since = records.newest_at(before=TakenOver)
+        unreached = await _reach(folder, records, clock, target=target, say=say)
+        found, is_young = await _searched(folder, records, clock, taken, since=since)
+    write_fence(folder, FenceState(alive_at=clock.now().timestamp(), known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
+    if (lease.is_live or is_young) and not is_machine_gone:
+        say(f"Waiting {GRACE_SECONDS:.0f} s: until then the earlier machine may still change something.")
+        await clock.sleep(GRACE_SECONDS)
+        with arrival_records(folder, clock) as records:  # it may have made something until then
+            found, _ = await _searched(folder, records, clock, taken, since=since)
+    remove_mark(folder)  # until here no command and no console starts a runner, also if this was interrupted
+    has_way = kubeconfig_path(folder).exists() or not unreached
+    if starts and has_way:
+        start_runner(folder, environment=environment)
+    return Takeover(folder, taken.epoch, lease.owner, (*unreached, *found))
+
+
+async def _taken(
+    run_id: str, home: RunHome, folder: Path, lease: HomeLease, clock: Clock, *, is_machine_gone: bool, say: Say
+) -> HomeLease:
+    """Take the lease, and bring the run here. Returns the new lease."""
+    taken = await home.take(run_id, present_operator(), after=lease)
+    say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
+    body = TakenOver(taken.owner, taken.epoch, lease.owner, is_previous_gone=is_machine_gone)
+    await _brought(home, folder, taken, body, clock)
+    return taken
+
+
+async def _known_lease(home: RunHome, run_id: str) -> HomeLease:
+    lease = await home.read(run_id)
+    if lease is None:
+        raise MissingError(
+            f"The home has no run {run_id!r} that a runner has carried out.",
+            hint="Write its whole id, as `eksml-tui runs list --home -o wide` prints it.",
+        )
+    return lease
+
+
+async def _reach(
+    folder: Path, records: ArrivalRecords, clock: Clock, *, target: ClusterTarget | None, say: Say
+) -> tuple[str, ...]:
+    """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
+
+    A cluster that does not answer is no reason to stop: the lease in the home is taken. A run that has not reached it,
+    as far as the home knows, may have, if the home was away: then it is tried for a short time.
+    """
+    view = records.view()
+    stage = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)
+    if stage is None:
+        return ()
+    try:
+        done = await reach_cluster(folder, records, clock, target=target)
+    except ConsoleError as error:
+        done = Reached(is_reached=False, text=error.message)
+    if done.is_reached:
+        say(done.text)
+        return ()
+    if stage.state is not StageState.SUCCEEDED:
+        return ()
+    hint = "" if target is not None else f" By another context: {takeover_command(view.id, view.home)} --context NAME"
+    return (f"The run's cluster was not reached: {done.text}{hint}",)
+
+
+async def _searched(
+    folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float
+) -> tuple[tuple[str, ...], bool]:
+    """Take the lease in the run's cluster, and record objects without a record.
+
+    Returns lines on what is left out, and whether the cluster has had a heartbeat lately.
+    """
+    if not kubeconfig_path(folder).exists():
+        return (), False
+    try:
+        is_young = await _claimed(folder, records.view(), clock, lease)
+        return await record_strays(folder, records, clock, since=since), is_young
+    except ConflictError:
+        raise
+    except ConsoleError as error:
+        return (f"The run's cluster was not searched: {error.message}",), False
+
+
+async def _claimed(folder: Path, view: RunView, clock: Clock, lease: HomeLease) -> bool:
+    """Write the new epoch into the run's ConfigMap, if it has one. Returns whether that had a heartbeat lately."""
+    backend = LiveBackend(folder, clock)
+    try:
+        connection = await backend.cluster_of(view)
+        known = await read_cluster_lease(connection, view.id) if connection is not None else None
+        if connection is None or known is None:
+            return False
+        is_anothers = known.epoch == lease.epoch and str(known.owner) != str(lease.owner)
+        if known.epoch > lease.epoch or is_anothers:
+            raise ConflictError(
+                f"The run's cluster has the record of a later machine: {known.owner} (epoch {known.epoch}).",
+                hint="Look at `eksml-tui runs list --cluster`.",
+            )
+        now = clock.now()
+        await claim_cluster_lease(connection, known, lease.owner, epoch=lease.epoch, heartbeat=format_rfc3339(now))
+        return is_young(known, now.timestamp())
+    finally:
+        await backend.aclose()
+
+
+def is_young(lease: ClusterLease, now: float) -> bool:
+    """Return whether the machine that carries a run out has given a sign lately.
+
+    Args:
+        lease: As the cluster has it.
+        now: Seconds since the epoch.
+    """
+    return lease.seen_at > now - YOUNG_SECONDS
+
+
+def require_confirmed(run_id: str, owner: Operator | None, age_seconds: float, confirm: str, where: str) -> None:
+    """Require that the operator has typed the id of a run whose machine may be alive.
+
+    Raises:
+        UsageError: With who carries it out, and since when nothing was heard.
+    """
+    if confirm == run_id:
+        return
+    raise UsageError(
+        f"{owner or 'Another machine'} carries out {run_id}: the last heartbeat in {where} "
+        f"is {max(age_seconds, 0.0):.0f} s old. A takeover ends what that machine is doing.",
+        hint=f"Add --confirm {run_id} to take it over.",
+    )
+
+
+def _own(folder: Path, lease: HomeLease) -> bool | None:
+    """Return whether a runner of this machine is alive, if it carries the run out; `None` if another one does.
+
+    A run whose arrival was cut short is none of this machine's yet.
+    """
+    if not journal_path(folder).exists() or read_fence(folder).epoch or restored_path(folder).exists():
+        return None
+    if read_mark(folder) is not None:
+        return None
+    reader = RunReader(folder)
+    try:
+        view = reader.poll()
+        is_alive = reader.runner_alive
+    finally:
+        reader.close()
+    if view is None or view.epoch < lease.epoch or str(lease.owner) != str(present_operator()):
+        return None
+    return is_alive
+
+
+def _is_idle_own(folder: Path, lease: HomeLease) -> bool:
+    return _own(folder, lease) is False
+
+
+def _refuse_own(folder: Path, lease: HomeLease) -> None:
+    """Refuse to take a run over from this machine itself."""
+    is_alive = _own(folder, lease)
+    if is_alive is None:
+        return
+    what = "carries it out" if is_alive else "has it"
+    raise RefusedError(f"This machine {what} already.", hint=f"Resume it with `eksml-tui runs resume {folder.name}`.")
+
+
+async def _reached_again(
+    folder: Path,
+    clock: Clock,
+    lease: HomeLease,
+    target: ClusterTarget,
+    *,
+    environment: Mapping[str, str] | None,
+    say: Say,
+    starts: bool,
+) -> Takeover:
+    """Reach the cluster of a run that this machine has by another context: it was taken over without one that fits."""
+    say("This machine has the run: only the way to its cluster is changed.")
+    say(bring_environment(folder, environment or {}))
+    with arrival_records(folder, clock) as records:
+        unreached = await _reach(folder, records, clock, target=target, say=say)
+        found, _ = await _searched(folder, records, clock, lease, since=records.newest_at(before=TakenOver))
+    if starts:
+        start_runner(folder, environment=environment)
+    return Takeover(folder, lease.epoch, None, (*unreached, *found))
+
+
+async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOver, clock: Clock) -> None:
+    """Write the record of a take-over, and bring the run here.
+
+    In this order: from the record on the earlier machine has no place left for one of its own in the home.
+
+    Raises:
+        ConsoleError: The home fails; its hint says what to do about the lease.
+    """
+    try:
+        await home.record(folder.name, body, lease)
+        await _fetched(home, folder, lease, clock)
+    except ConsoleError as error:
+        error.hint = f"{error.hint} The lease is this machine's: repeat the command.".strip()
+        raise
+
+
+async def _fetched(home: RunHome, folder: Path, lease: HomeLease, clock: Clock) -> None:
+    """Bring the run into its folder. An earlier copy is put aside: what the home has is the run.
+
+    Raises:
+        ConsoleError: It cannot be fetched; nothing on this machine was changed.
+    """
+    arriving = folder.with_name(f".{folder.name}.arriving")
+    shutil.rmtree(arriving, ignore_errors=True)
+    try:
+        await home.fetch(folder.name, arriving)
+    except ConsoleError:
+        shutil.rmtree(arriving, ignore_errors=True)
+        raise
+    mark_arriving(arriving, lease.owner, lease.epoch, clock)
+    put_aside(folder, lease.epoch)
+    arriving.rename(folder)

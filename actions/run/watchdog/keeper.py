@@ -1,0 +1,159 @@
+"""The companion that keeps a run's watchdog in its cluster, and takes into the journal what the watchdog has done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError, ConsoleError, RefusedError
+from actions.base.untrusted import one_line, redact
+from actions.cluster.objects.client import Document, merge_patch
+from actions.run.context.access import ClusterConnection
+from actions.run.context.retry import ONCE, RetryPolicy
+from actions.run.context.stage_context import StageContext, known_cluster_uid
+from actions.run.limits.rules import LimitName
+from actions.run.objects.inventory import ref_of_owned
+from actions.run.objects.ownership import doubt_about
+from actions.run.objects.writes import apply_objects, request_removal, seen
+from actions.run.presence.record import ref_of
+from actions.run.state.records import Body, LimitReached
+from actions.run.state.view import Goal, OwnedObject, RunView
+from actions.run.volume.helper_job import JobRecorder, JournalJobRecorder
+from actions.run.watchdog.manifests import PREFIX, manifests_of, watched_objects
+from actions.run.watchdog.script import NOTE
+
+LOOK_SECONDS = 15.0
+"""Pause between two looks at what the run holds."""
+NOTE_SECONDS = 60.0
+"""Pause between two looks at what the watchdog has noted."""
+_LONGEST_NOTE = 1000
+
+ContextOf = Callable[[RunView], StageContext]
+"""Returns a context whose journal records what belongs to no stage."""
+
+
+class WatchdogJournal(Protocol):
+    """The part of the runner's journal that the keeper uses."""
+
+    async def view(self) -> RunView:
+        """Return the run as the newest record leaves it."""
+        ...
+
+    async def write_at_limit(self, body: Body) -> None:
+        """Append a record that ends work; the runner looks at it."""
+        ...
+
+
+class WatchdogKeeper:
+    """The companion of a runner whose run has a watchdog.
+
+    The watchdog exists while the run has jobs that hold accelerators, and names these alone.
+
+    Args:
+        journal: Of the run.
+        context_of: Makes the context for its objects.
+        clock: For the pauses.
+    """
+
+    name = "watchdog"
+
+    def __init__(self, journal: WatchdogJournal, context_of: ContextOf, clock: Clock) -> None:
+        self._journal = journal
+        self._context_of = context_of
+        self._clock = clock
+        self._applied: list[dict[str, Any]] | None = None
+        self._read_at: float | None = None
+
+    async def accompany(self) -> None:
+        """Keep the watchdog as the run needs it, until cancelled.
+
+        Raises:
+            ConsoleError: The cluster refuses, or does not answer; the next call tries again.
+        """
+        while True:
+            await self._look(await self._journal.view())
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def finish(self, view: RunView) -> None:
+        """Remove the watchdog of a run whose jobs are done; its lease is given back, so not as its runner."""
+        if view.goal is Goal.TEARDOWN or watched_objects(view) or not any(is_watchdog(item) for item in view.owned):
+            return
+        context = self._context_of(view)
+        recorder = JournalJobRecorder(context.folder, self._clock)
+        await _remove_all(view, await context.connect(ONCE), recorder, self._clock)
+
+    async def _look(self, view: RunView) -> None:
+        has_any = any(is_watchdog(item) for item in view.owned)
+        if view.goal is Goal.TEARDOWN or not (view.limits.watchdog_minutes or has_any) or not known_cluster_uid(view):
+            return  # a teardown removes it before its audit
+        context = self._context_of(view)
+        try:
+            connection = await context.connect(ONCE)
+            await self._take_note(view, connection)
+            await self._keep(view, context, connection)
+        except ConflictError as error:  # of an object or a cluster; never of the run's lease
+            raise RefusedError(error.message, hint=error.hint) from error
+
+    async def _keep(self, view: RunView, context: StageContext, connection: ClusterConnection) -> None:
+        objects = watched_objects(view) if view.limits.watchdog_minutes else ()
+        if not objects:
+            self._applied = None
+            await _remove_all(view, connection, context.journal, self._clock)
+            return
+        wanted = manifests_of(view, objects)
+        if wanted != self._applied:
+            await apply_objects(context, connection, wanted)
+            self._applied = wanted
+
+    async def _take_note(self, view: RunView, connection: ClusterConnection) -> None:
+        """Record once what the watchdog has done, and remove its note; the guard of limits parks the run then."""
+        now = self._clock.monotonic()
+        if self._read_at is not None and now - self._read_at < NOTE_SECONDS:
+            return
+        ref = ref_of(view.id)
+        note = _note_of(await connection.find(ref))
+        if note:
+            text = f"The watchdog in the cluster acted: {note}"
+            if view.goal in (Goal.FORWARD, Goal.CANCEL) and all(one.text != text for one in view.limits_reached):
+                await self._journal.write_at_limit(LimitReached(LimitName.WATCHDOG.value, text))
+            change = {"metadata": {"annotations": {NOTE: None}}}
+            await merge_patch(connection.session, connection.discovery, ref, change)
+        self._read_at = now
+
+
+def _note_of(document: Document | None) -> str:
+    annotations = ((document or {}).get("metadata") or {}).get("annotations") or {}
+    return one_line(redact(str(annotations.get(NOTE) or "")), limit=_LONGEST_NOTE)
+
+
+async def delete_watchdog(context: StageContext, policy: RetryPolicy) -> None:
+    """Delete the watchdog of a run that is parked or torn down. What cannot be read or deleted is left to the audit.
+
+    Args:
+        context: Of any stage; its journal records what belongs to no stage.
+        policy: The retries until the cluster first answers.
+    """
+    if not any(is_watchdog(item) for item in context.view.owned) or not context.access.is_possible:
+        return
+    try:
+        await _remove_all(context.view, await context.connect(policy), context.journal, context.clock)
+    except ConsoleError:
+        return
+
+
+async def _remove_all(view: RunView, connection: ClusterConnection, journal: JobRecorder, clock: Clock) -> None:
+    """Delete the watchdog's objects, the CronJob first."""
+    for item in reversed([item for item in view.owned if is_watchdog(item)]):
+        ref = ref_of_owned(item)
+        found = await seen(connection, ref)
+        if found is not None and (found.uid == item.uid or not doubt_about(found, item, view.id)):
+            await request_removal(connection, ref, found.uid, clock=clock)
+        await journal.deleted(replace(item, is_deleted=True))
+
+
+def is_watchdog(item: OwnedObject) -> bool:
+    """Return whether an object of a run's inventory is of its watchdog, and not deleted yet."""
+    return not (item.is_deleted or item.existed or item.stage) and item.name.startswith(PREFIX)

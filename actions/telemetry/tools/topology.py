@@ -1,0 +1,121 @@
+"""The reader of `nvidia-smi topo -m`: how each pair of GPUs and network cards of a machine is connected.
+
+Cells are separated by tabs, the header is underlined by escapes; a copy of the terminal has blanks instead. Behind the
+devices stand columns of affinities, whose names hold blanks.
+
+Source: driver 580 captured in `tests/fixtures/corpus/nvidia_smi/h100_topo.txt`; the legend that it prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from actions.telemetry.log_records import strip_controls
+
+_DEVICE = re.compile(r"^(?:GPU|NIC|mlx|cxgb|bnxt|efa|rdma|ib|hfi)[\w.:-]{0,40}$", re.IGNORECASE)
+_LINK = re.compile(r"^(?:X|SYS|NODE|PHB|PXB|PIX|NV\d{1,3}|C2C|N/A)$")
+_CELLS = re.compile(r"\t|\s{2,}")
+_NAMED = re.compile(r"^\s{2,}(NIC\d{1,3}): (\S{1,64})$")
+_MEANING = re.compile(r"^\s{2,}(X|SYS|NODE|PHB|PXB|PIX|NV#|C2C)\s{1,8}= (.{1,200}?)\s{0,20}$")
+_BLANKS = {"CPU Affinity": "cpu_affinity", "NUMA Affinity": "numa_affinity", "GPU NUMA ID": "gpu_numa_id"}
+_LONGEST = 64 << 10
+_NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""The words for connections over PCIe, the shortest first."""
+
+TOPOLOGY_COMMAND = ("sh", "-c", "nvidia-smi topo -m || exit; nvidia-smi nvlink -e 2>/dev/null || true")
+"""The matrix, and the error counters of NVLinks."""
+
+
+class TopologyDevice(msgspec.Struct, frozen=True):
+    """One row of the matrix."""
+
+    name: str
+    """`GPU0`, `NIC1`."""
+    links: dict[str, str]
+    """The connection to each other device, in the tool's words: `NV18`, `PIX`, `SYS`."""
+    cpu_affinity: str = ""
+    """Cores, such as `0-15,32-47`; empty if unknown."""
+    numa_affinity: str = ""
+    gpu_numa_id: str = ""
+    adapter: str = ""
+    """Of a network card, its name on this machine: `mlx5_0`, `rdmap16s27`."""
+
+    @property
+    def is_gpu(self) -> bool:
+        """True of a GPU, false of a network card."""
+        return self.name.startswith("GPU")
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """The matrix of one machine."""
+
+    devices: tuple[TopologyDevice, ...] = ()
+    legend: dict[str, str] = msgspec.field(default_factory=dict)
+    """The meaning of each word, as printed."""
+    error: str = ""
+    """The tool's own words where it gave no matrix."""
+
+
+def read_topology(text: str) -> Topology:
+    """Read the matrix; what stands before and behind it does no harm."""
+    header: list[str] | None = None
+    devices: list[TopologyDevice] = []
+    legend: dict[str, str] = {}
+    adapters: dict[str, str] = {}
+    for raw in text[:_LONGEST].splitlines():
+        line = strip_controls(raw.rstrip())
+        cells = [cell.strip() for cell in _CELLS.split(line)]
+        if header is None and not cells[0] and len(cells) > 1 and _DEVICE.match(cells[1]):
+            header = [cell for cell in cells if cell]
+        elif header is not None and _DEVICE.match(cells[0]) and len(cells) > 1:
+            devices.append(_device_of(cells, header))
+        elif meaning := _MEANING.match(line):
+            legend[meaning[1]] = meaning[2]
+        elif named := _NAMED.match(line):
+            adapters[named[1]] = named[2]
+    if not devices:
+        return Topology(error=" ".join(strip_controls(text).split())[:400] or "nvidia-smi printed nothing.")
+    known = tuple(
+        msgspec.structs.replace(device, adapter=adapters[device.name]) if device.name in adapters else device
+        for device in devices
+    )
+    return Topology(known, legend)
+
+
+def _device_of(cells: list[str], header: list[str]) -> TopologyDevice:
+    """Return a row. Its links come first; an empty cell of an affinity keeps its place where there are tabs."""
+    name, rest = cells[0], cells[1:]
+    columns = [column for column in header if _DEVICE.match(column)]
+    links = [cell for cell in rest[: len(columns)] if _LINK.match(cell)]
+    behind = dict(zip(header[len(columns) :], rest[len(columns) :], strict=False))
+    values = {field: _known(behind.get(title, "")) for title, field in _BLANKS.items()}
+    connected = {other: link for other, link in zip(columns, links, strict=False) if other != name}
+    return TopologyDevice(name, connected, **values)
+
+
+def _known(cell: str) -> str:
+    return "" if cell in ("N/A", "-") else cell
+
+
+def gpus_by_link(device: TopologyDevice) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each kind of connection of a device with the GPUs behind it: NVLinks first, then PCIe by distance."""
+    words = {link for name, link in device.links.items() if name.startswith("GPU")}
+    for word in sorted(words, key=_distance):
+        yield word, [name for name, link in device.links.items() if link == word and name.startswith("GPU")]
+
+
+def nearest_cards(device: TopologyDevice, topology: Topology) -> tuple[str, Sequence[str]]:
+    """Return the shortest connection of a GPU to any network card, and the names of the cards behind it."""
+    cards = {one.name: one.adapter or one.name for one in topology.devices if not one.is_gpu}
+    links = {name: link for name, link in device.links.items() if name in cards and link in _NEAREST}
+    if not links:
+        return "", []
+    best = min(links.values(), key=_distance)
+    return best, [cards[name] for name, link in links.items() if link == best]
+
+
+def _distance(word: str) -> int:
+    return _NEAREST.index(word) if word in _NEAREST else -1

@@ -1,0 +1,161 @@
+"""The bars of runs of a team, end to end: the machine of a run is lost, or wakes up later; somebody else goes on.
+
+Real processes, the sandbox as cluster and account, moto as S3. What a machine has changed is read from the audit log of
+the sandbox and the log of the proxy before S3, both by the process that asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actions.base.process import ProcessIdentity, is_alive
+from actions.run.client import load_run, send_request
+from actions.run.journal.elsewhere import read_fence
+from actions.run.journal.folder import runner_log_path
+from actions.run.state.records import RequestKind
+from actions.run.state.view import RunState, RunView, StageState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import a_sandbox
+from tests.support.homes import Proxy, a_home
+from tests.support.members import Member, a_member, audited, is_of, stop_between_records
+from tests.support.polling import wait
+from tests.support.terminal import Terminal, needs_tmux
+
+pytestmark = pytest.mark.kill
+BLUEPRINT = "bionemo-esm1nv"
+CLUSTER = "bionemo-on-eks"
+STAGE = r"[▶?] Pre-training"
+CURVE = r"━━ train_loss \d+\.\d+"
+LOG = r"Epoch \d+"
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningSandbox]:
+    """The cluster and the account; of no member's machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "cloud"))
+    with a_sandbox("team", speed=60.0) as running:
+        yield running
+
+
+@pytest.fixture
+def store() -> Iterator[Proxy]:
+    with a_home() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def anna(tmp_path: Path, cloud: RunningSandbox, store: Proxy) -> Iterator[Member]:
+    with a_member(tmp_path / "anna", cloud, store) as member:
+        yield member
+
+
+@pytest.fixture
+def ben(tmp_path: Path, cloud: RunningSandbox, store: Proxy) -> Iterator[Member]:
+    with a_member(tmp_path / "ben", cloud, store) as member:
+        yield member
+
+
+def in_training(member: Member) -> Path:
+    """A run of a member in the middle of its training; its folder."""
+    options = ("--yes", "--auto-approve", "--no-checks", "--preset", "rehearsal")
+    done = member.run("launch", BLUEPRINT, *options, "max_steps=900000")
+    assert done.returncode == 0, done.stderr
+    (folder,) = member.run_folders()
+    wait(lambda: load_run(folder).stage("train").state is StageState.RUNNING, "the training")
+    return folder
+
+
+def runner_of(member: Member, folder: Path) -> ProcessIdentity:
+    runner = member.runner(folder)
+    assert runner is not None
+    return runner
+
+
+def torn_down(folder: Path) -> RunView:
+    """Wait until a run is over, and return it."""
+    over = (RunState.TORN_DOWN, RunState.FAILED)
+    wait(lambda: load_run(folder).state in over, "the teardown", deadline_seconds=400)
+    return load_run(folder)
+
+
+@pytest.mark.terminal
+@needs_tmux
+def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
+    anna: Member, ben: Member, store: Proxy, record_property: Callable[[str, object], None]
+) -> None:
+    folder = in_training(anna)
+    wait(lambda: store.puts(f"{folder.name}/series/train/points.jsonl"), "points in the home")
+    kept = [line for line in store.puts(f"{folder.name}/files/terraform") if "simulated.tfstate.json" in line]
+    assert kept, store.puts(folder.name)
+    runner = runner_of(anna, folder)
+    os.kill(runner.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(runner), "the runner's end")
+    shutil.rmtree(anna.state.parent)
+
+    terminal = Terminal(ben.argv(), environment=ben.environment, size=(200, 50), directory=ben.home)
+    try:
+        terminal.wait(r"\S")
+        began, seen = time.monotonic(), dict[str, float]()
+        terminal.press("C-w", "r")
+        for name, pattern in (("stage", STAGE), ("curve", CURVE), ("log", LOG)):
+            terminal.wait(pattern)
+            seen[name] = round(time.monotonic() - began, 2)
+    finally:
+        text = terminal.text()
+        terminal.close()
+    sys.stdout.write(f"seconds after the first frame: {seen}\n{text}\n")
+    record_property("seconds_after_first_frame", str(seen))
+
+    taken = ben.run("runs", "takeover", folder.name, "--confirm", folder.name, "--machine-is-gone")
+    assert taken.returncode == 0, taken.stderr
+    (here,) = ben.run_folders()
+    assert (here.name, load_run(here).epoch) == (folder.name, 2)
+    asked = ben.run("runs", "teardown", here.name, "--confirm", CLUSTER, "--delete-data")
+    assert asked.returncode == 0, asked.stderr
+    view = torn_down(here)
+    assert view.audit is not None, [(step.id, step.state, step.message) for step in view.teardown]
+    assert view.audit.is_clean, view.audit
+
+
+def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
+    anna: Member, ben: Member, cloud: RunningSandbox, store: Proxy
+) -> None:
+    folder = in_training(anna)
+    old = runner_of(anna, folder)
+    wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
+    assert audited(cloud, old.pid), "the audit log knows the runner"
+    stop_between_records(old, folder)
+    try:
+        send_request(folder, RequestKind.TEARDOWN, delete_data=True, start=False)  # it would act on that
+        refused = ben.run("runs", "takeover", folder.name)
+        assert refused.returncode != 0
+        assert f"--confirm {folder.name}" in refused.stderr
+        taken = ben.run("runs", "takeover", folder.name, "--confirm", folder.name)
+        assert taken.returncode == 0, taken.stderr
+        assert f"AWS: this machine's default credentials.\nCluster: {CLUSTER}, from EKS.\n" in taken.stderr
+        changes, asked = len(audited(cloud, old.pid)), len(store.answered)
+    finally:
+        os.kill(old.pid, signal.SIGCONT)
+    wait(lambda: not is_alive(old), "the old runner's end")
+    assert audited(cloud, old.pid)[changes:] == []
+    puts = [
+        one
+        for one in store.answered[asked:]
+        if one.method not in ("GET", "HEAD") and is_of(one.headers.get("User-Agent", ""), old.pid)
+    ]
+    assert all(one.status == 412 for one in puts), puts
+    assert "was taken over" in runner_log_path(folder).read_text()
+    assert read_fence(folder).epoch in (0, 2)  # 0: the refused lease ended it before the fence was asked
+
+    (here,) = ben.run_folders()
+    new = runner_of(ben, here)
+    wait(lambda: load_run(here).stage("train").state is StageState.RUNNING, "the training with the new runner")
+    wait(lambda: audited(cloud, new.pid), "a change by the new one")

@@ -1,0 +1,107 @@
+"""Invariants at the end of the life of a run with a home, and of one that has moved to another machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from actions.run.engine.fence import TRUST_SECONDS
+from actions.run.journal.reader import RunReader
+from actions.run.journal.store import RecordRow
+from actions.run.presence.record import ref_of
+from actions.run.state.records import OPERATOR, JournalRecord, encode_body
+from tests.schedules.life import Story
+from tests.schedules.machine import Machine
+from tests.schedules.moving import Moved, rows_in_home
+
+_PART = re.compile(r"^PUT \S+/series/[^/\s]+/[^/\s]+/[0-9]{6}-[0-9]{6}/[0-9]+(?:\s|\?|$)")
+
+
+def record_that_is_left(story: Story, machine: Machine) -> Iterator[str]:
+    """Yield the run's record in the cluster, if it is there and the audit does not say so."""
+    audit = story.view.audit if story.view else None
+    told = [*audit.leftovers, *getattr(audit, "unknown", ())] if audit else []
+    name = ref_of(story.folder.name).name
+    for seen in machine.history.objects.values():
+        is_left = seen.kind == "ConfigMap" and seen.name == name and not seen.gone_at
+        if is_left and not any(name in line for line in told):
+            yield f"{seen.key} is there; told: {told}"
+
+
+def differences_from_home(story: Story, machine: Machine) -> Iterator[str]:
+    """Yield the first record in which the home differs from the journal of the machine that has the run."""
+    if not machine.has_home:
+        return
+    there, here = rows_in_home(machine.account, story.folder.name), story.records
+    for row, record in zip(there, here, strict=False):
+        if not _is_same(row, record):
+            ours = f"{type(record.body).__name__} of {record.writer}"
+            yield f"record {row.seq} is {row.kind} of {row.writer} there, {ours} here"
+            return
+    if len(there) != len(here):
+        yield f"the home has {len(there)} records, the machine {len(here)}"
+
+
+def _is_same(row: RecordRow, record: JournalRecord) -> bool:
+    ours = (record.seq, record.writer, record.stage, record.attempt, encode_body(record.body))
+    return ours == (row.seq, row.writer, row.stage, row.attempt, row.json) and abs(row.at - record.at) < 0.001
+
+
+def changes_by_fenced(story: Story) -> Iterator[str]:
+    """Yield what a machine has changed after another had taken the run over, and before it had it again.
+
+    A curve may still grow in the home while the fence trusts its last answer: each epoch writes under names of its own,
+    and what the new machine writes is what is read from then on.
+    """
+    for number, moved in enumerate(story.moves):
+        later = story.moves[number + 1 :]
+        back_at = next((move.at for move in later if move.target is moved.origin), float("inf"))
+        began_at = min([back_at, *(move.began_at for move in later if move.target is moved.origin)])
+        late = [one for one in moved.origin.requests() if moved.at < one.at < began_at]
+        wrong = [
+            one
+            for one in late
+            if not _is_terraforms(one.text) and not (_is_of_a_curve(one.text) and one.at - moved.at < TRUST_SECONDS)
+        ]
+        for request in wrong[:3]:
+            yield f"{moved.origin.user} sent {request.text} {request.at - moved.at:.1f} s after the take-over"
+        if back_at == float("inf"):
+            yield from _written_late(moved)
+
+
+def _is_terraforms(text: str) -> bool:
+    """Return whether it is of Terraform, which is a process of its own and goes on: its lock keeps others out."""
+    return "/terraform/" in text
+
+
+def _is_of_a_curve(text: str) -> bool:
+    """Return whether it writes a part of an append-only file of the run, under the name of an epoch."""
+    return _PART.search(text) is not None
+
+
+def _written_late(moved: Moved) -> Iterator[str]:
+    """Yield that the fenced runner went on in its own journal.
+
+    One record may be on its way: of a process that was stopped between the fence's check and what it was about to do.
+    """
+    written = sum(record.writer != OPERATOR for record in records_of(moved.folder))
+    if written > moved.records + 1:
+        yield f"{moved.origin.user}'s runner wrote {written - moved.records} records after the take-over"
+
+
+def records_of(folder: Path) -> tuple[JournalRecord, ...]:
+    """Return the records of a run's folder."""
+    reader = RunReader(folder)
+    try:
+        reader.poll()
+        return reader.records()
+    finally:
+        reader.close()
+
+
+def requests_from_elsewhere(story: Story) -> Iterator[str]:
+    """Yield requests that a machine has made which did not have the run."""
+    for asked in story.elsewhere:
+        if asked.code == 0 and not asked.has_folder:
+            yield f"{asked.user} could {asked.verb} without having the run"

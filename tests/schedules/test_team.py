@@ -1,0 +1,78 @@
+"""A run that moves to another machine keeps every invariant, and each one of a team sees what breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from tests.schedules.inject import Elsewhere
+from tests.schedules.invariants import Broken, violations_of
+from tests.schedules.life import Life, Story
+from tests.schedules.machine import Machine, a_machine
+from tests.schedules.schedule import HOME, MOVES, OTHERS, TEAM_SEEDS, Fault, FaultKind, Moment, Schedule, schedule_of
+
+pytestmark = pytest.mark.kill
+
+LOST = Fault(FaultKind.TAKE_OVER_LOST, Moment(stage="train", lines=10))
+
+
+@pytest.fixture(scope="module")
+def moved_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Machine]]:
+    with a_machine(tmp_path_factory.mktemp("team"), has_home=True) as machine:
+        yield Life(Schedule(-1, (LOST,), has_home=True), machine).play(), machine
+
+
+def broken(story: Story, machine: Machine) -> set[Broken]:
+    return {violation.broken for violation in violations_of(story, machine)}
+
+
+def test_nothing_is_broken_by_a_move(moved_life: tuple[Story, Machine]) -> None:
+    story, machine = moved_life
+    assert [str(violation) for violation in violations_of(story, machine)] == []
+    (moved,) = story.moves
+    assert moved.origin is machine.hosts[0]
+    assert story.view is not None
+    assert story.view.epoch == 2
+    assert [bool(host.requests()) for host in machine.hosts] == [True, True]
+
+
+def test_a_record_that_the_home_lacks_or_that_it_has_twice_is_told(moved_life: tuple[Story, Machine]) -> None:
+    story, machine = moved_life
+    assert broken(replace(story, records=(*story.records, story.records[-1])), machine) == {Broken.HOME}
+    without = replace(story, records=(*story.records[:4], *story.records[5:]))
+    assert Broken.HOME in broken(without, machine)
+
+
+def test_a_change_after_the_take_over_is_told(moved_life: tuple[Story, Machine]) -> None:
+    story, machine = moved_life
+    (moved,) = story.moves
+    early = replace(moved, at=moved.began_at - 1000.0)
+    assert broken(replace(story, moves=[early]), machine) == {Broken.FENCED}
+    fewer = replace(moved, records=moved.records - 2)
+    assert broken(replace(story, moves=[fewer]), machine) == {Broken.FENCED}
+
+
+def test_a_record_that_is_left_in_the_cluster_is_told(moved_life: tuple[Story, Machine]) -> None:
+    story, machine = moved_life
+    seen = next(seen for seen in machine.history.objects.values() if seen.name.startswith("eksml-run-"))
+    machine.history.objects[seen.uid] = replace(seen, gone_at=0.0)
+    try:
+        assert broken(story, machine) == {Broken.RECORD}
+    finally:
+        machine.history.objects[seen.uid] = seen
+
+
+def test_a_request_from_a_machine_without_the_run_is_told(moved_life: tuple[Story, Machine]) -> None:
+    story, machine = moved_life
+    asked = Elsewhere("ben", "teardown", 0, has_folder=False)
+    assert broken(replace(story, elsewhere=[asked]), machine) == {Broken.ELSEWHERE}
+
+
+def test_the_seeds_of_a_team_have_something_of_everything_and_the_others_are_as_they_were() -> None:
+    kinds = {fault.kind for seed in range(TEAM_SEEDS, TEAM_SEEDS + 40) for fault in schedule_of(seed).faults}
+    assert kinds >= {*HOME, *MOVES, *OTHERS}
+    before = schedule_of(34)
+    assert not before.has_home
+    assert not {fault.kind for fault in before.faults} & {*HOME, *MOVES, *OTHERS}

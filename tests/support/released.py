@@ -1,0 +1,28 @@
+"""Runs that released versions of the program have left: `tests/fixtures/journals/VERSION/CASE.tar.xz`."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+JOURNALS = Path(__file__).parent.parent / "fixtures" / "journals"
+CASES = [
+    f"{archive.parent.name}/{archive.name.removesuffix('.tar.xz')}" for archive in sorted(JOURNALS.glob("*/*.tar.xz"))
+]
+"""`VERSION/CASE` of all of them."""
+
+
+def unpack(case: str, home: Path) -> Path:
+    """Unpack a run into a folder of all runs, and return its own folder, which has the run's id as its name."""
+    scratch = home / "unpacked"
+    with tarfile.open(JOURNALS / f"{case}.tar.xz") as archive:
+        archive.extractall(scratch, filter="data")
+    for folder in (scratch, *(path for path in scratch.rglob("*") if path.is_dir())):
+        folder.chmod(0o700)
+    return scratch.rename(home / _run_id(scratch))
+
+
+def _run_id(folder: Path) -> str:
+    from actions.run.client import load_run
+
+    return load_run(folder).id

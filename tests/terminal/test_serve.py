@@ -1,0 +1,217 @@
+"""The console in a browser: with the token alone, read-only, and gone with its server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import signal
+from argparse import Namespace
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from actions.base.process import identity_of, is_alive
+from tests.support.missing import needs, needs_module
+from tests.support.polling import until
+from tests.support.program import Program
+from tui.cli.arguments import parse_arguments
+from tui.cli.sharing.serve import console_command
+
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]{32})/\n")
+
+
+@asynccontextmanager
+async def served(home: Path, *arguments: str) -> AsyncIterator[tuple[str, Process]]:
+    """The server, with its address; ended as an operator ends it."""
+    program = Program(home)
+    started = await asyncio.create_subprocess_exec(
+        *program.argv("serve", *arguments), stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=dict(program.environment)
+    )
+    assert started.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            line = (await started.stdout.readline()).decode()
+        assert _ADDRESS.fullmatch(line), line
+        yield line.strip(), started
+    finally:
+        if started.returncode is None:
+            started.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(started.wait(), 30)
+
+
+def options(*words: str) -> Namespace:
+    return parse_arguments(["serve", *words])
+
+
+def test_a_console_is_read_only_unless_changes_are_allowed() -> None:
+    assert console_command(options())[-1] == "--readonly"
+    assert "--readonly" not in console_command(options("--allow-changes"))
+    both = parse_arguments(["--readonly", "serve", "--allow-changes", "--context", "a b;c", "--allow-plugin", "x"])
+    assert console_command(both)[4:] == ["--context", "a b;c", "--allow-plugin", "x", "--readonly"]
+
+
+@needs_module("textual_serve")
+async def test_nothing_is_answered_without_the_token_or_to_another_site(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, _), aiohttp.ClientSession() as client:
+        place = address.removesuffix("/").rpartition("/")[0]
+        token = address.removesuffix("/").rpartition("/")[2]
+        refused = [
+            (f"{place}/", {}, 401),
+            (f"{place}/static/js/textual.js", {}, 401),
+            (f"{place}/ws", {}, 401),
+            (f"{place}/{token[:-1]}x/", {}, 401),
+            (address, {"Host": "evil.example"}, 403),
+            (address, {"Origin": "http://evil.example"}, 403),
+            (f"{address}ws", {"Origin": "http://127.0.0.1:1"}, 403),
+        ]
+        for url, headers, status in refused:
+            async with client.get(url, headers=headers) as answer:
+                assert answer.status == status, url
+                assert token not in await answer.text()
+        async with client.get(address) as answer:
+            assert answer.status == 200
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+@needs_module("textual_serve")
+async def test_a_page_has_a_read_only_console_that_ends_with_the_page_and_with_the_server(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, server), aiohttp.ClientSession() as client:
+        async with client.ws_connect(f"{address}ws?width=100&height=30") as page:
+            first = await _seen(page, "read-only")
+            assert "eksml" in first or "home" in first
+            (console,) = _children(server.pid)
+            process = identity_of(console)
+        assert process is not None
+        await until(lambda: not is_alive(process), "the end of the page's console")
+        async with client.ws_connect(f"{address}ws?width=100&height=30") as page:
+            await _seen(page, "read-only")
+            (console,) = _children(server.pid)
+            process = identity_of(console)
+            assert process is not None
+            server.send_signal(signal.SIGKILL)
+            await until(lambda: not is_alive(process), "the end of a console whose server was killed")
+
+
+@needs_module("textual_serve")
+@needs("chromium")
+async def test_a_browser_shows_it_and_hands_it_keys(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, _), _browser(tmp_path / "profile") as page:
+        await page.call("Page.navigate", url=address)
+        await page.wait("read-only")
+        await page.call("Input.dispatchKeyEvent", type="char", text="?")
+        await page.wait("help")
+        asked = {url for url in page.requested if not url.startswith(address)}
+        loaded = {url for url in asked if url in page.answered}
+        assert {url for url in loaded if not url.endswith("/favicon.ico")} == set(), "nothing is loaded from elsewhere"
+
+
+@needs_module("textual_serve")
+async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, _):
+        match = re.search(r":(\d+)/", address)
+        assert match is not None
+        done = Program(tmp_path).run("serve", "--port", match[1])
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "cannot be used" in done.stderr
+
+
+def test_without_the_library_one_sentence_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "textual_serve").mkdir()
+    (tmp_path / "textual_serve" / "__init__.py").write_text("raise ImportError('hidden')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = Program(tmp_path).run("serve")
+    assert done.returncode == 1
+    assert 'pip install "eksml-tui[serve]"' in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def _seen(page: aiohttp.ClientWebSocketResponse, text: str) -> str:
+    """Receive frames until a text is in them; return all, without escapes."""
+    data = b""
+    async with asyncio.timeout(60):
+        while text not in (plain := re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", data.decode("utf-8", "replace"))):
+            message = await page.receive()
+            if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+                raise AssertionError(f"the console ended: {plain}")
+            data += message.data if isinstance(message.data, bytes) else b""
+    return plain
+
+
+class _Page:
+    """A page of Chromium, by its DevTools protocol."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._sent = 0
+        self._screen = b""
+        self.requested: set[str] = set()
+        self.answered: set[str] = set()
+
+    async def call(self, method: str, **parameters: object) -> None:
+        self._sent += 1
+        await self._socket.send_json({"id": self._sent, "method": method, "params": parameters})
+        while (await self._take()).get("id") != self._sent:
+            pass
+
+    async def wait(self, text: str) -> None:
+        """Wait until the console has sent a text to the page."""
+        async with asyncio.timeout(60):
+            while text not in re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", self._screen.decode("utf-8", "replace")):
+                await self._take()
+
+    async def _take(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(await self._socket.receive_str())
+        parameters = told.get("params", {})
+        match told.get("method"):
+            case "Network.webSocketFrameReceived" if parameters["response"]["opcode"] == 2:
+                self._screen += base64.b64decode(parameters["response"]["payloadData"])
+            case "Network.requestWillBeSent":
+                self.requested.add(parameters["request"]["url"])
+            case "Network.responseReceived":
+                self.answered.add(parameters["response"]["url"])
+        return told
+
+
+@asynccontextmanager
+async def _browser(profile: Path) -> AsyncIterator[_Page]:
+    chromium = await asyncio.create_subprocess_exec(
+        *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"),
+        *(f"--user-data-dir={profile}", "about:blank"),
+        stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(profile.parent)},
+    )  # fmt: skip
+    assert chromium.stderr is not None
+    drained: asyncio.Task[bytes] | None = None
+    try:
+        async with asyncio.timeout(60):
+            while b"DevTools listening on" not in (line := await chromium.stderr.readline()):
+                assert line, "Chromium ended"
+        drained = asyncio.create_task(chromium.stderr.read())
+        port = line.decode().split(":")[2].partition("/")[0]
+        async with aiohttp.ClientSession() as client:
+            async with client.get(f"http://127.0.0.1:{port}/json") as answer:
+                targets = await answer.json()
+            target = next(one for one in targets if one["type"] == "page")
+            async with client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                page = _Page(socket)
+                await page.call("Network.enable")
+                yield page
+    finally:
+        os.killpg(chromium.pid, signal.SIGKILL)
+        await chromium.wait()
+        if drained is not None:
+            await drained

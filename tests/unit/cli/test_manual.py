@@ -1,0 +1,108 @@
+"""Completion, manual page and examples, which follow from the parser, in the programs that read them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.missing import needs
+from tui.cli.arguments import parse_arguments, parser, subcommands_of
+from tui.cli.manual.completion import bash_script, completed, fish_script, zsh_script
+from tui.cli.manual.examples import EXAMPLES
+from tui.cli.manual.page import manual_page
+
+COMMANDS = list(completed(parser()))
+
+
+def _paths(command: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for name, below in subcommands_of(command).items():
+        path = f"{words} {name}".strip()
+        yield path, below
+        yield from _paths(below, path)
+
+
+def test_every_command_has_a_sentence_and_an_example() -> None:
+    described = dict(_paths(parser()))
+    assert described.keys() == EXAMPLES.keys()
+    assert [path for path, command in described.items() if len((command.description or "").split()) < 3] == []
+    assert all("example" in command.format_help() for command in described.values())
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_every_example_can_be_typed(line: str) -> None:
+    line = re.split(r"\s{2,}", line)[0].removeprefix("source <(").removesuffix(")")
+    (command,) = [part for part in line.split("|") if "eksml-tui" in part.split()[:1]] or [line.split("|")[-1]]
+    words = shlex.split(re.split(r"\s>\s", command)[0])
+    assert words[0] == "eksml-tui"
+    assert parse_arguments(words[1:]).command == words[1]
+
+
+def test_each_help_text_is_about_what_it_stands_beside() -> None:
+    for path, command in _paths(parser()):
+        missing = [action.dest for action in command._actions if not action.help and action.dest != "verb"]
+        assert missing == [], path
+
+
+def _complete(words: list[str], folder: Path) -> list[str]:
+    """Have a real bash complete the last of these words."""
+    script = folder / "completion.bash"
+    script.write_text(bash_script(COMMANDS))
+    program = folder / "eksml-tui"
+    program.write_text('#!/bin/sh\nprintf \'  "id": "%s",\\n\' one-1 two-2\n')
+    program.chmod(0o755)
+    quoted = " ".join(map(shlex.quote, words))
+    lines = f"PATH={folder}:$PATH; source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _eksml_tui"
+    argv = ["bash", "-c", f'{lines}; printf "%s\\n" "${{COMPREPLY[@]}}"']
+    return subprocess.run(argv, check=True, capture_output=True, text=True, cwd=folder).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["eksml-tui", "appr"], ["approve"]),
+        (["eksml-tui", "runs", "un"], ["unpause"]),
+        (["eksml-tui", "--context", "runs", "no"], ["nodes"]),
+        (["eksml-tui", "nodes", "--outp"], ["--output"]),
+        (["eksml-tui", "nodes", "-o", "y"], ["yaml"]),
+        (["eksml-tui", "runs", "show", "o"], ["one-1"]),
+        (["eksml-tui", "runs", "show", "-o", "json", "la"], ["latest"]),
+        (["eksml-tui", "plan", ""], ["one-1", "two-2"]),
+        (["eksml-tui", "read", "log", "gi"], ["given.log"]),
+        (["eksml-tui", "read", "-o", "csv", "log", "gi"], ["given.log"]),
+    ],
+)
+def test_bash_completes(words: list[str], found: list[str], tmp_path: Path) -> None:
+    (tmp_path / "given.log").touch()
+    assert _complete(words, tmp_path) == found
+
+
+@pytest.mark.parametrize(("shell", "make"), [("zsh", zsh_script), ("fish", fish_script)])
+def test_other_shells_have_every_command_and_option(shell: str, make: object) -> None:
+    script = zsh_script(COMMANDS) if make is zsh_script else fish_script(COMMANDS)
+    for command in COMMANDS:
+        for option in command.options:
+            assert all((name if shell == "zsh" else name.lstrip("-")) in script for name in option.names)
+    if shutil.which(shell):
+        check = [shell, "-n"] if shell == "zsh" else [shell, "--no-execute"]
+        subprocess.run([*check, "/dev/stdin"], input=script, check=True, text=True)
+
+
+def test_the_manual_page_has_every_command() -> None:
+    page = manual_page(parser())
+    for path, _ in _paths(parser()):
+        assert f'.SS "{path.replace("-", chr(92) + "-")}' in page
+
+
+@needs("groff")
+def test_groff_reads_the_manual_page_without_a_warning() -> None:
+    argv = ["groff", "-man", "-ww", "-Tutf8"]
+    read = subprocess.run(argv, input=manual_page(parser()), capture_output=True, text=True, check=True)
+    assert read.stderr == ""
+    assert "eksml-tui" in read.stdout

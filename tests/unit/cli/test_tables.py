@@ -1,0 +1,113 @@
+"""The forms of a table, and the tables of a cluster that are printed once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+
+from actions.base.wording import aligned_text
+from tests.unit.cluster.faults import page
+from tests.unit.cluster.samples import EVENT, NODE, POD
+from tests.unit.cluster.servers import serving, write_kubeconfig
+from tui.cli.arguments import parse_arguments
+from tui.cli.main import function_of
+from tui.cli.tables.output import formatted
+
+DOCUMENT = json.dumps(
+    {
+        "a": 1,
+        "rows": [{"name": "x", "price": {"usd": 1.5, "from": None}, "tags": ["p", "q"], "is": True}, {"name": "y,"}],
+    }
+)
+
+
+def test_csv_and_wide_have_a_line_for_each_row_and_a_column_for_each_key() -> None:
+    read = list(csv.reader(io.StringIO(formatted("csv", DOCUMENT, rows="rows"))))
+    assert read == [
+        ["name", "price.usd", "price.from", "tags", "is"],
+        ["x", "1.5", "", "p q", "true"],
+        ["y,"] + [""] * 4,
+    ]
+    wide = formatted("wide", DOCUMENT, rows="rows").splitlines()
+    assert wide[0].split() == ["NAME", "PRICE.USD", "PRICE.FROM", "TAGS", "IS"]
+    assert wide[2].split() == ["y,", "-", "-", "-", "-"]
+
+
+def test_yaml_is_the_same_document_and_json_is_untouched() -> None:
+    assert yaml.safe_load(formatted("yaml", DOCUMENT)) == json.loads(DOCUMENT)
+    assert formatted("json", DOCUMENT) is DOCUMENT
+
+
+def test_without_rows_csv_has_its_head() -> None:
+    assert formatted("csv", "[]", fields=("a", "b")) == "a,b\n"
+    assert formatted("csv", '{"rows": []}', rows="rows", fields=("a",)) == "a\n"
+
+
+def test_rows_by_name_a_single_row_and_lists_of_objects() -> None:
+    assert formatted("csv", '{"p": {"x": {"v": 1}, "y": 2}}', rows="p") == "name,v,value\nx,1,\ny,,2\n"
+    assert formatted("csv", '{"a": [{"b": 1}]}') == 'a\n"[{""b"":1}]"\n'
+
+
+def test_columns_are_aligned() -> None:
+    assert aligned_text([["A", "N"], ["long", "7"]], right=(1,)) == "A     N\nlong  7\n"
+
+
+async def _cluster(request: web.Request) -> web.StreamResponse:
+    if request.path == "/version":
+        return web.json_response({"gitVersion": "v1.34.0"})
+    items = {
+        "/api/v1/pods": [POD],
+        "/api/v1/namespaces/training/pods": [],
+        "/api/v1/nodes": [NODE],
+        "/api/v1/events": [EVENT],
+    }.get(request.path)
+    if items is None:
+        return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+    return await page(items, 10)(request)
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "kubeconfig"
+
+
+async def _printed(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command beside the server that it asks."""
+    from actions.base.executors import in_thread
+
+    async with serving(_cluster) as address:
+        kubeconfig = write_kubeconfig(folder, address)
+        options = parse_arguments(["--kubeconfig", str(kubeconfig), *words])
+        assert await in_thread("command", function_of(options.command), options) == 0
+    return capsys.readouterr().out
+
+
+async def test_pods_are_printed_with_their_fields(
+    tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = await _printed(["pods"], tmp_path, capsys)
+    assert "esm1nv-pretraining-worker-0" in text
+    (pod,) = json.loads(await _printed(["pods", "-o", "json"], tmp_path, capsys))
+    assert (pod["namespace"], pod["requests"]["gpu"]) == ("default", 4)
+    assert await _printed(["-n", "training", "pods"], tmp_path, capsys) == "No pods.\n"
+    head = await _printed(["pods", "-n", "training", "-o", "csv"], tmp_path, capsys)
+    assert head.startswith("namespace,name,phase,")
+
+
+async def test_events_and_costs_are_printed(
+    tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (event,) = json.loads(await _printed(["events", "-o", "json"], tmp_path, capsys))
+    assert event.keys() == {"last_seen_at", "type", "reason", "namespace", "kind", "name", "count", "message"}
+    cost = yaml.safe_load(await _printed(["cost", "-o", "yaml"], tmp_path, capsys))
+    assert cost["summary"]["nodes"] == 1
+    assert cost["groups"][0]["nodes"] == 1
+    rows = list(csv.DictReader(io.StringIO(await _printed(["nodes", "-o", "csv"], tmp_path, capsys))))
+    assert rows[0]["price.usd_per_hour"] != ""

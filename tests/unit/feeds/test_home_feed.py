@@ -1,0 +1,209 @@
+"""The feeds of the home pane: what is computed, when, and that nothing is computed twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.blueprint.catalogue import Catalogue
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.state.snapshot import ChangeLog
+from actions.fleet.facts import NodeFacts, PodFacts
+from actions.fleet.totals import totals_of
+from actions.run.journal.reader import list_runs
+from tests.support.builders import NOW, StillClock, a_node, a_pod, a_run, a_snapshot
+from tests.unit.run.world import make_run
+from tui.feeds import home as feeds
+from tui.feeds.home import FleetTrouble, HomeFeed, money_of
+
+_BLUEPRINTS = Path(__file__).parents[3] / "blueprints"
+
+
+class Turning(StillClock):
+    """A clock whose monotonic time a test sets."""
+
+    seconds = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Waits:
+    """The paints that a feed has asked for."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.later: list[float] = []
+
+
+def a_feed(clock: Turning) -> tuple[HomeFeed, Waits]:
+    waits = Waits()
+    return HomeFeed(clock, waits.changed.set, waits.later.append), waits
+
+
+async def until(waits: Waits, holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await waits.changed.wait()
+            waits.changed.clear()
+
+
+def test_trouble_follows_changes_to_where_a_whole_look_ends() -> None:
+    dice, log, followed = random.Random(7), ChangeLog(), FleetTrouble()
+    nodes: dict[str, NodeFacts] = {}
+    pods: dict[str, PodFacts] = {}
+    for revision in range(1, 80):
+        for _ in range(dice.randint(0, 3)):
+            name = f"n{dice.randint(0, 5)}"
+            pod = a_pod(
+                f"p{dice.randint(0, 9)}", node=dice.choice(["", name]), phase=dice.choice(["Running", "Pending"])
+            )
+            for changed in (name, pod.node):
+                log.node(changed)
+            log.pod(pod.key)
+            if dice.random() < 0.3:
+                nodes.pop(name, None)
+                pods.pop(pod.key, None)
+            else:
+                nodes[name], pods[pod.key] = replace(a_node(name), is_ready=dice.random() < 0.8), pod
+            for other in nodes:
+                log.node(other)
+        log.close(revision - 1, revision)
+        snapshot = replace(a_snapshot(nodes.values(), pods.values(), revision=revision), history=log)
+        assert followed.follow(snapshot)
+        assert not followed.follow(snapshot)
+        whole = FleetTrouble()
+        whole.follow(snapshot)
+        assert followed.totals == whole.totals == totals_of(nodes.values(), snapshot.usage)
+        assert followed.pods == whole.pods == {key: pod for key, pod in pods.items() if not pod.is_fine}
+        assert followed.nodes == whole.nodes
+        assert followed.unscheduled == sum(pod.phase == "Pending" and not pod.node for pod in pods.values())
+
+
+async def test_problems_are_looked_for_when_something_changed_and_not_too_often() -> None:
+    clock = Turning()
+    feed, waits = a_feed(clock)
+    broken = replace(a_pod("worker-0", reason="CrashLoopBackOff"), ready=0, restarts=9)
+    log = ChangeLog()
+    sick = replace(a_snapshot([a_node()], [broken], revision=1), history=log)
+    well = replace(a_snapshot([a_node()], [a_pod("worker-0")], revision=2), history=log)
+    feed.follow(sick)
+    await until(waits, lambda: bool(feed.problems))
+    revision = feed.revision
+    log.pod(broken.key)
+    log.close(1, 2)
+
+    feed.follow(well)
+    assert waits.later == [feeds.PROBLEMS_EVERY_SECONDS]
+    assert feed.problems
+    clock.seconds += feeds.PROBLEMS_EVERY_SECONDS
+    feed.follow(well)
+    await until(waits, lambda: feed.problems == ())
+    clock.seconds += 100
+    feed.follow(well)
+
+    assert feed.revision == revision + 1
+    assert len(waits.later) == 1
+    feed.close()
+
+
+async def test_another_cluster_is_looked_at_anew() -> None:
+    feed, waits = a_feed(Turning())
+    feed.follow(a_snapshot([a_node()], []))
+    await until(waits, lambda: feed.problems == ())
+    feed.follow(a_snapshot([replace(a_node("other"), is_ready=False)], []))
+
+    assert feed.problems is None
+    await until(waits, lambda: bool(feed.problems))
+    feed.follow(None)
+    assert feed.problems is None
+    feed.close()
+
+
+async def test_each_blueprint_gets_the_cost_of_its_launch_once() -> None:
+    found = tuple(Catalogue((_BLUEPRINTS,)).read()[0])
+    feed, waits = a_feed(Turning())
+    feed.plan(found, lambda _: "")
+    await until(waits, lambda: len(feed.costs) == len(found))
+    revision = feed.revision
+    feed.plan(found, lambda _: "")
+    real = feed.costs["nemo-gpt3-5b"]
+    feed.plan((*found,), lambda known: "rehearsal" if "rehearsal" in known else "")
+    await until(waits, lambda: feed.costs["nemo-gpt3-5b"].is_simulated)
+
+    assert real.accelerators == "16 A100"
+    assert real.usd_per_hour == feed.costs["nemo-gpt3-5b"].usd_per_hour
+    assert real.usd_high is not None
+    assert not real.is_simulated
+    assert revision == len(found)
+    feed.close()
+
+
+async def test_contexts_come_from_the_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBECONFIG", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "none") if name == "HOME" else "")
+    file = tmp_path / "config"
+    file.write_text("contexts: [{name: b, context: {cluster: c2}}, {name: a, context: {cluster: c1}}]\n")
+    feed, waits = a_feed(Turning())
+    target = ClusterTarget(file)
+    feed.read_contexts(target, target)
+    await until(waits, lambda: feed.contexts is not None)
+    assert list(feed.contexts or ()) == [("a", "c1"), ("b", "c2")]
+    feed.read_contexts(ClusterTarget(), ClusterTarget())
+    await until(waits, lambda: bool(feed.contexts_error))
+
+    assert list(feed.contexts or ()) == []
+    feed.close()
+
+
+async def test_the_run_on_screen_has_its_money_at_once() -> None:
+    feed, _ = a_feed(Turning())
+    view = a_run()
+    feed.weigh((), view)
+
+    assert feed.money[view.id] == money_of(view, NOW.timestamp())
+    feed.close()
+
+
+async def test_other_runs_are_weighed_from_their_journals_once_for_each_list(tmp_path: Path) -> None:
+    clock = Turning()
+    run = make_run(tmp_path, clock)
+    (tmp_path / "runs" / "damaged").mkdir()
+    summaries = tuple(list_runs(tmp_path / "runs"))
+    feed, waits = a_feed(clock)
+    feed.weigh(summaries, None)
+    await until(waits, lambda: bool(feed.money))
+    revision = feed.revision
+    feed.weigh(summaries, None)
+
+    assert list(feed.money) == [run.name]
+    assert feed.money[run.name].usd is None, "it has no prices"
+    assert feed.revision == revision
+    feed.close()
+
+
+async def test_a_pod_that_crashes_again_and_again_is_a_problem_while_it_runs_in_between() -> None:
+    clock, log = Turning(), ChangeLog()
+    feed, waits = a_feed(clock)
+    calm = replace(a_pod("worker-7"), restarts=2)
+    feed.follow(replace(a_snapshot([a_node()], [calm], revision=1), history=log))
+    await until(waits, lambda: feed.problems == ())
+    again = replace(calm, restarts=3)
+    log.pod(again.key)
+    log.close(1, 2)
+    clock.seconds += feeds.PROBLEMS_EVERY_SECONDS
+    snapshot = replace(a_snapshot([a_node()], [again], revision=2), history=log)
+    feed.follow(snapshot)
+    await until(waits, lambda: bool(feed.problems))
+
+    assert [one.text for one in feed.problems or ()] == ["runs again after 3 restarts, the last one minutes ago"]
+    assert waits.later == [feeds.RESTARTED_SECONDS]
+    clock.seconds += feeds.RESTARTED_SECONDS
+    feed.follow(snapshot)
+    await until(waits, lambda: feed.problems == ())
+    feed.close()

@@ -1,0 +1,244 @@
+"""Runs of other machines: followed by their records, silent after a while, opened, and left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.base.errors import MissingError, RefusedError
+from actions.run.client import load_run
+from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
+from actions.run.state.records import Operator
+from actions.run.state.view import RunState
+from tests.support import fixed_runs
+from tests.support.builders import console_services
+from tests.support.fixed_cluster import RUN
+from tests.support.fixed_console import FixedConsole, Scene, a_fixed_console
+from tests.support.polling import until
+from tests.unit.cluster.clocks import HandClock
+from tests.unit.cluster.servers import session_to
+from tests.unit.feeds.serving import Connected, WatchServer
+from tests.unit.run.world import make_run
+from tui.feeds.cluster import ClusterFeed
+from tui.feeds.remote_runs import RemoteRunFeed
+from tui.feeds.services import explain_stage
+from tui.screens.status_lines import is_elsewhere
+
+
+def a_record(version: int = 1, *, epoch: int = 1, at: float | None = None, **changes: Any) -> dict[str, Any]:
+    clock = HandClock()
+    view = replace(fixed_runs.a_training_run(), epoch=epoch, **changes)
+    moment = clock.now().timestamp() if at is None else at
+    presence = presence_of(view, now=moment, owner=Operator("grace", "bastion-2"), version="0.1.0")
+    document = manifest_of(presence, fixed_runs._created())
+    document["metadata"] |= {"uid": f"u-{view.id}", "resourceVersion": str(version)}
+    return document
+
+
+def a_remote(**changes: Any) -> RemoteRun:
+    run = read_run(a_record(**changes))
+    assert run is not None
+    return run
+
+
+@dataclass
+class Records(WatchServer):
+    """A server of ConfigMaps."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    forbidden: frozenset[str] = frozenset()
+
+    def listed(self) -> dict[str, Any]:
+        return {"kind": "ConfigMapList", "metadata": {"resourceVersion": "5"}, "items": self.items}
+
+    def refusal(self, request: web.Request) -> str:
+        return "configmaps is forbidden" if request.path in self.forbidden else ""
+
+
+@dataclass
+class Followed:
+    """A feed with what it has reported."""
+
+    feed: RemoteRunFeed
+    changes: list[int]
+    paints: list[float]
+
+
+@asynccontextmanager
+async def following(records: Records, folder: Path, clock: HandClock | None = None) -> AsyncIterator[Followed]:
+    async with session_to(records, folder) as session:
+        changes: list[int] = []
+        paints: list[float] = []
+        feed = RemoteRunFeed(
+            cast("ClusterFeed", Connected(session)),
+            clock=clock or HandClock(),
+            changed=lambda: changes.append(1),
+            request_in=paints.append,
+        )
+        running = asyncio.create_task(feed.run(lambda: None))
+        try:
+            yield Followed(feed, changes, paints)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_runs_are_listed_and_watched_by_their_label(tmp_path: Path) -> None:
+    records = Records(items=[a_record(), {"metadata": {"name": "odd", "uid": "u-odd", "labels": 7}}])
+    async with following(records, tmp_path) as followed:
+        await until(lambda: [run.id for run in followed.feed.runs] == [RUN], "the list")
+        another = a_record(id="bionemo-esm1nv-1121-zzzzzzzzzzzzz")
+        records.events.put_nowait({"type": "ADDED", "object": another})
+        await until(lambda: len(followed.feed.runs) == 2, "the new run")
+        records.events.put_nowait({"type": "DELETED", "object": another})
+        await until(lambda: len(followed.feed.runs) == 1, "its end")
+    assert all(asked["labelSelector"] == "eksml.dev/record=run" for asked in records.asked)
+    assert [asked.get("watch", "") for asked in records.asked] == ["", "true"]
+    assert records.asked[0]["limit"] == "20"
+
+
+async def test_without_the_right_to_list_all_namespaces_the_usual_one_is_followed(tmp_path: Path) -> None:
+    records = Records(items=[a_record()], forbidden=frozenset({"/api/v1/configmaps"}))
+    async with following(records, tmp_path) as followed:
+        await until(lambda: followed.feed.runs, "the list")
+    assert records.asked[1]["path"] == "/api/v1/namespaces/default/configmaps"
+
+
+async def test_without_any_right_the_reason_is_known(tmp_path: Path) -> None:
+    paths = frozenset({"/api/v1/configmaps", "/api/v1/namespaces/default/configmaps"})
+    async with following(Records(forbidden=paths), tmp_path) as followed:
+        await until(lambda: followed.feed.note, "the refusal")
+        assert followed.feed.note == "Runs of other machines are unknown: Not allowed: configmaps is forbidden."
+
+
+async def test_a_heartbeat_alone_paints_nothing_and_its_absence_is_seen(tmp_path: Path) -> None:
+    clock = HandClock()
+    records = Records(items=[a_record()])
+    async with following(records, tmp_path, clock) as followed:
+        feed = followed.feed
+        await until(lambda: feed.runs, "the list")
+        before = len(followed.changes)
+        later = a_record(2, at=clock.now().timestamp() + 30)
+        records.events.put_nowait({"type": "MODIFIED", "object": later})
+        await until(lambda: feed.runs[0].version == "2", "the heartbeat")
+        assert len(followed.changes) == before
+        assert 0 < followed.paints[-1] <= 91
+        assert not feed.is_silent(feed.runs[0])
+        clock.pass_by(91)
+        assert feed.is_silent(feed.runs[0])
+        records.events.put_nowait({"type": "MODIFIED", "object": a_record(3, at=clock.now().timestamp() + 60)})
+        await until(lambda: len(followed.changes) > before, "the sign")
+        assert not feed.is_silent(feed.runs[0])
+
+
+def a_feed(*runs: RemoteRun) -> RemoteRunFeed:
+    feed = RemoteRunFeed(cast("ClusterFeed", None), clock=HandClock(), changed=lambda: None, request_in=lambda _: None)
+    feed.take_all(runs)
+    return feed
+
+
+def test_a_run_with_wrong_clocks_is_silent_only_without_signs() -> None:
+    clock = HandClock()
+    behind = a_remote(at=clock.now().timestamp() - 3_600)
+    feed = a_feed(behind)
+    assert feed.is_silent(behind)  # as far as can be told
+    feed.take(replace(behind, version="2"))
+    assert not feed.is_silent(behind)  # it has just been heard of
+
+
+async def test_a_foreign_run_is_opened_and_nothing_can_be_asked_of_it() -> None:
+    services = console_services()
+    runs = services.runs
+    runs.others = feed = a_feed(a_remote())
+    assert [run.id for run in runs.listed_elsewhere()] == [RUN]
+    assert runs.open(RUN)
+    assert runs.view is not None
+    assert (runs.view.id, runs.folder, runs.is_interrupted) == (RUN, None, False)
+    assert is_elsewhere(services, None)
+    for wanted in ("", RUN):
+        with pytest.raises(RefusedError, match="grace@bastion-2") as refused:
+            runs.find(wanted)
+        assert f"runs takeover {RUN}" in refused.value.hint
+    feed.forget()
+    runs.take_others()
+    assert runs.view is not None
+    assert "no record of it any more" in runs.view.notices[0].text
+    runs.close()
+
+
+async def test_a_copy_from_the_runs_home_gives_the_history_and_stays_read_only(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, SystemClock())
+    view = load_run(folder)
+    services = console_services()
+    runs = services.runs
+    runs.others = a_feed(a_remote(id=view.id))
+    assert runs.open(view.id)
+    runs.use_copy(folder)
+    assert runs.view is not None
+    assert (runs.folder, runs.view.state) == (folder, RunState.RUNNING)  # of the record: no runner is here
+    assert [stage.id for stage in runs.view.stages] == [stage.id for stage in view.stages]
+    assert not runs.is_interrupted
+    with pytest.raises(RefusedError, match="can only be watched"):
+        runs.find("")
+    runs.close()
+
+
+def test_a_run_of_this_machine_is_here_until_its_epoch_is_not_the_newest(tmp_path: Path) -> None:
+    local = fixed_runs.summaries(tmp_path)
+    assert a_feed(a_remote()).elsewhere(local) == ()
+    taken = a_remote(epoch=2)
+    assert a_feed(taken).elsewhere(local) == (taken,)
+    unreadable = replace(taken, presence=None, error="It has no run.json.")
+    assert a_feed(unreadable).elsewhere(local) == ()
+
+
+@pytest.fixture
+async def console(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[FixedConsole]:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    scene = Scene(summaries=fixed_runs.summaries(tmp_path), remotes=fixed_runs.remote_runs(), is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("verb", ["cancel", "park", "pause", "retry", "teardown", "approve", "resume"])
+@pytest.mark.parametrize("run", [fixed_runs.remote_runs()[0].id, "efa-nccl-tests-1121-w5c2n7yhd6t4k"])
+async def test_the_second_person_can_only_watch(console: FixedConsole, verb: str, run: str) -> None:
+    """Of a run of another machine, and of one that was launched here and taken over."""
+    await console.line("open runs")
+    await console.calm("grace@bastion-2")
+    await console.line(f"{verb} run={run}")
+    await console.calm(("can only be watched", "runs takeover"))
+
+
+async def test_a_run_on_screen_that_is_taken_over_is_shown_as_the_cluster_knows_it(console: FixedConsole) -> None:
+    services = console.app.services
+    console.scene.view = fixed_runs.a_training_run()
+    console.refresh()
+    await console.line("open run")
+    await console.calm("Pre-training")
+    assert services.runs.remote is None
+    taken = a_remote(epoch=2, owner=Operator("grace", "bastion-2"))
+    services.remote.take(taken)
+    await console.calm(("grace@bastion-2", "can only be watched"))
+    assert not services.runs.is_interrupted
+
+
+async def test_the_diagnosis_of_a_stage_is_that_of_its_job(console: FixedConsole) -> None:
+    await console.calm("grace@bastion-2")
+    await console.line(f"open run of={fixed_runs.remote_runs()[0].id}")
+    await console.calm("can only be watched")
+    findings = await explain_stage(console.app.services, "train")
+    assert findings  # the fixed console answers every question alike
+    with pytest.raises(MissingError, match="has no job in the cluster"):
+        await explain_stage(console.app.services, "network")

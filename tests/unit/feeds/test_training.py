@@ -1,0 +1,96 @@
+"""A training whose loss is no number calls the operator, though no chart is on screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from actions.run.alarms import AlarmKind
+from actions.run.journal.reader import RunSummary
+from actions.run.spool.format import AcceleratorSample
+from actions.run.spool.writer import SpoolWriter
+from actions.run.state.view import RunState
+from tests.support import fixed_runs
+from tests.support.builders import NOW, StillClock
+from tui.feeds.runs import RunFeed
+from tui.feeds.training import TrainingFeed, UnusedDevices
+
+RUN = "bionemo-esm1nv-1121-mjg7pfrowq5tk"
+DIVERGES = fixed_runs.CORPUS / "logs" / "lightning_tqdm_nan.log"
+HEALTHY = fixed_runs.CORPUS / "logs" / "megatron_crlf.log"
+
+
+class Trainings:
+    """A feed on runs that a test sets, with the number of its changes."""
+
+    def __init__(self) -> None:
+        clock = StillClock()
+        self.runs = RunFeed(clock, lambda: None)
+        self.changes = 0
+        self.feed = TrainingFeed(self.runs, clock, self._count)
+
+    def _count(self) -> None:
+        self.changes += 1
+
+    async def alarms_of(self, *runs: RunSummary) -> list[tuple[AlarmKind, str]]:
+        self.runs.summaries = runs
+        await self.feed.look()
+        return [(alarm.kind, alarm.key) for alarm in self.feed.alarms]
+
+
+def a_run(folder: Path, state: RunState = RunState.RUNNING) -> RunSummary:
+    return RunSummary(RUN, folder, "b", "B", "c", 1.0, state, "train", 0, False, "")
+
+
+async def test_a_loss_that_is_no_number_is_an_alarm_until_the_stage_is_over(tmp_path: Path) -> None:
+    fixed_runs.spool_text(tmp_path, "train", "worker-0", DIVERGES.read_text())
+    trainings, run = Trainings(), a_run(tmp_path)
+    ((kind, key),) = [(kind, key) for kind, key in await trainings.alarms_of(run) if "nan" in key]
+    assert kind is AlarmKind.TRAINING
+    assert key.startswith(f"{RUN}/training/train/nan:")
+    assert RUN in trainings.feed.alarms[0].text
+    assert trainings.changes == 1
+    await trainings.alarms_of(run)
+    assert trainings.changes == 1, "the same alarm is no change"
+    assert await trainings.alarms_of(replace(run, state=RunState.SUCCEEDED)) == []
+    assert trainings.changes == 2
+
+
+async def test_a_healthy_training_and_a_stage_without_a_log_are_no_alarm(tmp_path: Path) -> None:
+    fixed_runs.spool_text(tmp_path / "one", "train", "worker-0", HEALTHY.read_text())
+    runs = [a_run(tmp_path / "one"), a_run(tmp_path / "none")]
+    assert [key for _, key in await Trainings().alarms_of(*runs) if "nan" in key] == []
+
+
+def sampled(folder: Path, loads: dict[str, list[int]], *, until: float = NOW.timestamp() - 2) -> None:
+    """Spool samples of one GPU a pod, twenty seconds apart, the last one at `until`."""
+    writer = SpoolWriter(folder, "train")
+    for pod, row in loads.items():
+        for place, load in enumerate(row):
+            at = until - 20 * (len(row) - 1 - place)
+            text = f"0, NVIDIA A10G, {load}, 20480, 23028, 61, 250.00, 300.00, P0"
+            writer.write_sample(pod, AcceleratorSample(at, text))
+    writer.close()
+
+
+async def test_a_device_at_zero_for_minutes_is_told_while_its_stage_is_at_work(tmp_path: Path) -> None:
+    sampled(tmp_path, {"w-0": [97] * 12, "w-1": [97, 98, *[0] * 10], "w-2": [*[0] * 10, 3, 0]})
+    trainings, run = Trainings(), a_run(tmp_path)
+    await trainings.alarms_of(run)
+    assert trainings.feed.unused == {RUN: UnusedDevices(1, 3, NOW.timestamp() - 182)}
+    assert trainings.changes == 1
+    await trainings.alarms_of(run)
+    assert trainings.changes == 1
+    sampled(tmp_path, {"w-0": [97], "w-1": [50], "w-2": [0]}, until=NOW.timestamp() - 1)
+    await trainings.alarms_of(run)
+    assert trainings.feed.unused == {}
+    await trainings.alarms_of(replace(run, state=RunState.SUCCEEDED))
+    assert trainings.feed.unused == {}
+
+
+async def test_old_samples_say_nothing_of_a_device_now(tmp_path: Path) -> None:
+    sampled(tmp_path, {"w-0": [0] * 40}, until=NOW.timestamp() - 300)
+    trainings = Trainings()
+    await trainings.alarms_of(a_run(tmp_path))
+    assert trainings.feed.unused == {}

@@ -1,0 +1,49 @@
+"""Columns of links are there where links are counted, and a choice of columns stays."""
+
+from __future__ import annotations
+
+from actions.telemetry.tools.devices import Device, DeviceReading
+from tests.support.builders import a_node, a_pod, a_snapshot, console_services
+from tests.support.waiting import settle
+from tests.unit.panes.alone import PaneApp
+from tui.feeds.accelerators import WorkerReading
+from tui.panes.accelerators import AcceleratorsPane
+from tui.textual_private import screen_text
+
+POD = a_pod("worker-0", gpu=1)
+
+
+def sampled(pane: AcceleratorsPane, device: Device, at: float = 1.0) -> None:
+    pane._feed.readings = (WorkerReading(POD, DeviceReading((device,)), at, at),)
+    pane._feed.revision += 1
+    pane.refresh_data()
+
+
+async def test_links_have_columns_where_they_are_counted_and_chosen_columns_stay() -> None:
+    pane = AcceleratorsPane(console_services(a_snapshot(nodes=[a_node()], pods=[POD])))
+    app = PaneApp(pane)
+    async with app.run_test(size=(220, 20)) as pilot:
+        pane.services.supervisor.drop("accelerators")
+        sampled(pane, Device(0, "0", "NVIDIA H100", 97.0, temp_c=50))
+        await settle(pilot)
+        assert "NVLINK" not in screen_text(app)
+        assert "EFA" not in screen_text(app)
+        sampled(pane, Device(0, "0", "NVIDIA H100", 97.0, nvlink_bytes=1, nvlink_rate=412e9, nvlink_errors=2), 2.0)
+        await settle(pilot)
+        text = screen_text(app)
+        assert "NVLINK" in text
+        assert "412GB/s" in text
+        assert "LINK ERR" in text
+        assert "EFA" not in text
+        pane.choose_columns(["WORKER", "NVLINK"])
+        sampled(
+            pane, Device(0, "0", "NVIDIA H100", 97.0, nvlink_bytes=1, nvlink_rate=9e9, efa_bytes=5, efa_rate=2e9), 3.0
+        )
+        await settle(pilot)
+        text = screen_text(app)
+        assert "9.0GB/s" in text
+        assert "BUSY" not in text
+        assert "EFA OF NODE" in pane.column_titles
+        pane.choose_columns([])
+        await settle(pilot)
+        assert "2.0GB/s" in screen_text(app)

@@ -1,0 +1,179 @@
+"""Copying, saving and going to a time, through the whole screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.base.errors import RefusedError
+from tests.support import fixed_runs
+from tests.support.fixed_cluster import RUN, picture
+from tests.support.fixed_console import Scene, a_fixed_console
+from tui.panes.base import Pane
+from tui.panes.logs import LogsPane
+from tui.terminal.clipboard import MOST_BYTES, Clipping, copy_out
+from tui.textual_private import screen_text
+
+SIZE = (120, 36)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
+def a_scene(tmp_path: Path) -> Scene:
+    """A training with curves, log and accelerators."""
+    fixed_runs.spool_training(tmp_path / RUN)
+    return Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+
+
+async def test_a_log_is_copied_saved_and_scrolled_to_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm("12600/500000")
+        await console.press("Y")
+        await console.calm("Copied 30 lines of the log")
+        assert "12600/500000" in console.app.clipboard
+        assert "\x1b" not in console.app.clipboard
+
+        file = tmp_path / "train.log"
+        await console.line(f"save {file}")
+        await console.calm("lines of the log to")
+        pane = console.app.workspace.current
+        assert isinstance(pane, LogsPane)
+        saved = file.read_text("utf-8").splitlines()
+        assert len(saved) == pane._view.buffer.end
+        times = [line[:12] for line in saved if line[:1].isdigit()]
+        assert times[0][2] == ":"
+
+        await console.line(f"goto {times[0][:8]}")
+        await console.calm("‖ paused")
+        await console.press("Y")
+        assert console.app.clipboard.strip() in saved[0] or saved[0].endswith(console.app.clipboard.strip())
+        await console.line("goto noon")
+        await console.calm("'noon' is not a time")
+
+
+def cursor_of(pane: Pane) -> str:
+    """Return the name of the object under the cursor."""
+    subject = pane.subject()
+    return subject.name if subject is not None else ""
+
+
+async def test_lines_and_rows_are_marked_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm("12600/500000")
+        await console.line("mark next")
+        await console.calm("No line of the log is marked.")
+        await console.line("mark")
+        await console.calm("mark 1/1")
+        await console.press("g")
+        await console.line("mark")
+        await console.calm("mark 1/2")
+        await console.line("mark next")
+        await console.line("mark next")
+        await console.calm("mark 2/2")
+        await console.line("mark previous")
+        await console.calm("mark 1/2")
+        await console.line("mark clear")
+        await console.calm("‖ paused")
+        assert "mark 1" not in screen_text(console.app)
+
+        await console.line("open nodes")
+        await console.calm("g5.12xlarge")
+        await console.line("mark")
+        await console.calm("nodes · 1 marked")
+        pane = console.app.workspace.current
+        assert cursor_of(pane) != pane.marked()[0].name
+        await console.line("mark next")
+        await console.calm("nodes · 1 marked")
+        assert cursor_of(pane) == pane.marked()[0].name
+        await console.line("mark clear")
+        await console.calm("─ nodes ─")
+        await console.line("open cost")
+        await console.calm("[9 cost]")
+        await console.line("mark")
+        await console.calm("The cost pane has nothing to mark.")
+
+
+async def test_a_log_is_narrowed_to_one_pod_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm("12600/500000")
+        await console.line("only worker-5,worker-3")
+        await console.calm("and 1 more ")
+        text = screen_text(console.app)
+        assert "12600/500000" not in text
+        assert "worker-5 rank 5: 数据 shard 005 read again" in text
+        await console.press("O")
+        await console.calm("12600/500000")
+        await console.press("O")
+        await console.calm("only esm1nv-pretraining-worker-0")
+        await console.press("escape")
+        await console.calm("● following  ")
+        assert "only esm1nv" not in screen_text(console.app)
+        await console.line("only nobody")
+        await console.calm("The log has no line of nobody.")
+
+
+async def test_the_name_or_a_cell_of_a_row_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open nodes")
+        await console.calm("NAME")
+        await console.press("Y")
+        await console.calm("Copied the name")
+        assert console.app.clipboard.startswith("ip-10-1-")
+        await console.line("copy type")
+        await console.calm("Copied TYPE ")
+        assert "." in console.app.clipboard
+        await console.line("copy nothing")
+        await console.calm("nodes has no column 'nothing'")
+        await console.line("save x.log")
+        await console.calm("The focused pane has no log.")
+        console.app.services.settings = replace(console.app.services.settings, has_operator=False)
+        await console.line("copy")
+        await console.calm("A script has no clipboard.")
+
+
+class _Clipboard:
+    def __init__(self, *, has_clipboard: bool = True) -> None:
+        self.text = ""
+        self.has_clipboard = has_clipboard
+
+    def copy_to_clipboard(self, text: str) -> None:
+        self.text = text
+
+
+def test_a_text_that_no_clipboard_takes_is_refused_whole() -> None:
+    clipboard = _Clipboard()
+    with pytest.raises(RefusedError, match="74,997 bytes"):
+        copy_out(clipboard, Clipping("€" * (MOST_BYTES // 3 + 1), "describe"))
+    assert clipboard.text == ""
+    assert copy_out(clipboard, Clipping("€" * (MOST_BYTES // 3), "it")) == "Copied it: 24998 characters."
+
+
+def test_nothing_is_copied_where_the_clipboard_is_off() -> None:
+    clipboard = _Clipboard(has_clipboard=False)
+    with pytest.raises(RefusedError, match="no-clipboard"):
+        copy_out(clipboard, Clipping("x", "it"))
+    assert clipboard.text == ""
+
+
+async def test_no_key_sends_a_text_to_a_clipboard_that_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        sent: list[str] = []
+        assert console.app._driver is not None
+        monkeypatch.setattr(console.app._driver, "write", sent.append)
+        console.app.has_clipboard = False
+        await console.line("open nodes")
+        await console.calm("NAME")
+        await console.press("Y")
+        await console.calm("The clipboard is off")
+        console.app.copy_to_clipboard("of a widget of Textual")
+        assert console.app.clipboard == "of a widget of Textual"  # pasted within the console alone
+        assert not [text for text in sent if "]52;" in text]

@@ -1,0 +1,210 @@
+"""Home as text, from facts."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.launch_plan import CostSummary
+from actions.cluster.diagnose.codes import Severity
+from actions.cluster.diagnose.overview import Problem
+from actions.fleet.cost import CostModel
+from actions.fleet.totals import totals_of
+from actions.run.state.view import Notice, NoticeKind
+from tests.support import fixed_runs
+from tests.support.builders import NOW
+from tests.support.fixed_cluster import picture
+from tests.unit.present.test_board import texts
+from tui.feeds.home import RunMoney
+from tui.present.cells import Span, Tone
+from tui.present.header import parse_context_name
+from tui.present.home.contents import HomeFacts, home_board
+
+_ARN = "arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks"
+_BLUEPRINTS = tuple(Catalogue((Path(__file__).parents[3] / "blueprints",)).read()[0])
+_COST = CostSummary(
+    accelerators="8 A10G",
+    usd_per_hour=Decimal("13.083"),
+    usd_low=Decimal("1027.2"),
+    usd_high=Decimal("1358.6"),
+    low_seconds=441_245,
+    high_seconds=565_200,
+    is_lower_bound=True,
+)
+_PROBLEM = Problem(
+    "Job", "default", "eval-mlm", Severity.ERROR, "CAPACITY", "AWS has no capacity for g5.12xlarge", "Allow more zones."
+)
+
+
+def some_facts(**changes: object) -> HomeFacts:
+    """A cluster at work: everything is known."""
+    snapshot = picture()
+    facts = HomeFacts(
+        now=NOW.timestamp(),
+        context=_ARN,
+        contexts=((_ARN, _ARN), ("kind-lab", "kind-lab")),
+        cluster_state=Span("live", Tone.GOOD),
+        totals=totals_of(snapshot.nodes.values(), snapshot.usage),
+        cost=CostModel.load(region="us-west-2").fleet_cost(snapshot.nodes.values(), snapshot.usage),
+        unscheduled=1,
+        runs=fixed_runs.summaries(Path("/runs")),
+        problems=(_PROBLEM,),
+        blueprints=_BLUEPRINTS,
+        costs={one.id: _COST for one in _BLUEPRINTS},
+        keys={"open runs": "0", "open blueprints": "3", "why": "w"},
+    )
+    return replace(facts, **changes)
+
+
+def shown(facts: HomeFacts, width: int = 118, height: int = 40) -> str:
+    return "\n".join(texts(home_board(facts, width, height)))
+
+
+def lines_of(facts: HomeFacts) -> dict[str, str]:
+    return {entry.key: entry.line for entry in home_board(facts, 118, 60).entries}
+
+
+def test_each_thing_is_one_key_from_its_place() -> None:
+    lines = lines_of(some_facts())
+
+    assert lines["cluster kind-lab"] == "context name=kind-lab"
+    assert lines[f"cluster {_ARN}"] == "open nodes"
+    assert lines["fleet cost"] == "open cost"
+    assert lines["fleet nodes"] == "open nodes"
+    assert lines["problem CAPACITY Job default/eval-mlm"] == "why object=Job/default/eval-mlm"
+    assert lines["blueprint nemo-gpt3-5b"] == "launch nemo-gpt3-5b"
+    waiting = next(run.id for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "awaiting approval")
+    assert lines[f"run {waiting}"] == f"open run of={waiting}"
+
+
+def test_contexts_are_cluster_region_and_account_the_current_one_first() -> None:
+    text = shown(some_facts(contexts=(("a-lab", "a-lab"), (_ARN, _ARN))))
+
+    assert text.index("▶ bionemo-on-eks · live · us-west-2") < text.index("a-lab")
+    assert _ARN not in text
+    assert parse_context_name(_ARN).account == "111122223333"
+
+
+def test_the_fleet_is_told_in_totals_with_bars() -> None:
+    text = shown(some_facts())
+
+    assert "8 nodes, 1 not ready" in text
+    assert "1 without a node" in text
+    for name, figure in (("CPU", "/"), ("memory", "Gi/"), ("GPU", "8/13"), ("neuron", "0/16"), ("EFA", "0/11")):
+        line = next(line for line in text.splitlines() if f" {name} " in line)
+        assert figure in line
+    assert "/month" in text
+    assert "unrequested (21 of 29 accelerators)" in text
+
+
+def test_a_run_that_waits_for_approval_comes_first_and_is_loud() -> None:
+    board = home_board(some_facts(), 118, 60)
+    first = next(entry for entry in board.entries if entry.key.startswith("run "))
+    line = next(line for line in board.lines if any(block.key == first.key for block in line))
+
+    assert Span(" plan waits  ", Tone.WARN) in [span for block in line for span in block.cells]
+    assert "1 waits for approval" in shown(some_facts())
+    assert first.weight == max(entry.weight for entry in board.entries)
+
+
+def test_a_run_tells_how_long_what_it_cost_and_what_it_holds() -> None:
+    (run,) = (run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
+    at = NOW.timestamp() - 1_800
+    money = RunMoney(at, Decimal("10.00"), Decimal("5.00"), is_lower_bound=True, holds=("GPU nodes",))
+    line = next(
+        line for line in shown(some_facts(runs=(run,), money={run.id: money})).splitlines() if "running" in line
+    )
+
+    for part in ("train", "3d03h", "≥ $12.50", "$5.00/h · holds GPU nodes"):
+        assert part in line
+
+
+def test_a_run_whose_pods_crash_is_red_and_tells_it() -> None:
+    (run,) = (run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
+    crashing = replace(run, notices=(Notice(NoticeKind.PODS, "Pre-training: worker-7 restarted 7 times"),))
+    board = home_board(some_facts(runs=(crashing,)), 118, 40)
+    spans = [span for line in board.lines for block in line if block.key == f"run {run.id}" for span in block.cells]
+
+    assert Span("  worker-7 restarted 7 times", Tone.BAD) in spans
+    assert spans[0] == Span("▲ ", Tone.BAD)
+
+
+def test_a_run_whose_accelerators_are_not_used_tells_it() -> None:
+    (run,) = (run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
+    facts = some_facts(runs=(run,), unused={run.id: "3 of 8 accelerators at 0% for 5m12s"})
+    assert "  0% for 5m12s" in shown(facts, 80)
+    assert "▲ bionemo-esm1nv-1121-k3v7" in shown(facts)
+    assert " 3 of 8 at 0% " in shown(facts, 80)
+
+
+def test_torn_down_runs_are_only_there_with_what_they_left() -> None:
+    runs = fixed_runs.summaries(Path("/runs"))
+    keys = set(lines_of(some_facts()))
+
+    for run in runs:
+        is_left = run.state.value != "torn down" or bool(run.leftovers)
+        assert (f"run {run.id}" in keys) == is_left
+
+
+def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
+    line = next(line for line in shown(some_facts()).splitlines() if "bionemo-esm1nv " in line and "A10G" in line)
+
+    for part in ("8 A10G", "≥ $13.08/h", "≥ $1,027–1,359", "5d–6d"):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"runs": None}, "Reading the runs."),
+        ({"runs": ()}, "No run yet. Choose a blueprint below: enter opens its launch form."),
+        ({"runs": (), "is_readonly": True}, "No run yet."),
+        ({"problems": ()}, "No problem in pods, nodes and events"),
+        ({"problems": None}, "Looking at pods, nodes and events."),
+        ({"blueprints": None}, "Reading the blueprints."),
+        ({"costs": {}}, "…"),
+        ({"costs": {one.id: CostSummary(error="No such file.") for one in _BLUEPRINTS}}, "cannot be planned: No such"),
+        ({"broken": 2}, "2 blueprints cannot be read: 3 shows why."),
+        ({"contexts": None, "context": ""}, "Reading the kubeconfig."),
+        ({"contexts": (), "context": "", "contexts_error": "There is no kubeconfig."}, "There is no kubeconfig."),
+        ({"totals": None, "cluster_state": Span("connecting", Tone.MUTED)}, "Reading nodes and pods."),
+        (
+            {"totals": None, "cluster_state": Span("refused 3 s: forbidden", Tone.BAD)},
+            "No totals: refused 3 s: forbidden",
+        ),
+        ({"totals": None, "cluster_state": Span("stale 3 s", Tone.BAD)}, "Unknown until the cluster answers."),
+    ],
+)
+def test_what_is_not_there_is_said(changes: dict[str, object], told: str) -> None:
+    assert told in shown(some_facts(**changes))
+
+
+@pytest.mark.parametrize("size", [(78, 19), (118, 31), (198, 45), (40, 10)])
+def test_every_section_is_on_every_screen(size: tuple[int, int]) -> None:
+    board = home_board(some_facts(), *size)
+    text = "\n".join(texts(board))
+
+    for title in ("Clusters ─", "Fleet ─", "Runs ", "Problems ", "Launch"):
+        assert title in text
+    assert len(board.firsts) == 5
+    if size[1] >= 19:
+        assert len(board.lines) <= size[1]
+
+
+def test_what_to_press_is_said_where_there_is_room() -> None:
+    text = shown(some_facts(keys={"open runs": "f9"}), 200, 60)
+
+    assert "1 … f9: other panes" in text
+    assert "? all keys" in text
+    assert "? all keys" not in shown(some_facts(), 78, 19)
+
+
+def test_a_wide_screen_has_sections_side_by_side() -> None:
+    wide = shown(some_facts(), 198, 45).splitlines()
+
+    assert any("Runs" in line and "Problems" in line for line in wide)
+    assert any("Clusters" in line and "Fleet" in line for line in wide)

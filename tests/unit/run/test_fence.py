@@ -1,0 +1,219 @@
+"""The fence of a runner: who may change something, and when it has to ask."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConflictError, UnreachableError
+from actions.base.guard import FencedError, guarded_by, require_guard
+from actions.run.client import load_run
+from actions.run.engine.fence import TRUST_SECONDS, Fence, SeenLease
+from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_fence, write_fence
+from actions.run.state.records import Operator
+from tests.support.polling import until
+from tests.unit.run.world import make_run
+
+ANNA, BEN = Operator("anna", "bastion-1"), Operator("ben", "bastion-2")
+START = 1_800_000_000.0
+
+
+class Clocks:
+    """Two clocks that stand still until they are moved."""
+
+    def __init__(self) -> None:
+        self.boot = 1000.0
+        self.wall = START
+        self.slept = 0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.wall, UTC)
+
+    def monotonic(self) -> float:
+        return self.boot
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        self.pass_time(seconds)
+        await asyncio.sleep(0)
+
+    def pass_time(self, seconds: float) -> None:
+        self.boot += seconds
+        self.wall += seconds
+
+
+class Place:
+    """An arbiter whose answer a test sets."""
+
+    def __init__(self, name: str = "the home", lease: SeenLease | None = None, *, is_away: bool = False) -> None:
+        self.name = name
+        self.lease = lease
+        self.is_away = is_away
+        self.asked = 0
+
+    async def read(self) -> SeenLease | None:
+        self.asked += 1
+        if self.is_away:
+            raise UnreachableError("away")
+        return self.lease
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_run(tmp_path, SystemClock())
+
+
+@pytest.fixture
+def clocks(folder: Path) -> Clocks:
+    made = Clocks()
+    made.wall = load_run(folder).created_at + 1
+    return made
+
+
+def a_fence(folder: Path, clocks: Clocks, *places: Place, notes: list[str] | None = None) -> Fence:
+    return Fence(
+        folder,
+        load_run(folder),
+        places,
+        require_lease=lambda: None,
+        clock=clocks,
+        log=lambda line: None,
+        note=(notes if notes is not None else []).append,
+        boot=lambda: clocks.boot,
+    )
+
+
+async def test_an_answer_counts_for_some_seconds(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home)
+    await fence.require("POST /a")
+    clocks.pass_time(TRUST_SECONDS - 1)
+    await fence.require("POST /b")
+    assert home.asked == 1
+    clocks.pass_time(2)
+    await fence.require("POST /c")
+    assert home.asked == 2
+
+
+async def test_a_runner_that_was_stopped_and_taken_over_changes_nothing(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home)
+    await fence.require("POST /a")
+    home.lease = SeenLease(2, BEN)
+    clocks.boot += 3600  # stopped: its monotonic clock may stand still, this one does not
+    for deed in ("terraform apply", "POST /b", "the record outcome"):
+        with pytest.raises(FencedError, match="ben@bastion-2") as raised:
+            await fence.require(deed)
+        assert deed in str(raised.value)
+    state = read_fence(folder)
+    assert (state.taken_by, state.epoch) == (BEN, 2)
+
+
+async def test_time_of_a_paused_machine_is_seen_by_its_wall_clock(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home)
+    await fence.require("POST /a")
+    home.lease = SeenLease(2, BEN)
+    clocks.wall += 3600
+    with pytest.raises(FencedError):
+        await fence.require("POST /b")
+
+
+async def test_any_arbiter_can_fence_and_any_can_vouch(folder: Path, clocks: Clocks) -> None:
+    home, cluster = Place(is_away=True), Place("the cluster", SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home, cluster)
+    await fence.require("POST /a")
+    cluster.lease = SeenLease(2, BEN)
+    home.is_away, home.lease = False, SeenLease(1, ANNA)
+    clocks.pass_time(TRUST_SECONDS + 1)
+    with pytest.raises(FencedError):
+        await fence.require("POST /b")
+
+
+async def test_a_healthy_runner_goes_on_while_nobody_answers(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home)
+    await fence.require("POST /a")
+    home.is_away = True
+    for _ in range(60):
+        clocks.pass_time(TRUST_SECONDS - 1)
+        await fence.require("POST /b")
+    assert not clocks.slept
+    assert home.asked < 60 / 2  # a change does not wait for each question: they are asked beside it
+
+
+async def test_one_that_was_away_waits_for_an_answer(folder: Path, clocks: Clocks) -> None:
+    notes: list[str] = []
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home, notes=notes)
+    await fence.require("POST /a")
+    home.is_away = True
+    clocks.pass_time(600)
+    waiting = asyncio.ensure_future(fence.require("POST /b"))
+    await until(lambda: clocks.slept >= 3, "the fence to wait for an answer")
+    assert not waiting.done()
+    assert "Waiting before POST /b" in notes[-1]
+    home.is_away = False
+    await waiting
+    assert notes[-1] == ""
+
+
+async def test_an_arbiter_that_never_knew_the_run_is_not_waited_for(folder: Path, clocks: Clocks) -> None:
+    home = Place(is_away=True)
+    fence = a_fence(folder, clocks, home)
+    clocks.pass_time(8 * 3600)
+    await fence.require("POST /a")
+    assert home.asked == 1
+
+
+async def test_a_runner_that_starts_long_after_the_last_one_asks_first(folder: Path, clocks: Clocks) -> None:
+    write_fence(folder, FenceState(alive_at=clocks.wall, known_to=("the home",)))
+    clocks.pass_time(86_400)
+    home = Place(is_away=True)
+    waiting = asyncio.ensure_future(a_fence(folder, clocks, home).require("POST /a"))
+    await until(lambda: clocks.slept >= 3, "the fence to wait for an answer")
+    assert not waiting.done()
+    home.is_away, home.lease = False, SeenLease(5, BEN)
+    with pytest.raises(FencedError):
+        await waiting
+
+
+async def test_the_fence_ends_the_runner_although_nothing_is_changed(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home)
+    beside = asyncio.ensure_future(fence.accompany())
+    await until(lambda: home.asked, "the fence to ask")
+    home.lease = SeenLease(2, BEN)
+    with pytest.raises(ConflictError, match="taken over"):
+        await beside
+
+
+async def test_a_lost_lease_in_the_journal_comes_first(folder: Path, clocks: Clocks) -> None:
+    def lost() -> None:
+        raise ConflictError("another runner has taken over.")
+
+    fence = Fence(
+        folder, load_run(folder), (), require_lease=lost, clock=clocks, log=lambda line: None, boot=lambda: clocks.boot
+    )
+    with pytest.raises(ConflictError):
+        await fence.require("POST /a")
+
+
+async def test_the_guard_holds_for_tasks_begun_inside_and_for_no_other(folder: Path, clocks: Clocks) -> None:
+    fence = a_fence(folder, clocks, Place(lease=SeenLease(2, BEN)))
+    with guarded_by(fence):
+        inside = asyncio.ensure_future(require_guard("POST /a"))
+    with pytest.raises(FencedError):
+        await inside
+    await require_guard("POST /a")
+
+
+async def test_the_note_of_another_companion_is_kept(folder: Path, clocks: Clocks) -> None:
+    fence = a_fence(folder, clocks, Place())
+    note_elsewhere(folder, BEN, 2)
+    fence._write_alive()
+    assert (read_fence(folder).taken_by, read_fence(folder).epoch) == (BEN, 2)

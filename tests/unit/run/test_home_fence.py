@@ -1,0 +1,193 @@
+"""A home and the fence that asks it: an outage delays nothing, and a runner that was stopped writes nothing there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.guard import FencedError, guarded_by
+from actions.cloud import s3
+from actions.run.engine.companions import accompanied
+from actions.run.engine.fence import HOME_ARBITER, Fence, ReadingArbiter, SeenLease
+from actions.run.home.lease import read_lease, take_lease
+from actions.run.home.mirror import fetch_run
+from actions.run.home.segments import read_rows
+from actions.run.journal.folder import terraform_path
+from actions.run.spool.files import AppendOnly
+from actions.run.spool.format import points_file
+from actions.run.state.records import Output
+from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
+from tests.support.homes import BEN, Proxy, Replicated, a_run_with_home, opened
+from tests.support.virtual import VirtualClock, run_virtually
+from tests.unit.run.test_home_replica import seconds_until, stored
+from tests.unit.run.world import creation
+
+MINUTES = 60
+POINT = b'{"type":"point","number":0,"metric":"train_loss","step":1,"value":1.5}\n'
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "_ATTEMPTS", 1)  # botocore waits in real time between two
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    created = msgspec.structs.replace(creation(), run_id=f"fenced-{abs(hash(tmp_path)):x}")
+    return a_run_with_home(tmp_path, created, SystemClock())
+
+
+class Fenced:
+    """A run with its runner's journal, replica and fence, which has the home as its only arbiter.
+
+    Args:
+        folder: The run's.
+        clock: Time, that of the machine's start too.
+    """
+
+    def __init__(self, folder: Path, clock: VirtualClock) -> None:
+        self.run = Replicated(folder, clock)
+        self.clock = clock
+        self.hangs = False
+        """The home accepts questions of the fence and answers none."""
+        self.stopped_seconds = 0.0
+        """Time that has passed for the machine, and not for this process."""
+        view = self.run.journal.view_if_readable()
+        self.fence = Fence(
+            folder,
+            view,
+            [ReadingArbiter(HOME_ARBITER, self._read)],
+            require_lease=self.run.journal.require_lease,
+            clock=clock,
+            log=self.run.log.append,
+            boot=lambda: clock.monotonic() + self.stopped_seconds,
+        )
+
+    async def _read(self) -> SeenLease | None:
+        if self.hangs:
+            await self.clock.sleep(3600)
+        lease = await read_lease(self.run.store, self.run.folder.name)
+        return None if lease is None else SeenLease(lease.epoch, lease.owner)
+
+    def begin(self) -> list[asyncio.Task[None]]:
+        """Start the companions under the guard; to be cancelled."""
+        with guarded_by(self.fence):
+            return [
+                asyncio.ensure_future(accompanied(one, self.clock, self.run.log.append))
+                for one in (self.fence, self.run.replica)
+            ]
+
+    async def end(self, tasks: list[asyncio.Task[None]]) -> None:
+        await cancelled(tasks)
+        self.run.close()
+
+
+async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("how", ["away", "hangs"])
+def test_an_hour_without_the_home_delays_no_stage_and_loses_nothing(
+    home: Proxy, folder: Path, tmp_path: Path, how: str
+) -> None:
+    points_file(folder, "train").parent.mkdir(parents=True, exist_ok=True)
+    points = AppendOnly(points_file(folder, "train"))
+
+    async def work() -> None:
+        clock = VirtualClock()
+        one = Fenced(folder, clock)
+        tasks = one.begin()
+        await seconds_until(clock, lambda: one.run.replica.sent == 1, 30)
+        home.is_away, one.hangs = True, how == "hangs"
+        waited = []
+        for minute in range(MINUTES):
+            began = clock.monotonic()
+            with guarded_by(one.fence):
+                await one.fence.require("POST /api/v1/namespaces")
+                await one.run.journal.write(Output({"minute": str(minute)}), stage="train", attempt=1)
+            waited.append(clock.monotonic() - began)
+            points.append(POINT)
+            await clock.sleep(60)
+        assert max(waited[1:]) == 0.0, waited
+        assert waited[0] <= 5.0, waited
+        home.mend()
+        one.hangs = False
+        await seconds_until(clock, lambda: one.run.replica.sent == 1 + MINUTES, 90)
+        await clock.sleep(45)
+        assert await read_rows(one.run.store, folder.name) == stored(folder)
+        await fetch_run(one.run.store, folder.name, tmp_path / "copy")
+        assert points_file(tmp_path / "copy", "train").read_bytes() == POINT * MINUTES
+        await one.end(tasks)
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: Proxy, folder: Path) -> None:
+    points_file(folder, "train").parent.mkdir(parents=True, exist_ok=True)
+    points = AppendOnly(points_file(folder, "train"))
+    state = terraform_path(folder, "provision") / SIMULATED_STATE
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
+
+    async def work() -> None:
+        clock = VirtualClock()
+        one = Fenced(folder, clock)
+        points.append(POINT)
+        tasks = one.begin()
+        await seconds_until(clock, lambda: bool(home.puts("points.jsonl")), 60)
+        await cancelled(tasks)  # it is stopped between two looks
+
+        lease = await read_lease(one.run.store, folder.name)
+        assert lease is not None
+        await take_lease(one.run.store, folder.name, BEN, after=lease)
+        one.stopped_seconds = 600.0
+        points.append(POINT)
+        state.write_text('{"resources":["aws_vpc.main"]}')
+        home.requests.clear()
+        with guarded_by(one.fence), pytest.raises(FencedError):
+            await one.run.replica._push_files()
+        assert home.puts() == []
+        one.run.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_a_simulated_state_and_the_locked_providers_come_along_and_no_stream_does(
+    home: Proxy, folder: Path, tmp_path: Path
+) -> None:
+    work_folder = terraform_path(folder, "provision")
+    work_folder.mkdir(parents=True)
+    texts = {
+        SIMULATED_STATE: '{"resources":["aws_vpc.main"],"variables":{"note":"AKIAABCDEFGHIJKLMNOP"}}',
+        LOCK_FILE: 'provider "registry.terraform.io/hashicorp/aws" {\n  version = "6.0.0"\n}\n',
+        "apply.jsonl": '{"type":"outputs","outputs":{"password":{"value":"canary"}}}\n',
+        "apply.pid": "boot\n17 (terraform) S 1",
+    }
+    for name, text in texts.items():
+        (work_folder / name).write_text(text)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        one = Fenced(folder, clock)
+        tasks = one.begin()
+        await seconds_until(clock, lambda: one.run.replica.sent == 1, 30)
+        await one.end(tasks)
+        copy = tmp_path / "copy"
+        store = opened()
+        await fetch_run(store, folder.name, copy)
+        store.close()
+        place = terraform_path(copy, "provision")
+        assert {path.name for path in place.iterdir()} == {SIMULATED_STATE, LOCK_FILE}
+        assert (place / LOCK_FILE).read_text() == texts[LOCK_FILE]
+        assert '"aws_vpc.main"' in (place / SIMULATED_STATE).read_text()
+        assert "AKIA" not in (place / SIMULATED_STATE).read_text()
+        assert is_prepared(place)
+        assert has_history(place)
+
+    run_virtually(work(), has_sockets=True)

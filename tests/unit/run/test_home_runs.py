@@ -1,0 +1,488 @@
+"""Runs with a home, from the launch to the list: real processes, bad addresses, foreign objects."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import signal
+import tarfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.base.errors import (
+    AccessError,
+    ConfigError,
+    ConflictError,
+    ConsoleError,
+    FormatError,
+    MissingError,
+    UsageError,
+)
+from actions.base.process import is_alive
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cloud.s3 import S3Listed
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.client import send_request, start_runner
+from actions.run.context.home_address import parse_home, run_key
+from actions.run.home import files
+from actions.run.home.files import unpack_launched
+from actions.run.home.lease import read_lease, take_lease
+from actions.run.home.listing import announce_run, list_home
+from actions.run.home.mirror import TakenHome, fetch_run, refreshed_copy
+from actions.run.home.segments import SegmentHead, read_rows
+from actions.run.home.series import parts_of
+from actions.run.home.store import open_home
+from actions.run.journal.reader import load_run
+from actions.run.journal.run_ids import short_ids
+from actions.run.journal.store import RecordRow
+from actions.run.launch import create_run
+from actions.run.report import run_table
+from actions.run.state.records import RequestKind, TakenOver, encode_body
+from actions.run.state.view import RunState
+from tests.support.homes import (
+    ANNA,
+    BEN,
+    BUCKET,
+    CREDENTIALS,
+    DENIED,
+    TAKEN,
+    URL,
+    Proxy,
+    a_run_with_home,
+    opened,
+)
+from tests.support.polling import wait
+from tests.unit.run.test_home_replica import stored
+from tests.unit.run.world import creation
+from tui.cli.main import main
+from tui.cli.run_verbs.home import home_json, home_table
+
+RUNNER = "tests.unit.run.world"
+
+
+def rows_in_home(run_id: str) -> list[RecordRow]:
+    async def read() -> list[RecordRow]:
+        store = opened()
+        try:
+            return await read_rows(store, run_id)
+        finally:
+            store.close()
+
+    return asyncio.run(read())
+
+
+def a_run(tmp_path: Path, name: str) -> Path:
+    return a_run_with_home(tmp_path, replace(creation(), run_id=name), SystemClock())
+
+
+def test_a_runner_that_is_killed_leaves_no_gap_and_nothing_twice(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "fake-killed")
+    (folder / "hold-operators").mkdir()
+    environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}
+    first = start_runner(folder, environment=environment, module=RUNNER)
+    assert first is not None
+    wait(lambda: len(rows_in_home(folder.name)) >= 6, "some records in the home")
+    os.kill(first.pid, signal.SIGKILL)
+    wait(lambda: load_run(folder).state is RunState.UNKNOWN, "a run without runner")
+    (folder / "hold-operators").rmdir()
+    assert start_runner(folder, environment=environment, module=RUNNER) is not None
+    wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
+    wait(lambda: rows_in_home(folder.name) == stored(folder), "the whole journal in the home")
+    send_request(folder, RequestKind.TEARDOWN, start=False)
+    assert start_runner(folder, environment=environment, module=RUNNER) is not None
+    wait(lambda: load_run(folder).state is RunState.TORN_DOWN, "the end of the teardown")
+    wait(lambda: rows_in_home(folder.name) == stored(folder), "the teardown in the home")
+
+    async def lease_is_back() -> bool:
+        lease = await read_lease(opened(), folder.name)
+        return lease is not None and not lease.is_live and lease.status.state == "torn down"
+
+    wait(lambda: asyncio.run(lease_is_back()), "the lease to be given back")
+
+
+def test_a_home_that_is_away_delays_no_stage(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "fake-away")
+    home.is_away = True
+    runner = start_runner(folder, environment={**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}, module=RUNNER)
+    assert runner is not None
+    wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end", deadline_seconds=30)
+    took = stored(folder)[-1].at - stored(folder)[0].at
+    assert took < 10
+    wait(lambda: "home: " in (folder / "runner.log").read_text(), "the reason in the log")
+
+
+def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "fake-taken")
+    (folder / "hold-operators").mkdir()
+    environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}
+    old = start_runner(folder, environment=environment, module=RUNNER)
+    assert old is not None
+    wait(lambda: len(rows_in_home(folder.name)) >= 6, "some records in the home")
+    os.kill(old.pid, signal.SIGSTOP)
+
+    async def take() -> Path:
+        store, clock = opened(), SystemClock()
+        taken = TakenHome(store, clock)
+        lease = await taken.read(folder.name)
+        assert lease is not None
+        mine = await taken.take(folder.name, BEN, after=lease)
+        await taken.record(folder.name, TakenOver(BEN, mine.epoch, lease.owner), mine)
+        place = tmp_path / "ben" / folder.name
+        await taken.fetch(folder.name, place)
+        store.close()
+        return place
+
+    place = asyncio.run(take())
+    assert load_run(place).epoch == 2
+    (place / "world").mkdir()
+    (place / "world" / "provision").touch()
+    new = start_runner(place, environment=environment, module=RUNNER)
+    assert new is not None
+    wait(lambda: load_run(place).state is RunState.SUCCEEDED, "the end at the new machine")
+    os.kill(old.pid, signal.SIGCONT)
+    wait(lambda: not is_alive(old), "the old runner's end")
+    assert "taken over" in (folder / "runner.log").read_text()  # by the lease or by the fence: one of them is first
+    wait(lambda: rows_in_home(folder.name) == stored(place), "the new machine's journal in the home")
+
+
+async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_has_it(home: Proxy) -> None:
+    """Its runner died between the lease and the first record: a take-over would make that record its own."""
+    store = opened()
+    lease = await take_lease(store, "fake-1121-0001", ANNA, after=None)
+    with pytest.raises(MissingError, match="no record of fake-1121-0001 yet"):
+        await TakenHome(store, SystemClock()).take("fake-1121-0001", BEN, after=lease)
+    left = await read_lease(store, "fake-1121-0001")
+    store.close()
+    assert left is not None
+    assert (left.epoch, left.owner) == (1, ANNA)
+    assert not home.puts("journal")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s3://", "s3:/bucket", "http://bucket/x", "s3://Bucket", "s3://b", "s3://bucket/a b", "s3://bucket/../x",
+             "s3://bucket/a//b", "s3://bucket/" + "a" * 300, "bucket/prefix", "s3://bucket/é"],
+)  # fmt: skip
+def test_what_is_no_home_is_refused_in_one_sentence(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a home for runs") as refusal:
+        parse_home(text)
+    assert "s3://BUCKET" in refusal.value.sentence()
+
+
+def test_a_home_is_written_as_it_is_read() -> None:
+    for text in ("s3://team-runs", "s3://team-runs/ml", "s3://team.runs.1/a/b_c"):
+        assert str(parse_home(text)) == text
+    assert str(parse_home("s3://team-runs/ml/")) == "s3://team-runs/ml"
+    assert [
+        parse_home(text).key(run_key("r", "lease.json")) for text in ("s3://team-runs", "s3://team-runs/ml/a/")
+    ] == [
+        "runs/r/lease.json",
+        "ml/a/runs/r/lease.json",
+    ]
+
+
+def launched(tmp_path: Path, url: str) -> Path:
+    source = tmp_path / "small"
+    source.mkdir(exist_ok=True)
+    (source / "blueprint.yaml").write_text(_SMALL)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(_KUBECONFIG)
+    blueprint = load_blueprint(source)
+    return create_run(
+        blueprint,
+        bind(blueprint, {}, existing_cluster=True),
+        target=ClusterTarget(kubeconfig),
+        environment={},
+        clock=SystemClock(),
+        home=tmp_path / "runs",
+        home_url=url,
+    )
+
+
+_SMALL = """
+schema: eksml/v1
+id: small
+title: Small
+summary: A small run.
+cluster: {name: c, region: us-west-2, namespace: default}
+parameters:
+  cluster_name: {title: Cluster, type: text, default: c, help: Its name.}
+  region: {title: Region, type: text, default: us-west-2, help: Its region.}
+stages:
+  - {id: kubeconfig, kind: kubeconfig, title: Reach it, expect: 1s..2s}
+  - {id: look, kind: check, title: Look, needs: [kubeconfig], expect: 1s..2s, checks: []}
+"""
+_KUBECONFIG = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+)
+
+
+def test_a_launch_writes_its_home_and_owner(home: Proxy, tmp_path: Path) -> None:
+    folder = launched(tmp_path, "s3://team-runs/ml/")
+    view = load_run(folder)
+    assert view.home == URL
+    assert view.owner is not None
+    assert view.owner.host == os.uname().nodename
+    assert f"Home       {URL}" in run_table(view)
+    runs = {run.id: run for run in asyncio.run(list_home(opened()))}
+    assert runs[folder.name].owner == view.owner
+    assert runs[folder.name].title == "Small"
+    assert "on this machine alone" in run_table(load_run(launched(tmp_path, "")))
+
+
+def test_a_launch_is_refused_if_its_home_cannot_be_written(home: Proxy, tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="There is no bucket no-such-bucket"):
+        launched(tmp_path, "s3://no-such-bucket/x")
+    home.fault, home.applies = DENIED, lambda method, _path: method == "PUT"
+    with pytest.raises(ConsoleError, match="AccessDenied"):
+        launched(tmp_path, URL)
+    home.mend()
+    home.is_away = True
+    with pytest.raises(ConsoleError, match="did not answer"):
+        launched(tmp_path, URL)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_could_not_be_created_is_not_in_its_home(
+    home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> Path:
+        raise ConfigError("no room")
+
+    monkeypatch.setattr("actions.run.launch.create_folder", fails)
+    before = [run.id for run in asyncio.run(list_home(opened()))]
+    with pytest.raises(ConfigError, match="no room"):
+        launched(tmp_path, URL)
+    assert [run.id for run in asyncio.run(list_home(opened()))] == before
+
+
+class _Careless:
+    """A store that replaces whatever it is told to write."""
+
+    address = parse_home(URL)
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    async def put_if_absent(self, *_: object) -> None:
+        return
+
+    async def delete(self, name: str) -> None:
+        self.deleted.append(name)
+
+
+def test_a_store_that_ignores_conditions_is_no_home() -> None:
+    careless: Any = _Careless()
+    with pytest.raises(ConfigError, match="replaces an object that a write must not replace"):
+        asyncio.run(announce_run(careless, creation()))
+    assert careless.deleted == ["runs/fake-1121-0001/about.json"]
+
+
+async def test_a_run_that_is_not_created_as_its_home_fails_is_not_listed_there(home: Proxy) -> None:
+    puts: list[str] = []
+
+    def is_second(method: str, path: str) -> bool:
+        puts.extend([path] if method == "PUT" else [])
+        return method == "PUT" and len(puts) > 1
+
+    home.fault, home.applies = DENIED, is_second
+    store = opened()
+    created = replace(creation(), run_id="fake-not-created")
+    with pytest.raises(AccessError):
+        await announce_run(store, created)
+    assert created.run_id not in {run.id for run in await list_home(store)}
+    store.close()
+
+
+def test_an_id_that_is_taken_is_refused(home: Proxy) -> None:
+    home.fault, home.applies = TAKEN, lambda method, _path: method == "PUT"
+    with pytest.raises(ConflictError, match="has a run fake-1121-0001 already"):
+        asyncio.run(announce_run(opened(), creation()))
+
+
+def test_foreign_objects_are_named_and_hide_nothing(home: Proxy, tmp_path: Path) -> None:
+    async def work() -> None:
+        store = opened()
+        await store.put_if_absent("runs/bad-about/about.json", b"[]")
+        await store.put_if_absent("runs/bad-lease/lease.json", b"\xff\xfe")
+        await store.put_if_absent("runs/bad-text/about.json", msgspec.json.encode(
+            {"run_id": "x", "title": "evil \x1b]0;x\x07 \u202e title", "blueprint_id": "b", "cluster": "", "region": "",
+             "created_at": 1.0, "owner": {"user": "u\x1b[2J", "host": "h"}}))  # fmt: skip
+        found = {run.id: run for run in await list_home(store)}
+        assert "damaged" in found["bad-about"].error
+        assert "damaged" in found["bad-lease"].error
+        assert found["bad-text"].title == "evil title"
+        assert str(found["bad-text"].owner) == "u@h"
+        store.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "match"),
+    [
+        ("journal/000000000001.jsonl", b"", "damaged"),
+        ("journal/000000000001.jsonl", b"not json\n", "damaged"),
+        ("journal/000000000002.jsonl", b"", "lacks record 1|damaged"),
+        ("journal/000000000001.jsonl", b'{"schema":99,"epoch":1,"first":1,"count":1}\n[1,1.0,"w","cancel","",0,"{}"]\n',
+         "damaged|version"),
+        ("journal/000000000001.jsonl", b'{"schema":1,"epoch":1,"first":1,"count":2}\n'
+         b'[1,1.0,"w","wish","",0,"{\\"kind\\":\\"wish\\",\\"wish\\":\\"pause\\"}"]\n', "not those that it announces"),
+        ("journal/000000000001.jsonl", b'{"schema":1,"epoch":1,"first":1,"count":1}\n'
+         b'[1,1.0,"w","wish","../x",0,"{\\"kind\\":\\"wish\\",\\"wish\\":\\"pause\\"}"]\n', "a name that is not one"),
+        ("journal/000000000001.jsonl", b'{"schema":1,"epoch":1,"first":1,"count":1}\n'
+         b'[1,1e99,"w","wish","",0,"{\\"kind\\":\\"wish\\",\\"wish\\":\\"pause\\"}"]\n', "a time that is not one"),
+        ("journal/000000000001.jsonl", b'{"schema":1,"epoch":1,"first":1,"count":1}\n'
+         b'[1,1.0,"w","wish","",0,"{\\"kind\\":\\"wish\\",\\"wish\\":\\"pause\\"}"]\n', "is that of another run"),
+    ],
+)  # fmt: skip
+def test_a_damaged_journal_is_refused(home: Proxy, tmp_path: Path, name: str, data: bytes, match: str) -> None:
+    run_id = f"damaged-{abs(hash((name, data))):x}"
+
+    async def work() -> None:
+        store = opened()
+        await store.put_if_absent(run_key(run_id, name), data)
+        with pytest.raises(FormatError, match=match):
+            await fetch_run(store, run_id, tmp_path / run_id)
+        store.close()
+
+    asyncio.run(work())
+
+
+def test_control_characters_of_a_foreign_record_are_removed(home: Proxy, tmp_path: Path) -> None:
+    body = encode_body(replace(creation(), run_id="fake-evil", title="evil \x1b]0;owned\x07 title"))
+    row = RecordRow(1, 1.0, "w", "created", "", 0, body)
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in (SegmentHead(1, 1, 1, 1), row))
+
+    async def work() -> None:
+        store = opened()
+        await store.put_if_absent(run_key("fake-evil", "journal/000000000001.jsonl"), data)
+        await store.put_if_absent(
+            run_key("fake-evil", "series/train/points.jsonl/000001-000000/000000000000"), b'{"a":"\\u001b[2J\\u202e"}\n'
+        )
+        await store.put_if_absent(
+            run_key("fake-evil", "series/../points.jsonl/000001-000000/000000000000"), b"out of the folder\n"
+        )
+        folder = tmp_path / "fake-evil"
+        await fetch_run(store, "fake-evil", folder)
+        assert load_run(folder).title == "evil  title"
+        assert (folder / "series" / "train" / "points.jsonl").read_bytes() == b'{"a":"\\u0020[2J\\u0020"}\n'
+        assert not (tmp_path / "points.jsonl").exists()
+        store.close()
+
+    asyncio.run(work())
+
+
+def archive_with(name: str, *, kind: bytes = tarfile.REGTYPE) -> bytes:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, "/etc/passwd"
+        archive.addfile(entry, BytesIO(b""))
+    return buffer.getvalue()
+
+
+def tar_header(kind: bytes, size: int, *, name: str = "blueprint/file") -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"no archive",
+        archive_with("../outside"),
+        archive_with("/etc/outside"),
+        archive_with("blueprint/../../outside"),
+        archive_with("journal.db"),
+        archive_with("."),
+        gzip.compress(b"x" * 1000)[:-9] + b"\xff" * 9,
+        gzip.compress(b"")[:10] + b"\xff" * 600,
+        archive_with("blueprint/link", kind=tarfile.SYMTYPE),
+        archive_with("blueprint/pipe", kind=tarfile.FIFOTYPE),
+        gzip.compress(2000 * (tar_header(tarfile.GNUTYPE_LONGNAME, 1) + bytes(tarfile.BLOCKSIZE))),
+        gzip.compress(tar_header(tarfile.REGTYPE, -1)),
+    ],
+    ids=range(12),  # the bytes have the time in them: each worker would know other tests
+)
+def test_an_archive_with_anything_else_than_files_of_a_launch_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_launched(data, tmp_path / "run")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_archive_is_read_no_further_than_a_run_may_be_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header is read as a whole, and may be longer than any file."""
+    monkeypatch.setattr(files, "MOST_UNPACKED_BYTES", 1 << 20)
+    comment = b"2097163 comment=" + b"x" * ((2 << 20) - 6) + b"\n"
+    header = tar_header(tarfile.XHDTYPE, len(comment)) + comment.ljust(-(-len(comment) // 512) * 512, b"\0")
+    data = gzip.compress(header + tar_header(tarfile.REGTYPE, 0) + bytes(1024))
+    with pytest.raises(FormatError, match="more than any run"):
+        unpack_launched(data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_home_is_listed_and_its_runs_are_shown(
+    home: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    url = f"s3://{BUCKET}/listed"
+
+    async def fill() -> None:
+        store = open_home(url)
+        created = replace(creation(), run_id="fake-listed", home=url, owner=ANNA)
+        await announce_run(store, created)
+        await take_lease(store, created.run_id, ANNA, after=None)
+        row = RecordRow(1, 1.0, "w", "created", "", 0, encode_body(created))
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in (SegmentHead(1, 1, 1, 1), row))
+        await store.put_if_absent(run_key(created.run_id, "journal/000000000001.jsonl"), data)
+        store.close()
+
+    asyncio.run(fill())
+    assert main(["runs", "list", "--home", url, "-o", "json"]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert (row["id"], row["owner"], row["host"], row["live"], row["epoch"]) == (
+        "fake-listed", "anna", "bastion-1", True, 1,
+    )  # fmt: skip
+    assert main(["--home", url, "runs", "list", "--home"]) == 0
+    assert "anna   bastion-1" in capsys.readouterr().out
+    assert main(["runs", "show", "fake-l", "--home", url]) == 0
+    assert "Owner      anna@bastion-1" in capsys.readouterr().out
+    assert main(["runs", "show", "--home", url, "nosuch"]) == 1
+    assert "No run begins with 'nosuch'" in capsys.readouterr().err
+    assert main(["runs", "list", "--home"]) == 2
+    assert "No home is set" in capsys.readouterr().err
+    assert main(["runs", "list", "--home", f"s3://{BUCKET}/empty"]) == 0
+    assert "There are no runs in this home." in capsys.readouterr().out
+    assert main(["--home", "s3:/nope", "runs", "list"]) == 2
+    assert refreshed_copy(url, "fake-listed").is_dir()
+
+
+def test_a_list_without_runs_and_one_with_a_damaged_run() -> None:
+    assert home_table([]) == "There are no runs in this home.\n"
+    assert home_json([]) == "[]\n"
+    assert short_ids([]) == {}
+
+
+def test_parts_of_files_with_names_that_none_has_are_skipped() -> None:
+    good = "series/train/points.jsonl/000001-000000/000000000000"
+    odd = ("series/train/points.jsonl/000001-abc/000000000000", "series/train/points.jsonl/000001-000000/\u0663")
+    listed = [S3Listed(run_key("run", name), "e", 1, 0.0) for name in (good, *odd)]
+    ((parts,),) = [tuple(parts_of(listed, "run").values())]
+    assert [part.name for part in parts] == [run_key("run", good)]

@@ -1,0 +1,140 @@
+"""A machine whose run has no runner learns from the home that another one has taken it over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.run.client import list_runs
+from actions.run.home.lease import take_lease
+from actions.run.home.taken import note_taken
+from actions.run.journal.elsewhere import read_fence
+from actions.run.journal.folder import environment_path, journal_path
+from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.reader import RunReader
+from actions.run.state.view import NoticeKind
+from tests.support.homes import ANNA, BEN, Proxy, a_home, a_run_with_home, opened
+from tests.unit.run.world import creation
+from tui.cli.main import main
+from tui.feeds.upkeep import TakenFeed
+from tui.present.remote_runs import RunRow, who_cell
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Proxy]:
+    with a_home() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+    served.use(monkeypatch)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return served
+
+
+async def a_run(tmp_path: Path, name: str, *, takers: int = 1) -> Path:
+    """A run of this machine that Ben's has taken over, of which this one knows nothing."""
+    base = tmp_path / "eksml-tui"
+    base.mkdir(exist_ok=True)
+    folder = a_run_with_home(base, replace(creation(), run_id=name), CLOCK)
+    environment_path(folder).write_text("{}")
+    store = opened()
+    lease = await take_lease(store, name, ANNA, after=None)
+    for _ in range(takers):
+        lease = await take_lease(store, name, BEN, after=lease)
+    store.close()
+    return folder
+
+
+@pytest.fixture
+def reached(home: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """The home of runs that were launched without an endpoint of their own."""
+    monkeypatch.setattr("actions.run.home.taken.load_environment", lambda _: {"AWS_ENDPOINT_URL": home.address})
+    return home
+
+
+async def asked(*, at_most_seconds: float = 20.0) -> tuple[str, ...]:
+    return await note_taken(list_runs(), at_most_seconds=at_most_seconds)
+
+
+async def test_the_list_names_who_has_it_and_the_reader_on_screen_too(reached: Proxy, tmp_path: Path) -> None:
+    folder = await a_run(tmp_path, "fake-parked")
+    reader = RunReader(folder)
+    reader.poll()
+    assert reader.poll() is None
+    assert list_runs()[0].taken_by == ""
+    assert await asked() == ("fake-parked",)
+    (run,) = list_runs()
+    assert run.taken_by == "ben@laptop-2"
+    assert [notice.text for notice in run.notices if notice.kind is NoticeKind.ELSEWHERE] == [
+        "It was taken over by ben@laptop-2."
+    ]
+    assert "ben@laptop-2" in str(who_cell(RunRow(run)))
+    view = reader.poll()  # nothing but the fence has changed
+    assert view is not None
+    assert any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
+    reader.close()
+    before = len(reached.requests)
+    assert await asked() == ()
+    assert len(reached.requests) == before  # what is known is not asked again
+
+
+async def test_a_run_that_is_still_ours_stays_so(reached: Proxy, tmp_path: Path) -> None:
+    folder = await a_run(tmp_path, "fake-ours", takers=0)
+    assert await asked() == ()
+    assert read_fence(folder).epoch == 0
+
+
+async def test_a_run_with_a_runner_is_left_to_it(reached: Proxy, tmp_path: Path) -> None:
+    folder = await a_run(tmp_path, "fake-works")
+    take_runner_lease(journal_path(folder), CLOCK)
+    before = len(reached.requests)
+    assert await asked() == ()
+    assert len(reached.requests) == before
+
+
+async def test_a_home_that_is_away_means_nothing(reached: Proxy, tmp_path: Path) -> None:
+    folder = await a_run(tmp_path, "fake-away")
+    reached.is_away = True
+    assert await asked(at_most_seconds=0.5) == ()
+    assert read_fence(folder).epoch == 0
+    reached.mend()
+    assert await asked() == ("fake-away",)
+
+
+async def test_a_home_behind_another_endpoint_is_not_asked(home: Proxy, tmp_path: Path) -> None:
+    """A rehearsal's bucket is another one than that of the same name in AWS."""
+    await a_run(tmp_path, "fake-demo")
+    before = len(home.requests)
+    assert await asked() == ()
+    assert len(home.requests) == before
+
+
+async def test_the_console_asks_and_reads_its_list_again(reached: Proxy, tmp_path: Path) -> None:
+    await a_run(tmp_path, "fake-console")
+    refreshed: list[str] = []
+
+    async def refresh() -> None:
+        refreshed.append(list_runs()[0].taken_by)
+
+    feed = TakenFeed(CLOCK, list_runs, refresh)
+    await feed.look()
+    assert refreshed == ["ben@laptop-2"]
+    await feed.look()
+    assert len(refreshed) == 1
+
+
+def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(a_run(tmp_path, "fake-list"))
+    assert main(["--readonly", "runs", "list"]) == 0
+    assert "taken over" not in capsys.readouterr().out
+    assert main(["runs", "list"]) == 0
+    assert "It was taken over by ben@laptop-2." in capsys.readouterr().out

@@ -1,0 +1,69 @@
+"""The ends that limits refer to: from the environment, and from EC2's answers by moto."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from actions.base.errors import MissingError, UnreachableError
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.ec2 import Reservation
+from actions.run.limits import ends
+from actions.run.limits.ends import NO_RESERVATION, UNNAMED_CREDENTIALS, fetch_ends
+from actions.run.state.records import EndsKnown, Limits
+
+BOTH = Limits(credentials_end=True, capacity_end=True)
+BLOCK = Reservation("cr-1", "active", "p5.48xlarge", "us-west-2a", 2, 2, ends_at=1_800_000_000.0)
+UNKNOWN = EndsKnown()
+END = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2026-11-24T12:00:00Z")
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, found: Reservation | Exception) -> None:
+    async def fetch(_session: AwsSession, _id: str) -> Reservation:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(ends, "fetch_reservation", fetch)
+
+
+async def found(known: EndsKnown = UNKNOWN, reservation: str = "cr-1") -> EndsKnown:
+    return await fetch_ends(BOTH, known, region="us-west-2", reservation=reservation)
+
+
+async def test_both_ends_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, BLOCK)
+    assert await found() == EndsKnown(END.timestamp(), 1_800_000_000.0)
+
+
+async def test_only_what_a_limit_refers_to_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, AssertionError("asked"))
+    limits = Limits(credentials_end=True)
+    assert await fetch_ends(limits, EndsKnown(), region="us-west-2", reservation="cr-1") == EndsKnown(END.timestamp())
+
+
+async def test_an_end_that_nothing_names_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_CREDENTIAL_EXPIRATION")
+    assert await found(reservation="") == EndsKnown(missing=(UNNAMED_CREDENTIALS, NO_RESERVATION))
+
+
+async def test_a_reservation_without_an_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, Reservation("cr-1", "active", "p5.48xlarge", "us-west-2a", 2, 2))
+    assert (await found()).missing == ("The reservation cr-1 is not a capacity block: its instances outlive it.",)
+
+
+async def test_an_end_that_cannot_be_asked_for_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, UnreachableError("EC2 does not answer."))
+    known = EndsKnown(END.timestamp(), 5.0)
+    assert await found(known) == known
+    assert (await found()).missing == ("The reservation cr-1 could not be looked up: EC2 does not answer.",)
+    answer(monkeypatch, MissingError("There is no capacity reservation cr-1."))
+    assert (await found(known)).missing == ("There is no capacity reservation cr-1.",)

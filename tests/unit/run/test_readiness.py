@@ -1,0 +1,149 @@
+"""The pods of a job: ready, not ready, in trouble, out of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.base.process import own_identity
+from actions.cluster.logs.lines import LogLine
+from actions.cluster.objects.status_rules import ObjectStatus, WorkState
+from actions.run.journal.lease import Heartbeat, read_heartbeat
+from actions.run.spool.reader import SpoolReader
+from actions.run.spool.writer import SpoolWriter
+from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
+from tests.support import fixed_runs
+from tests.support.builders import NOW
+from tests.support.fixed_cluster import RUN, picture
+from tests.support.fixed_console import Scene, a_fixed_console
+from tui.textual_private import screen_text
+
+JOB = "esm1nv-pretraining"
+RUNNING = ObjectStatus(WorkState.RUNNING, "Running", "")
+LOOP = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}
+
+
+def an_end(reason: str, code: int, *, ago: float = 20) -> dict[str, Any]:
+    at = (NOW - timedelta(seconds=ago)).isoformat().replace("+00:00", "Z")
+    return {"terminated": {"reason": reason, "exitCode": code, "finishedAt": at}}
+
+
+def a_worker(number: int = 0, *, phase: str = "Running", ready: bool = True, **container: Any) -> dict[str, Any]:
+    status = {"name": "pytorch", "ready": ready, "restartCount": 0, "state": {"running": {}}, **container}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{JOB}-worker-{number}", "namespace": "default"},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "containerStatuses": [status],
+        },
+    }
+
+
+def crashing(number: int = 7, restarts: int = 7) -> dict[str, Any]:
+    return a_worker(number, ready=False, state=LOOP, lastState=an_end("OOMKilled", 137), restartCount=restarts)
+
+
+def trouble(*pods: dict[str, Any], cause: str = "") -> str:
+    return trouble_of(pods, job=JOB, now=NOW.timestamp(), cause=cause)
+
+
+def test_a_pod_in_a_crash_loop_is_not_counted_as_ready_although_its_phase_is_running() -> None:
+    pods = [*map(a_worker, range(7)), crashing()]
+    assert progress_of(RUNNING, pods) == "7 of 8 pods are ready. back-off 5m0s restarting failed container"
+    assert progress_of(RUNNING, pods[:7]) == "7 of 7 pods are ready."
+
+
+def test_pods_that_have_ended_are_not_waited_for() -> None:
+    ended = a_worker(8, phase="Succeeded", ready=False)
+    assert progress_of(RUNNING, [a_worker(), ended]) == "1 of 1 pods are ready. 1 pod has ended."
+
+
+def test_trouble_names_the_pod_its_restarts_and_the_reason() -> None:
+    assert trouble(a_worker(), crashing()) == "worker-7 restarted 7×, CrashLoopBackOff, OOMKilled"
+    assert trouble(crashing(1, 2), crashing()) == (
+        "worker-7 restarted 7×, CrashLoopBackOff, OOMKilled (1 more pod like it)"
+    )
+    assert trouble(crashing(), cause="A GPU is out of memory").endswith("OOMKilled: A GPU is out of memory")
+    assert restarts_of([crashing(), crashing(1, 2), a_worker()]) == 9
+
+
+@pytest.mark.parametrize(("ago", "is_told"), [(20.0, True), (3_600.0, False)])
+def test_a_restart_is_trouble_for_ten_minutes(ago: float, is_told: bool) -> None:
+    pod = a_worker(lastState=an_end("Error", 1, ago=ago), restartCount=1)
+    assert trouble(pod) == ("worker-0 restarted 1×, exit code 1" if is_told else "")
+
+
+def test_a_clean_end_and_a_healthy_pod_are_no_trouble() -> None:
+    assert not trouble(a_worker(), a_worker(1, phase="Succeeded", ready=False))
+    assert not trouble(a_worker(restartCount=1, lastState=an_end("Completed", 0)))
+
+
+def test_an_image_that_cannot_be_pulled_is_trouble_without_a_restart() -> None:
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    assert trouble(a_worker(phase="Pending", ready=False, state=state)) == "worker-0, ImagePullBackOff"
+
+
+def test_the_cause_is_read_in_the_log(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, "train")
+    source = writer.source("default", f"{JOB}-worker-7", "pytorch", "uid")
+    text = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
+    writer.write_lines(source, [LogLine(int(NOW.timestamp() * 1e9), text)])
+    writer.close()
+    assert "out of memory: asked 20.00 GiB" in cause_in(SpoolReader(tmp_path, "train"))
+    assert cause_in(SpoolReader(tmp_path, "silent")) == ""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_crash_loop_is_red_in_rail_tab_runs_and_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    pods = [
+        *map(a_worker, range(7)),
+        a_worker(7, ready=False, state=LOOP, lastState=an_end("Error", 1), restartCount=7),
+    ]
+    view = fixed_runs.a_crashing_run()
+    told = trouble(*pods, cause="A GPU of worker-7 is out of memory")
+    assert (view.stage("train").message, view.stage("train").trouble) == (progress_of(RUNNING, pods), told)
+    summaries = tuple(
+        replace(one, notices=view.notices if one.id == RUN else ()) for one in fixed_runs.summaries(tmp_path)
+    )
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN, summaries=summaries)
+    async with a_fixed_console(scene, monkeypatch, size=size) as console:
+        await console.line("open run")
+        await console.calm("4 run▶")
+        scene.view = view
+        await console.calm(("▲ Pre-training", "4 run▲"))
+        rail = next(line for line in screen_text(console.app).splitlines() if "▲ Pre-training  " in line)
+        assert "worker-7" in rail
+        assert "pods run" not in screen_text(console.app)
+        await console.line("open nodes")
+        await console.calm(("run▲", "▲ worker-7 restarted 7×"))
+        footer = screen_text(console.app).splitlines()[-1]
+        assert "▲ worker-7 restarted 7×, CrashLoopBackOff" in footer
+        await console.line("open runs")
+        await console.calm(("▲ running", "worker-7 restarted 7×" if size[0] > 100 else "worker-"))
+
+
+def test_trouble_is_in_the_heartbeat_until_it_is_over(tmp_path: Path) -> None:
+    holder = own_identity()
+    heartbeat = Heartbeat(tmp_path, holder, SystemClock())
+    heartbeat.trouble("train", "worker-7 restarted 7×")
+    heartbeat.flush()
+    beat = read_heartbeat(tmp_path, holder)
+    assert beat is not None
+    assert beat.troubles == {"train": "worker-7 restarted 7×"}
+    heartbeat.trouble("train", "")
+    heartbeat.flush()
+    beat = read_heartbeat(tmp_path, holder)
+    assert beat is not None
+    assert beat.troubles == {}

@@ -1,0 +1,113 @@
+"""Limits and home in the launch form: by default from the settings, with what they mean for the launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.command.arguments import LaunchArguments
+from actions.run.limits.options import LimitTexts
+from tests.support.waiting import settle, wait_for
+from tui.app import ConsoleApp
+from tui.present.blueprints import home_of_command
+from tui.screens.launch import LaunchScreen
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def console(limits: LimitTexts | None = None, home: str = "") -> ConsoleApp:
+    return ConsoleApp(ConsoleSettings(target=ClusterTarget(), checks_launches=False, limits=limits, home=home))
+
+
+async def open_form(app: ConsoleApp, pilot: object, line: str = "launch bionemo-esm1nv preset=rehearsal") -> None:
+    await settle(pilot)  # type: ignore[arg-type]
+    app.dispatcher.submit(line)
+    await wait_for(pilot, lambda: isinstance(app.screen, LaunchScreen), "the form is open")  # type: ignore[arg-type]
+
+
+async def test_the_fields_of_limits_are_shown_by_their_switch() -> None:
+    app = console()
+    async with app.run_test(size=(120, 80)) as pilot:
+        await open_form(app, pilot)
+        await wait_for(pilot, lambda: "end the run at a time or a cost" in screen_text(app), "the switch")
+        assert "Before credentials end" not in screen_text(app)
+        await pilot.press("shift+tab", "right")
+        await wait_for(pilot, lambda: "Until" in screen_text(app), "its fields")
+        await pilot.press("tab", *"noon")
+        await wait_for(pilot, lambda: "'noon' is not a time." in screen_text(app), "the field below it is edited")
+
+
+async def test_limits_of_the_settings_are_in_the_form_and_in_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = console(LimitTexts(budget="0.05", before_capacity_end=True))
+    launched: list[LaunchArguments] = []
+    async with app.run_test(size=(120, 80)) as pilot:
+        await open_form(app, pilot)
+        await wait_for(pilot, lambda: "Limits: park at: budget $0.05" in screen_text(app), "what they mean")
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        monkeypatch.setattr(screen, "dismiss", launched.append)
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it asks")
+        await pilot.press("y")
+        await wait_for(pilot, lambda: launched, "it is launched")
+    assert (launched[0].budget, launched[0].before_capacity_end, launched[0].until) == ("0.05", "yes", "")
+
+
+async def test_a_limit_that_cannot_be_read_is_said_below_the_form() -> None:
+    app = console()
+    async with app.run_test(size=(120, 80)) as pilot:
+        await open_form(app, pilot, "launch bionemo-esm1nv preset=rehearsal until=noon")
+        await wait_for(pilot, lambda: "'noon' is not a time." in screen_text(app), "the sentence")
+
+
+async def launched_with(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch, line: str, *keys: str) -> LaunchArguments:
+    """Open the form, press keys in its field of the home, and launch."""
+    launched: list[LaunchArguments] = []
+    async with app.run_test(size=(120, 80)) as pilot:
+        await open_form(app, pilot, line)
+        await wait_for(pilot, lambda: "Home      " in screen_text(app), "the field")
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        monkeypatch.setattr(screen, "dismiss", launched.append)
+        await pilot.press("shift+tab", "shift+tab", *keys)
+        await wait_for(pilot, lambda: screen._planning is not None and screen._planning.is_finished, "the plan")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it asks")
+        await pilot.press("y")
+        await wait_for(pilot, lambda: launched, "it is launched")
+    return launched[0]
+
+
+LINE = "launch bionemo-esm1nv preset=rehearsal"
+HOMES = (
+    ("s3://team-runs/ml", LINE, (), "", "s3://team-runs/ml"),  # that of the settings stays unsaid
+    ("s3://team-runs/ml", LINE, ("ctrl+u",), "none", ""),
+    ("s3://team-runs/ml", f"{LINE} home=s3://own-runs/x", (), "s3://own-runs/x", "s3://own-runs/x"),
+)
+
+
+@pytest.mark.parametrize("case", range(len(HOMES)))
+async def test_the_home_is_a_field_that_begins_with_that_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, case: int
+) -> None:
+    usual, line, keys, stated, home = HOMES[case]
+    arguments = await launched_with(console(home=usual), monkeypatch, line, *keys)
+    assert arguments.home == stated
+    assert home_of_command(arguments.home, usual) == home
+
+
+async def test_what_is_no_home_is_said_below_the_form() -> None:
+    app = console()
+    async with app.run_test(size=(120, 80)) as pilot:
+        await open_form(app, pilot, f"{LINE} home=team-runs")
+        await wait_for(pilot, lambda: "'team-runs' is not a home for runs." in screen_text(app), "the sentence")

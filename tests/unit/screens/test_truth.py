@@ -1,0 +1,224 @@
+"""Nothing on screen is false: what the panes, banners and dialogs say is about the run that they name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.run.state.records import CheckResult, HeldPrice, RequestKind, StageFinding
+from actions.run.state.view import OwnedObject, RunState, RunView
+from actions.telemetry.tools.bandwidth import judge_bandwidth
+from actions.telemetry.tools.collectives import read_nccl
+from actions.telemetry.tools.devices import read_devices
+from tests.support import fixed_runs
+from tests.support.fixed_cluster import RUN, picture, workers
+from tests.support.fixed_console import Scene, a_fixed_console
+from tui.cli.main import main
+from tui.feeds.accelerators import WorkerReading
+from tui.present.accelerators import device_rows, summary
+from tui.present.cells import text_of
+from tui.screens.confirm import TypeNameModal
+from tui.textual_private import screen_text
+
+SIZE = (120, 36)
+SLEEPING = "0, NVIDIA A10G, 0, 20480, 23028, 61, 52.10, 300.00, P8"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
+def after_the_job() -> Scene:
+    """A failed run whose workers are gone, beside nodes of others."""
+    whole = picture()
+    gone = {pod.key for pod in workers()}
+    pods = {key: pod for key, pod in whole.pods.items() if key not in gone}
+    usage = {name: use for name, use in whole.usage.items() if name not in {pod.node for pod in workers()}}
+    return Scene(replace(whole, pods=pods, usage=usage), view=fixed_runs.a_failed_run(), is_busy=False)
+
+
+async def test_the_banner_counts_the_accelerators_of_the_run_not_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = after_the_job()
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open run")
+        await console.calm("idle (12 of 12 accelerators unrequested)")  # three g5.12xlarge of its NodePool
+
+        assert scene.view is not None
+        others = replace(scene.view, owned=tuple(one for one in scene.view.owned if one.kind != "NodePool"))
+        scene.view = replace(others, stages=tuple(replace(one, holds_accelerators=False) for one in others.stages))
+        await console.calm("failed")
+        assert "parks the run" not in screen_text(console.app)
+        assert "accelerators unrequested" not in screen_text(console.app)
+
+
+async def test_the_teardown_dialog_names_the_runs_that_count_on_what_it_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = replace(fixed_runs.a_failed_run(), existing_cluster=True)
+    claim = next(item for item in view.owned if item.kind == "PersistentVolumeClaim")
+    used = OwnedObject("volumes", "v1", claim.kind, "default", claim.name, claim.uid, existed=True, is_deleted=False)
+    other: RunView = replace(view, id="llama2-trn1-ray-1122-aaaa", state=RunState.FAILED, owned=(used,))
+    monkeypatch.setattr("actions.run.teardown.sharing._other_runs", lambda _folder: [other])
+    scene = Scene(picture(), view=view, folder=tmp_path / RUN, summaries=fixed_runs.summaries(tmp_path), is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=(80, 24)) as console:
+        await console.line("open run")
+        await console.calm("failed")
+        await console.line("teardown")
+        await console.calm(TypeNameModal)
+        shown = " ".join(screen_text(console.app).replace("│", " ").split())
+        assert "Others use what it removes: run llama2-trn1-ray-1122-aaaa uses PersistentVolumeClaim" in shown
+        assert "refused unless they are torn down first" in shown
+
+
+async def test_the_time_to_go_is_that_of_the_jobs_own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_runs.spool_training(tmp_path / RUN)
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open run")
+        await console.calm("about 22d left")  # not the three days that the blueprint expects of other hardware
+        assert "22d13h to go by its own progress" in screen_text(console.app)
+        await console.line("open charts")
+        await console.calm("22d13h to go")
+
+
+async def test_what_a_teardown_keeps_is_named_with_what_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = fixed_runs.a_torn_down_run()
+    assert view.audit is not None
+    prices = (
+        HeldPrice("NAT gateway", "network", "0.05", source="test"),
+        HeldPrice("FSx for Lustre", "filesystem", "1.17", source="test"),
+        HeldPrice("2 × m5.xlarge", "provision", "0.38", source="test"),
+    )
+    clean = replace(view.audit, leftovers=(), unknown=(), retained=("Terraform filesystem: aws_fsx_lustre",))
+    scene = Scene(picture(), view=replace(view, audit=clean, prices=prices), is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open run")
+        await console.calm("The audit found nothing left but what is kept on purpose")
+        shown = " ".join(screen_text(console.app).replace("│", " ").split())
+        assert "File system ($1.17/h)" in shown
+        assert "Network ($0.05/h)" in shown
+        assert "m5.xlarge" not in shown
+        assert re.search(r"(\d+) of \1 teardown steps done", shown)
+
+
+async def test_the_peak_of_the_chart_is_that_of_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (fixed_runs.CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text()
+    text = re.sub(r"( float +sum .* )\S+( +\d+)$", r"\g<1>999.9\2", text, flags=re.MULTILINE)  # in place is faster
+    fixed_runs.spool_text(tmp_path / RUN, "nccl", "nccl-tests-launcher-7xk4d", text)
+    verdict = judge_bandwidth(read_nccl(text), None, at_least_percent=80, from_bytes=1 << 20)
+    found = tuple(StageFinding(CheckResult.PASSED, one.subject, one.detail) for one in verdict)
+    view = fixed_runs.a_bandwidth_run()
+    view = replace(view, stages=(replace(view.stages[0], findings=found),))
+    scene = Scene(picture(), view=view, folder=tmp_path / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open charts")
+        await console.calm("✓ bus bandwidth: peak")
+        peaks = re.findall(r"peak [\d.]+ GB/s at \d+ [KMG]iB", screen_text(console.app))
+        assert len(peaks) == 2
+        assert len(set(peaks)) == 1
+
+
+async def test_the_header_and_the_plan_say_what_their_dollars_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=(200, 100)) as console:
+        await console.line("open nodes")
+        await console.calm("nodes $26.93/h")
+        await console.line("launch bionemo-esm1nv")
+        await console.calm("$/h is of nodes and of")
+        shown = " ".join(screen_text(console.app).replace("│", " ").split())
+        assert re.search(r"is of nodes and of .*EKS control plane.* The console.s header has the nodes alone\.", shown)
+
+
+async def test_the_preset_is_reset_to_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("launch bionemo-esm1nv")
+        await console.calm("‹ none ›")
+        await console.press("right")
+        await console.calm("● default none")
+        await console.press("ctrl+r")
+        await console.calm("‹ none ›")
+        assert "● default none" not in screen_text(console.app)
+
+
+async def test_lines_that_a_filter_leaves_out_are_not_counted_as_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed_runs.spool_training(tmp_path / RUN)
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm("● following")
+        await console.press("k")
+        await console.calm("‖ paused")
+        await console.line("filter Epoch")
+        await console.calm("Epoch")
+        assert "new lines" not in screen_text(console.app)
+
+
+async def test_the_arrow_of_a_sorted_column_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("open pods")
+        await console.calm("NAME")
+        await console.line("sort restarts descending=true")
+        await console.calm("▼")
+
+
+async def test_escape_takes_a_message_away_before_it_leaves_the_pane(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("open pods")
+        await console.line("launche")
+        await console.calm("There is no command")
+        await console.press("escape")
+        await console.calm("[2 pods]")
+        assert "There is no command" not in screen_text(console.app)
+        await console.press("escape")
+        await console.calm("[H home]")
+
+
+async def test_a_message_leaves_the_command_line_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.base_app._ERROR_SECONDS", 600.0)  # longer than it takes to type
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=(80, 24)) as console:
+        await console.line("launche")
+        await console.calm("There is no command")
+        typed = "context arn:aws:eks:us-west-2:111122223333:cluster/bionemo"
+        await console.press(":", *typed)
+        await console.calm((f": {typed}", "There is no command"))
+
+
+def test_a_device_that_is_requested_and_stands_still_is_a_figure_of_its_own() -> None:
+    feed_rows = device_rows([WorkerReading(pod, read_devices(SLEEPING), 0.0) for pod in workers()[:2]])
+    (first, *_) = summary(feed_rows, zeros=[300.0, 30.0])
+    assert "1 requested, but at 0% for 5m" in text_of(first)
+    (first, *_) = summary(feed_rows, zeros=[30.0])
+    assert "requested" not in text_of(first)
+
+
+async def test_resuming_a_parked_run_takes_it_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, RequestKind]] = []
+
+    def send(folder: Path, kind: RequestKind, **_: object) -> str:
+        sent.append((folder.name, kind))
+        return ""
+
+    monkeypatch.setattr("tui.feeds.run_actions.send_request", send)
+    parked = next(run for run in fixed_runs.summaries(tmp_path) if run.state is RunState.PARKED)
+    scene = Scene(picture(), summaries=fixed_runs.summaries(tmp_path))
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.calm("Clusters")
+        await console.line(f"resume {parked.id}")
+        await console.calm(f"Run {parked.id} continues")
+    assert sent == [(parked.id, RequestKind.RETRY)]
+
+
+def test_a_process_whose_gpu_is_not_known_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    capture = fixed_runs.CORPUS / "nvidia_smi" / "csv_h200_apps.csv"
+    assert main(["read", "nvidia-smi", str(capture)]) == 0
+    told = capsys.readouterr().out
+    assert "python3" in told
+    assert "None" not in told

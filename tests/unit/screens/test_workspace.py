@@ -1,0 +1,351 @@
+"""Panes as one places them, through the real screen. No cluster, no run."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from actions.base.errors import ConfigError, ConsoleError
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.command.parse import parse_line
+from tests.support.waiting import settle, wait_for
+from tui.app import ConsoleApp
+from tui.screens.saved_layouts import CHARTS_FILE, LAST_FILE, SAVED_FILE, SavedLayouts, read_charts, read_layouts
+from tui.screens.workspace import PANES, forms_of, layout_of
+from tui.settings.keys import KeyContext, name_of
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
+from tui.widgets.arrangement import Leaf, leaves, side_by_side, stacked
+
+SETTINGS = ConsoleSettings(target=ClusterTarget())
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+
+
+class Console:
+    """A console on which lines are typed."""
+
+    def __init__(self, app: ConsoleApp, pilot: Pilot[Any]) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.split = app.workspace.split
+
+    async def lines(self, *lines: str) -> None:
+        for line in lines:
+            await self.app.script_driver.execute(parse_line(line))
+
+    async def press(self, *keys: str) -> None:
+        await self.app.script_driver.press(keys)
+
+    async def shows(self, text: str) -> None:
+        await wait_for(self.pilot, lambda: text in screen_text(self.app), text)
+
+    async def hides(self, text: str) -> None:
+        await wait_for(self.pilot, lambda: text not in screen_text(self.app), f"no {text}")
+
+    async def sees(self, *panes: str) -> None:
+        await wait_for(self.pilot, lambda: self.visible == panes, f"panes {panes}")
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        return self.split.visible_keys
+
+
+@asynccontextmanager
+async def a_console(
+    size: tuple[int, int] = (120, 36), settings: ConsoleSettings = SETTINGS, *, notifications: bool = False
+) -> AsyncIterator[Console]:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=size, notifications=notifications) as pilot:
+        await settle(pilot)
+        await wait_for(pilot, lambda: app.workspace.split.size.width > 0, "the first layout")
+        yield Console(app, pilot)
+
+
+FIRST = PANES[0]
+KEYS = {pane: name_of(KeyContext.EVERYWHERE, f"open {pane}") for pane in PANES}
+WATCH = ("run", "logs", "accelerators", "charts")
+
+
+async def test_a_digit_shows_a_pane_over_the_watch_layout_and_escape_returns_to_it() -> None:
+    async with a_console() as console:
+        await console.lines("layout watch", "focus logs")
+        before = console.split.arrangement
+        await console.press(KEYS["nodes"])
+        await console.sees("nodes")
+        await console.shows("esc layout")
+        await console.press(KEYS["events"])
+        await console.sees("events")
+        await console.press("escape", "escape")
+        await console.sees(*WATCH)
+        assert console.split.arrangement is before
+        assert console.split.current == "logs"
+        await console.press(KEYS["nodes"], KEYS["run"])
+        await console.sees(*WATCH)
+        assert console.split.current == "run"
+        await console.press("escape")
+        await console.sees(*WATCH)
+
+
+@pytest.mark.parametrize(
+    ("size", "rows"),
+    [((200, 50), 1), ((132, 36), 1), ((120, 36), 2), ((100, 30), 2)],
+)
+async def test_the_watch_layout_shows_four_panes_from_a_hundred_columns(size: tuple[int, int], rows: int) -> None:
+    async with a_console(size) as console:
+        await console.lines("layout watch")
+        assert console.visible == WATCH
+        places = console.app.workspace.visible
+        columns = 3 if rows == 1 else 2
+
+        def is_placed() -> bool:
+            regions = [pane.region for pane in places]
+            return len({region.x for region in regions}) == columns and min(region.width for region in regions) >= 40
+
+        await wait_for(console.pilot, is_placed, "their places")
+
+
+async def test_at_eighty_columns_the_panes_are_tabs_and_the_footer_names_the_key() -> None:
+    async with a_console((80, 24)) as console:
+        await console.lines("layout watch")
+        assert console.visible == ("run",)
+        await console.shows("tab next: too small for all")
+        await console.press("tab", "tab")
+        assert console.visible == ("accelerators",)
+        await console.press(KEYS["nodes"], "escape")
+        assert console.visible == ("accelerators",)
+        with pytest.raises(ConsoleError, match="no room to show"):
+            await console.lines("resize left")
+
+
+async def test_panes_are_split_swapped_resized_equalized_and_closed_by_keys() -> None:
+    third = next(pane for pane in PANES if pane not in ("pods", FIRST))
+    async with a_console() as console:
+        await console.press(KEYS["pods"], "ctrl+w", "v")
+        assert console.split.arrangement == side_by_side("pods", FIRST)
+        await console.press("ctrl+w", "s")
+        assert leaves(console.split.arrangement) == ("pods", FIRST, third)
+        await console.press("ctrl+w", "x")
+        assert leaves(console.split.arrangement) == (third, FIRST, "pods")
+        assert console.split.current == third
+        await console.press("ctrl+w", "L", "L", "H", "escape")
+        await wait_for(console.pilot, lambda: console.app.workspace.current.region.width == 63, "a wider pane")
+        assert len(console.app.screen_stack) == 1
+        await console.press("ctrl+w", "=")
+        assert console.split.arrangement == side_by_side(third, stacked(FIRST, "pods"))
+        await console.press("ctrl+w", "c")
+        assert console.split.arrangement == stacked(FIRST, "pods")
+        assert console.split.current == FIRST
+        await console.press("ctrl+w", "c")
+        assert console.split.arrangement == Leaf("pods")
+        with pytest.raises(ConsoleError, match="last pane stays"):
+            await console.lines("close")
+
+
+async def test_a_pane_in_front_is_put_beside_the_one_behind_it() -> None:
+    async with a_console((160, 45)) as console:
+        await console.lines("split right pods", "open events")
+        assert console.split.placing.has_front
+        await console.lines("split down")
+        assert console.split.arrangement == side_by_side(FIRST, stacked("pods", "events"))
+        assert console.split.current == "events"
+        await console.lines("open cost", "close")
+        assert console.visible == (FIRST, "pods", "events")
+        assert console.split.current == "events"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (f"split right {FIRST}", f"{FIRST} is the pane that is split"),
+        ("split right foo", "no pane 'foo'"),
+        ("split sideways", "not one of"),
+        ("swap left", f"{FIRST} is the only pane"),
+        ("resize left", f"{FIRST} is the only pane"),
+        ("layout watsh", "no layout 'watsh'. Did you mean watch"),
+        ("layout save", "needs a name"),
+        ("layout save watch", "'watch' cannot be the name"),
+        ("layout delete mine", "no saved layout 'mine'"),
+        ("layout watch mine", "cannot use 'mine'"),
+    ],
+)
+async def test_what_cannot_be_done_is_a_sentence(line: str, sentence: str) -> None:
+    async with a_console((80, 24)) as console:
+        with pytest.raises(ConsoleError) as error:
+            await console.lines(line)
+        assert sentence in error.value.sentence()
+
+
+async def test_no_split_makes_a_pane_too_small() -> None:
+    async with a_console((80, 24)) as console:
+        await console.lines("split right", "split down")
+        with pytest.raises(ConsoleError, match="no room"):
+            await console.lines("split right")
+        assert len(console.visible) == 3
+
+
+async def test_a_layout_is_saved_completed_listed_shown_in_the_next_session_and_deleted(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, layout_folder=tmp_path / "state")
+    async with a_console(settings=settings) as console:
+        await console.lines("split right events", "resize left 5", "layout save mine")
+        placed = console.split.arrangement
+        await console.lines("layout quad")
+    saved, last = tmp_path / "state" / SAVED_FILE, tmp_path / "state" / LAST_FILE
+    assert read_layouts(saved) == {"mine": placed}
+    assert read_layouts(last) == {"last": layout_of("quad", "")[0].tree}
+    assert stat.S_IMODE(saved.stat().st_mode) == stat.S_IMODE(last.stat().st_mode) == 0o600
+
+    async with a_console(settings=settings) as console:
+        await wait_for(console.pilot, lambda: console.split.placing.has_front, "home in front of the last layout")
+        assert console.visible == ("home",)
+        await console.press("escape")
+        await console.sees("nodes", "run", "pods", "events")
+        await console.press(":", *"layout mi")
+        await console.shows("layout mine")
+        await console.press("tab", "enter")
+        await wait_for(console.pilot, lambda: console.split.arrangement == placed, "the saved layout")
+        await console.lines("layout list")
+        await console.shows("Show one with :layout NAME.")
+        await console.press("escape")
+        await console.lines("layout delete mine")
+    assert read_layouts(saved) == {}
+
+
+async def test_a_session_that_brings_its_own_panes_does_not_restore_the_last_ones(tmp_path: Path) -> None:
+    layouts = SavedLayouts(tmp_path)
+    await layouts.keep_last(side_by_side("pods", "events"))
+    layouts.close()
+    async with a_console(settings=replace(SETTINGS, layout_folder=tmp_path, watch="job/foo")) as console:
+        assert console.visible == ("nodes",)
+
+
+DAMAGED = (
+    b"",
+    b"{",
+    b"[]",
+    b"\xff\xfe",
+    b'{"version": 2, "layouts": {}}',
+    b'{"version": 1, "layouts": {}, "more": 1}',
+    b'{"version": 1, "layouts": {"last": {"is": "pane", "pane": "foo"}}}',
+    b'{"version": 1, "layouts": {"a b": {"is": "pane", "pane": "runs"}}}',
+    b'{"version": 1, "layouts": {"last": {"is": "cut", "side_by_side": true, "first": {"is": "pane", "pane": "runs"},'
+    b' "second": {"is": "pane", "pane": "runs"}}}}',
+    b'{"version": 1, "layouts": {"last": {"is": "cut", "side_by_side": true, "share": 7, "first": {"is": "pane",'
+    b' "pane": "runs"}, "second": {"is": "pane", "pane": "pods"}}}}',
+    b'{"version": 1, "layouts": {"last": ' + b'{"is": "cut", "side_by_side": true, "first": ' * 5000,
+    b" " * 300_000,
+)
+
+
+@pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_file_is_a_sentence(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / SAVED_FILE
+    file.write_bytes(data)
+    with pytest.raises(ConfigError, match="is damaged"):
+        read_layouts(file)
+
+
+async def test_a_damaged_file_ends_no_console_and_is_not_written_over(tmp_path: Path) -> None:
+    for name in (SAVED_FILE, LAST_FILE):
+        (tmp_path / name).write_bytes(b"mine, by hand")
+    settings = replace(SETTINGS, layout_folder=tmp_path)
+    async with a_console((160, 45), settings, notifications=True) as console:
+        await console.shows("last-layout.json is damaged")
+        await console.lines("split right events")
+        with pytest.raises(ConfigError, match=r"layouts\.json is damaged"):
+            await console.lines("layout save mine")
+    assert {file.read_bytes() for file in tmp_path.iterdir() if file.is_file()} == {b"mine, by hand"}
+
+
+def test_a_saved_form_of_a_layout_stands_for_all_its_forms() -> None:
+    wide, narrow = layout_of("watch", "")
+    assert forms_of(narrow.tree) == (wide, narrow)
+    assert leaves(wide.tree) == leaves(narrow.tree)
+
+
+async def test_escape_takes_a_notification_away_first() -> None:
+    async with a_console(notifications=True) as console:
+        await console.press(KEYS["events"])
+        await console.lines("layout save here")
+        await console.shows("Saved. Show it")
+        await console.press(":", *"open")
+        rows = screen_text(console.app).splitlines()
+        assert "open" in rows[-2]
+        assert "Saved" not in rows[-2]
+        await console.press("escape", "escape")
+        await console.hides("Saved. Show it")
+        assert console.split.current == "events"
+        await console.press("escape")
+        assert console.split.current == FIRST
+
+
+async def test_tabs_footer_and_header_can_be_clicked() -> None:
+    async with a_console() as console:
+        rows = screen_text(console.app).splitlines()
+        await console.pilot.click(offset=(rows[1].index("events"), 1))
+        await console.sees("events")
+        await console.pilot.click(offset=(rows[0].index("$"), 0))
+        await settle(console.pilot)
+        assert console.visible == ("events",), "no cost is known yet"
+        await console.pilot.click(offset=(rows[0].index("no cluster"), 0))
+        await console.shows("Connect to one with :context NAME")
+        await console.press("escape")
+        await console.hides("Connect to one")
+        await console.shows("? help")
+        last = screen_text(console.app).splitlines()[-1]
+        await console.pilot.click(offset=(last.index("help"), console.app.size.height - 1))
+        await console.shows("─ help ─")
+
+
+async def test_a_border_is_dragged_and_the_place_is_kept(tmp_path: Path) -> None:
+    async with a_console((120, 36), replace(SETTINGS, layout_folder=tmp_path)) as console:
+        await console.lines("split right events")
+        await wait_for(console.pilot, lambda: console.app.workspace.current.region.x == 60, "two halves")
+        await console.pilot.mouse_down(offset=(60, 10))
+        await console.pilot.hover(offset=(80, 10))
+        await console.pilot.mouse_up(offset=(80, 10))
+        await wait_for(console.pilot, lambda: console.app.workspace.current.region.x == 80, "a border further right")
+        await console.pilot.click(offset=(5, 20))
+        await wait_for(console.pilot, lambda: console.split.current == FIRST, "the focus on the clicked pane")
+    (kept,) = read_layouts(tmp_path / LAST_FILE).values()
+    assert kept == side_by_side(FIRST, "events", share=80 / 120)
+
+
+async def test_picked_charts_are_kept_of_the_newest_runs(tmp_path: Path) -> None:
+    layouts = SavedLayouts(tmp_path)
+    assert await layouts.charts() == {}
+    await layouts.keep_charts({f"run-{number}": ("loss", "lr") for number in range(250)})
+    layouts.close()
+    again = SavedLayouts(tmp_path)
+    kept = await again.charts()
+    assert list(kept) == [f"run-{number}" for number in range(50, 250)]
+    assert kept["run-249"] == ("loss", "lr")
+    again.close()
+    nowhere = SavedLayouts(None)
+    await nowhere.keep_charts({"run": ("loss",)})
+    assert await nowhere.charts() == {}
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"version": 2, "charts": {}}', b'{"version": 1, "charts": {"a": "loss"}}'])
+async def test_a_damaged_file_of_charts_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / CHARTS_FILE
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"charts\.json is damaged"):
+        read_charts(file)
+    layouts = SavedLayouts(tmp_path)
+    with pytest.raises(ConfigError):
+        await layouts.charts()
+    await layouts.keep_charts({"run": ("loss",)})
+    layouts.close()
+    assert file.read_bytes() == content

@@ -1,0 +1,216 @@
+"""`nvidia-smi topo -m`: tabs and escapes or a copy with blanks, GPUs and network cards."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.telemetry.captured.documents import topology_document
+from actions.telemetry.captured.readers import CapturedTopology
+from actions.telemetry.tools.nvidia_smi import read
+from actions.telemetry.tools.nvidia_smi_rows import read_csv
+from actions.telemetry.tools.topology import gpus_by_link, nearest_cards, read_topology
+from actions.telemetry.tools.traffic import LinkErrors, read_traffic
+from tests.unit.telemetry.corpus import samples
+from tui.present.captured import topology_lines
+from tui.present.describe import topology_section
+
+RECORDED = next(path for path in samples("nvidia_smi") if path.name == "h100_topo.txt")
+DETAILS = {path.stem: path for path in samples("nvidia_smi") if path.name.startswith("h100_csv_details")}
+EIGHT = """\
+	\x1b[4mGPU0	GPU1	NIC0	NIC1	CPU Affinity	NUMA Affinity	GPU NUMA ID\x1b[0m
+GPU0	 X 	NV18	PIX	SYS	0-47,96-143	0		N/A
+GPU1	NV18	 X 	NODE	SYS	0-47,96-143	0		N/A
+NIC0	PIX	NODE	 X 	SYS
+NIC1	SYS	SYS	SYS	 X
+
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NV#  = Connection traversing a bonded set of # NVLinks
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: rdmap16s27
+"""  # fmt: skip
+
+
+def test_the_recorded_machine_has_one_gpu() -> None:
+    (device,) = read_topology(RECORDED.read_text()).devices
+    assert (device.name, device.links, device.cpu_affinity, device.numa_affinity) == ("GPU0", {}, "0-15", "0")
+    assert "NV#" in read_topology(RECORDED.read_text()).legend
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_links_of_each_pair_are_read_from_tabs_and_from_a_copy(is_copied: bool) -> None:
+    text = re.sub(r"\x1b\[\dm", "", EIGHT).expandtabs(10) if is_copied else EIGHT
+    topology = read_topology(text)
+    assert [device.name for device in topology.devices] == ["GPU0", "GPU1", "NIC0", "NIC1"]
+    first, *_, last = topology.devices
+    assert first.links == {"GPU1": "NV18", "NIC0": "PIX", "NIC1": "SYS"}
+    assert first.cpu_affinity == "0-47,96-143"
+    assert last.links == {"GPU0": "SYS", "GPU1": "SYS", "NIC0": "SYS"}
+    assert (last.adapter, last.cpu_affinity) == ("rdmap16s27", "")
+
+
+def test_it_is_shown_with_the_words_that_stand_in_it() -> None:
+    lines = "\n".join(topology_lines(read_topology(EIGHT)))
+    assert "NIC0 mlx5_0" in lines
+    assert "NV#: Connection traversing a bonded set of # NVLinks" in lines
+    document = topology_document(read_topology(EIGHT))
+    assert document["format"] == "nvidia-smi-topo"
+    assert document["error"] is None
+
+
+def test_what_is_no_matrix_is_an_error_in_the_tools_words() -> None:
+    reader = CapturedTopology()
+    reader.feed(b"Failed to initialize NVML: Driver/library version mismatch\n")
+    assert read_topology("").error
+    assert "version mismatch" in reader.reading().error
+    assert next(topology_lines(reader.reading())).startswith("✗ Failed")
+
+
+@given(st.text(alphabet="GPUNIC01 X\tSYSNV#=:-\n\x1b[4m", max_size=300))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    read_topology(text)
+    read(f"==NVSMI LOG==\nAttached GPUs : 1\nGPU 00000000:00:06.0\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("name", "clock", "throttle"), [("h100_csv_details_idle", 345, ()), ("h100_csv_details_busy", 1335, ("hot",))]
+)
+def test_details_are_known_under_the_names_that_a_new_driver_prints(
+    name: str, clock: int, throttle: tuple[str, ...]
+) -> None:
+    (gpu,) = read_csv(Path(DETAILS[name]).read_text()).gpus
+    assert (gpu.clock_mhz, gpu.clock_max_mhz, gpu.throttle) == (clock, 1980, throttle)
+    assert (gpu.ecc_corrected, gpu.ecc_uncorrected) == (0, 0)
+
+
+def test_the_listing_has_what_the_xml_has() -> None:
+    listed = read(next(path for path in samples("nvidia_smi") if path.name == "h100_q_busy.txt").read_text())
+    (gpu,), (process,) = listed.gpus, listed.processes
+    assert (gpu.clock_mhz, gpu.clock_max_mhz, gpu.throttle, gpu.ecc_uncorrected) == (1335, 1980, ("hot",), 0)
+    assert (process.pid, process.type, process.name, process.mem_mib, process.gpu) == (458, "C", "python3", 1002, 0)
+    assert (listed.driver_version, listed.cuda_version) == ("580.159.04", "13.0")
+
+
+def test_two_cards_a_mig_device_and_several_processes() -> None:
+    card = """\
+GPU 00000000:{bus}:00.0
+    Product Name                          : NVIDIA A100
+    MIG Mode
+        Current                           : Enabled
+    MIG Devices
+        MIG Device
+            Index                         : 1
+            GPU Instance ID               : 7
+            Compute Instance ID           : 0
+            FB Memory Usage
+                Total                     : 9728 MiB
+                Used                      : 12 MiB
+        MIG Device
+            Index                         : 2
+            GPU Instance ID               : 8
+    ECC Errors
+        Volatile
+            Single Bit
+                Total                     : 3
+            Double Bit
+                Total                     : 1
+    Clocks Throttle Reasons
+        SW Power Cap                      : Active
+    Power Readings
+        Power Draw                        : ERR!
+        Power Limit                       : 400.00 W
+    Processes
+        Process ID                        : 11
+            Type                          : C
+            Name                          : a
+        Process ID                        : 12
+            Name                          : b
+            Used GPU Memory               : 5 MiB
+"""
+    text = "====NVSMI LOG====\nAttached GPUs : 2\n" + card.format(bus="01") + card.format(bus="0A")
+    reading = read(text)
+    assert [gpu.bus_id for gpu in reading.gpus] == ["00000000:01:00.0", "00000000:0A:00.0"]
+    first = reading.gpus[0]
+    assert (first.ecc_corrected, first.ecc_uncorrected, first.throttle) == (3, 1, ("power cap",))
+    assert (first.power_w, first.power_cap_w, first.errors) == (None, 400.0, ("power draw",))
+    assert [(mig.gpu, mig.device, mig.gi, mig.mem_used_mib) for mig in reading.mig_devices][:2] == [
+        (0, 1, 7, 12),
+        (0, 2, 8, None),
+    ]
+    assert [(one.gpu, one.pid, one.name, one.mem_mib) for one in reading.processes][:2] == [
+        (0, 11, "a", None),
+        (0, 12, "b", 5),
+    ]
+
+
+EIGHT_GPUS = "\n".join(
+    [
+        "\t\x1b[4m"
+        + "\t".join([*(f"GPU{gpu}" for gpu in range(8)), "NIC0", "NIC1"])
+        + "\tCPU Affinity\tNUMA Affinity\x1b[0m",
+        *(
+            f"GPU{gpu}\t"
+            + "\t".join(" X " if other == gpu else "NV18" for other in range(8))
+            + ("\tPIX\tSYS\t0-47,96-143\t0" if gpu < 4 else "\tSYS\tPXB\t48-95,144-191\t1")
+            for gpu in range(8)
+        ),
+        "NIC0\t" + "\t".join(["PIX"] * 4 + ["SYS"] * 4) + "\t X \tSYS",
+        "NIC1\t" + "\t".join(["SYS"] * 4 + ["PXB"] * 4) + "\tSYS\t X ",
+        "",
+        "NIC Legend:",
+        "",
+        "  NIC0: rdmap79s0",
+        "  NIC1: rdmap113s0",
+    ]
+)
+
+
+def test_links_are_grouped_the_fastest_first_and_the_nearest_cards_are_named() -> None:
+    topology = read_topology(EIGHT_GPUS)
+    first, last = topology.devices[0], topology.devices[7]
+    assert list(gpus_by_link(first)) == [("NV18", [f"GPU{gpu}" for gpu in range(1, 8)])]
+    assert nearest_cards(first, topology) == ("PIX", ["rdmap79s0"])
+    assert nearest_cards(last, topology) == ("PXB", ["rdmap113s0"])
+    mixed = read_topology(EIGHT.replace("GPU0	 X 	NV18", "GPU0	 X 	SYS"))
+    assert list(gpus_by_link(mixed.devices[0])) == [("SYS", ["GPU1"])]
+    assert nearest_cards(read_topology(RECORDED.read_text()).devices[0], topology) == ("", [])
+
+
+ERRORS = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)
+\t Link 0: Replay Errors: 0
+\t Link 0: Recovery Errors: 0
+\t Link 0: CRC Errors: 0
+
+\t Link 1: Replay Errors: 142
+\t Link 1: Recovery Errors: 3
+\t Link 1: CRC Errors: 0
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)
+\t Link 0: Replay Errors: 0
+"""
+
+
+def test_links_with_errors_are_named_and_others_are_not() -> None:
+    traffic = read_traffic(EIGHT + ERRORS)
+    assert traffic.link_errors == {0: (LinkErrors(1, {"replay": 142, "recovery": 3}),), 1: ()}
+    assert (traffic.errors_of(0), traffic.errors_of(1), traffic.errors_of(2)) == (145, 0, None)
+
+
+def test_a_described_object_names_links_memory_cores_cards_and_link_errors() -> None:
+    text = "\n".join(topology_section(read_topology(EIGHT_GPUS), read_traffic(ERRORS), seen_by="worker-0"))
+    assert "as worker-0 sees it" in text
+    assert re.search(r"GPU0 +NV18 GPU1–7 +0 +0-47,96-143 +PIX rdmap79s0", text)
+    assert re.search(r"GPU5 +NV18 GPU0–4, GPU6–7 +1 +48-95,144-191 +PXB rdmap113s0", text)
+    assert "▲ GPU0 link 1 has errors since its driver was loaded: 142 replay, 3 recovery" in text
+    without = topology_section(read_topology("no such thing"), read_traffic(""), seen_by="worker-0")
+    assert without == ["Device topology, as worker-0 sees it", "  no such thing"]

@@ -1,0 +1,86 @@
+"""Counters of NVLink and EFA: what a container's commands print, and what they print where there is nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.telemetry.tools.devices import NVIDIA_COMMAND, read_devices
+from actions.telemetry.tools.traffic import TRAFFIC_SCRIPT, Traffic, read_traffic
+from tests.unit.telemetry.corpus import samples
+
+TABLE = next(path for path in samples("nvidia_smi") if path.name == "drv580_h200_load.txt").read_text()
+COUNTERS = """\
+GPU 0: NVIDIA H200 (UUID: GPU-1)
+\t Link 0: Data Tx: 1000 KiB
+\t Link 0: Data Rx: 2000 KiB
+\t Link 1: Data Tx: 3000 KiB
+\t Link 1: Data Rx: 4000 KiB
+GPU 1: NVIDIA H200 (UUID: GPU-2)
+\t Link 0: Data Tx: 7 KiB
+\t Link 0: Data Rx: 0 KiB
+"""
+SUMS = "NVLink GPU 0: 10000 KiB\nNVLink GPU 1: 7 KiB\nEFA 124457 B\n"
+
+
+def test_a_device_has_the_counters_of_its_number() -> None:
+    reading = read_devices(TABLE + SUMS + "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: Replay Errors: 5\n")
+    first, *others = reading.devices
+    assert (first.nvlink_bytes, first.nvlink_errors, first.efa_bytes) == (10_000 << 10, 5, 124_457)
+    assert [device.efa_bytes for device in others] == [124_457] * len(others)
+    without = read_devices(TABLE)
+    assert [device.nvlink_bytes for device in without.devices] == [None] * len(reading.devices)
+    assert without == read_devices(TABLE + "Invalid combination of input arguments.\n")
+
+
+def played(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the commands with the tool of a folder."""
+    path = {"PATH": f"{folder}:/usr/bin:/bin"}
+    return subprocess.run(NVIDIA_COMMAND, env=path, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_commands_of_a_shell_print_what_is_read(tmp_path: Path) -> None:
+    """With an `nvidia-smi` that prints recordings: its table, an unknown field, counters, errors of one link."""
+    tool = tmp_path / "nvidia-smi"
+    errors = "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 1: Replay Errors: 12\n\t Link 1: CRC Errors: 0\n"
+    for name, text in (("table", TABLE), ("counters", COUNTERS), ("errors", errors)):
+        (tmp_path / name).write_text(text)
+    tool.write_text(
+        f'#!/bin/sh\ncd {tmp_path}\ncase "$*" in\n"") cat table;;\n"nvlink -gt d") cat counters;;\n'
+        '"nvlink -e") cat errors;;\n*) echo Field is not a valid field to query.; exit 2;;\nesac\n'
+    )
+    tool.chmod(0o700)
+    done = played(tmp_path)
+    assert done.returncode == 0
+    first = read_devices(done.stdout).devices[0]
+    assert (first.nvlink_bytes, first.nvlink_errors) == (10_000 << 10, 12)
+    assert read_traffic(done.stdout).nvlink_bytes == {0: 10_000 << 10, 1: 7 << 10}
+    assert "CRC" not in done.stdout
+    assert "Link 0" not in done.stdout
+
+    tool.write_text("#!/bin/sh\necho No devices were found\nexit 6\n")
+    done = played(tmp_path)
+    assert (done.returncode, read_devices(done.stdout).error) == (6, "No devices were found")
+
+
+def test_the_files_of_all_adapters_are_added_up(tmp_path: Path) -> None:
+    for adapter, sent in (("rdmap79s0", 123_456), ("rdmap80s0", 9_000_000_000_000)):
+        counters = tmp_path / adapter / "ports" / "1" / "hw_counters"
+        counters.mkdir(parents=True)
+        (counters / "rx_bytes").write_text(f"{sent}\n")
+        (counters / "tx_bytes").write_text("1000\n")
+        (counters / "lifespan").write_text("10\n")
+    script = TRAFFIC_SCRIPT.replace("/sys/class/infiniband", str(tmp_path))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert read_traffic(done.stdout).efa_bytes == 9_000_000_125_456
+    nothing = TRAFFIC_SCRIPT.replace("/sys/class/infiniband", str(tmp_path / "none"))
+    done = subprocess.run(["sh", "-c", nothing], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == ""
+
+
+@given(st.text(alphabet="GPU 01Link:DataTxRKiB\t\n/sys_hw=", max_size=300))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    assert isinstance(read_traffic(text), Traffic)

@@ -1,0 +1,137 @@
+"""`eksml-tui launch`: a run without the console, after the same checks and questions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actions.base.clock import SystemClock
+from actions.base.errors import RefusedError, UsageError
+from actions.base.readonly import refuse_if_readonly
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, assignments, bind
+from actions.blueprint.version_rules import require_together
+from actions.fleet.prices import PriceBook
+from tui.cli.plan import examine, limit_notes, planned_limits
+from tui.cli.run_verbs.limits import watchdog_lines
+from tui.cli.target import ChosenTarget, chosen_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actions.run.doctor.report import DoctorLine
+    from actions.run.state.records import Limits
+
+
+def run(options: Namespace) -> int:
+    """Print the plan, ask, and launch; print the id of the run.
+
+    Raises:
+        ConsoleError: It cannot be launched, or was not confirmed; nothing was made.
+    """
+    from actions.blueprint.launch_plan import plan_of, plan_table
+
+    refuse_if_readonly(f"the launch of {options.blueprint}")
+    blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
+    binding = bind(
+        blueprint, assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
+    )
+    require_together(blueprint, binding, SystemClock().now().date())
+    plan = plan_of(blueprint, binding, PriceBook.usual())
+    limits = planned_limits(options, plan)
+    _say(plan_table(plan).rstrip("\n"))
+    for note in limit_notes(limits, plan, blueprint.under(binding.preset)):
+        _say(note)
+    if not (options.yes or sys.stdin.isatty()):
+        raise UsageError("A launch costs money, and nobody can be asked here.", hint="Add --yes.")
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3
+    if not (options.no_checks or options.demo or plan.is_cost_simulated):
+        lines = [*asyncio.run(examine(options, blueprint, binding)), *watchdog_lines(options)]
+        _require_passed(lines, waived=options.waive)
+    if not options.yes:
+        _require_yes(blueprint)
+    folder, pid = _launched(
+        blueprint, binding, chosen, auto_approve=options.auto_approve, home_url=options.home, limits=limits
+    )
+    if options.output == "json":
+        document = {"id": folder.name, "folder": str(folder), "blueprint": blueprint.id, "pid": pid}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    else:
+        sys.stdout.write(f"{folder.name}\n")
+        _say(f"Watch it with: eksml-tui --run {folder.name}   or: eksml-tui runs show {folder.name}")
+    return 0
+
+
+def _require_passed(lines: Sequence[DoctorLine], *, waived: Sequence[str]) -> None:
+    """Refuse a launch that would fail, unless each of the checks was waived by its name."""
+    failed = [line for line in lines if line.blocks]
+    for line in failed:
+        _say(f"{line.check}: {line.detail} {line.remedy or ''}".rstrip())
+    refusing = [line.check for line in failed if line.check not in waived]
+    if refusing:
+        flags = " ".join(f"--waive '{name}'" for name in refusing)
+        raise RefusedError(
+            f"The launch would fail: {', '.join(refusing)}.", hint=f"Mend this, or launch all the same with {flags}."
+        )
+
+
+def _require_yes(blueprint: Blueprint) -> None:
+    sys.stderr.write(f"\nLaunch {blueprint.id}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise RefusedError("Nothing was launched.")
+
+
+def _launched(
+    blueprint: Blueprint, binding: Binding, chosen: ChosenTarget, *, auto_approve: bool, home_url: str, limits: Limits
+) -> tuple[Path, int | None]:
+    """Create the run and start its runner; return its folder and the runner's process id."""
+    from actions.run.client import start_runner
+    from actions.run.context.account import account_at_launch
+    from actions.run.launch import create_run, require_preconditions
+
+    clock = SystemClock()
+    under = blueprint.under(binding.preset)
+    require_preconditions(under, binding, before_fetching=True)
+    _fetch_supplies(under, binding)
+    require_preconditions(under, binding)
+    folder = create_run(
+        blueprint,
+        binding,
+        target=chosen.target,
+        environment=chosen.environment,
+        clock=clock,
+        auto_approve=auto_approve,
+        account=asyncio.run(account_at_launch(blueprint, binding)),
+        home_url=home_url,
+        limits=limits,
+    )
+    started = start_runner(folder, environment=chosen.environment)
+    return folder, started.pid if started else None
+
+
+def _fetch_supplies(blueprint: Blueprint, binding: Binding) -> None:
+    """Fetch the operators and Terraform modules that are not on this machine."""
+    from actions.blueprint.mirror import copies_of, fetch_missing
+    from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
+
+    if not all(copy.path for copy in copies_of(blueprint, binding)):
+        for sentence in asyncio.run(fetch_missing(blueprint, binding, clock=SystemClock())):
+            _say(sentence)
+    modules = missing_modules(blueprint, binding)
+    if modules:
+        for sentence in asyncio.run(fetch_missing_modules(modules)):
+            _say(sentence)
+
+
+def _say(text: str) -> None:
+    """Print to stderr: stdout has the id alone, for a script."""
+    sys.stderr.write(f"{text}\n")

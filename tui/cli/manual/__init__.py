@@ -1,0 +1,1 @@
+"""The command line for shells and readers: completion, manual page, examples."""

@@ -1,0 +1,166 @@
+"""An example, or a few, of every command of the command line: for `--help` and the manual page.
+
+A key is the words of the command. A line has the command, two or more blanks, and what it is for.
+"""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "nodes": (
+        "eksml-tui nodes                          all nodes with their use and cost",
+        "eksml-tui nodes -o csv > nodes.csv       all fields, for a spreadsheet",
+    ),
+    "pods": (
+        "eksml-tui pods -n training               the pods of a namespace",
+        "eksml-tui pods --node ip-10-0-1-7 -o json",
+    ),
+    "events": (
+        "eksml-tui events --warnings              what went wrong lately, newest last",
+        "eksml-tui events -n training -o yaml",
+    ),
+    "cost": (
+        "eksml-tui cost                           $/h by instance type, and what is idle",
+        "eksml-tui cost -o json                   the same for programs",
+    ),
+    "why": (
+        "eksml-tui why                            whatever is stuck in the cluster",
+        "eksml-tui why pytorchjob/esm1nv          one job",
+        "kubectl get pods,nodes,events -A -o json | eksml-tui why --from -",
+    ),
+    "watch": (
+        "eksml-tui watch pytorchjob/esm1nv        its logs, accelerators and curves",
+        "eksml-tui watch job/train --plain        its log alone, as text",
+    ),
+    "forward": (
+        "eksml-tui forward                        what can be forwarded",
+        "eksml-tui forward tensorboard --local 6006",
+    ),
+    "read": (
+        "eksml-tui read log train.log -o plot     curves of a log",
+        "eksml-tui read nccl all_reduce.txt       bus bandwidth by size",
+        "nvidia-smi -q | eksml-tui read nvidia-smi    one GPU a line; also of -q -x and of the table",
+        "nvidia-smi topo -m | eksml-tui read topo -o json",
+    ),
+    "blueprints": (
+        "eksml-tui blueprints                     all of them",
+        "eksml-tui blueprints bionemo-esm1nv      one, with its stages and parameters",
+    ),
+    "validate": ("eksml-tui validate my-blueprints/*        check each of them",),
+    "mirror": (
+        "eksml-tui mirror --check                 which downloads are there",
+        "eksml-tui mirror bionemo-esm1nv          what this blueprint needs",
+    ),
+    "plan": (
+        "eksml-tui plan bionemo-esm1nv workers=4  stages, time and cost",
+        "eksml-tui plan bionemo-esm1nv --preset rehearsal -o json",
+    ),
+    "launch": (
+        "eksml-tui launch efa-nccl-tests --preset rehearsal --yes",
+        "eksml-tui launch bionemo-esm1nv workers=4 --yes --auto-approve",
+        "eksml-tui launch bionemo-esm1nv --until 22:30 --budget 500 --at-limit park",
+    ),
+    "runs takeover": (
+        "eksml-tui runs takeover RUN --home s3://runs/team           the machine that had it is gone or stuck",
+    ),
+    "runs adopt": (
+        "eksml-tui runs adopt bionemo-on-eks                         the only run of a cluster in EKS",
+        "eksml-tui runs adopt bionemo-on-eks bionemo-esm1nv-1123     one of several in it",
+    ),
+    "serve": (
+        "eksml-tui serve                          read-only; it prints the address with its token",
+        "eksml-tui serve --port 8022 --allow-changes",
+    ),
+    "support": (
+        "eksml-tui support latest                 one archive for a bug report, without secrets",
+        "eksml-tui support latest report.tar.gz --mask",
+    ),
+    "approve": ("eksml-tui approve latest                  the plan that a stage waits with",),
+    "prices": ("eksml-tui prices refresh us-west-2        ask AWS again",),
+    "prices refresh": (
+        "eksml-tui prices refresh                 the region of the session",
+        "eksml-tui prices refresh us-east-1 eu-west-1 --no-spot",
+    ),
+    "doctor": (
+        "eksml-tui doctor                         this machine, its account and cluster",
+        "eksml-tui doctor bionemo-esm1nv workers=4   a launch",
+    ),
+    "runs": ("eksml-tui runs list                       all runs of this machine",),
+    "runs list": (
+        "eksml-tui runs list                      newest first",
+        "eksml-tui runs list -o wide              with all fields",
+        "eksml-tui runs list --home               the runs of the team, with who and where",
+        "eksml-tui runs list --cluster            with those of other machines, and whose they are",
+    ),
+    "runs show": ("eksml-tui runs show latest                stages, cost, what it holds",),
+    "runs logs": (
+        "eksml-tui runs logs latest --follow      as kubectl logs -f, of all pods",
+        "eksml-tui runs logs latest --stage train > train.log",
+    ),
+    "runs compare": (
+        "eksml-tui runs compare latest bionemo-esm1nv-1122   their losses, and the parameters that differ",
+        "eksml-tui runs compare latest bionemo-esm1nv-1122 --metric val_loss -o csv",
+    ),
+    "runs curves": (
+        "eksml-tui runs curves latest             its losses, drawn",
+        "eksml-tui runs curves latest loss.svg -o svg",
+    ),
+    "runs resume": ("eksml-tui runs resume latest              after its runner died",),
+    "runs cancel": ("eksml-tui runs cancel latest              stop its jobs, keep the cluster",),
+    "runs park": ("eksml-tui runs park latest                free its accelerators, keep its data",),
+    "runs pause": ("eksml-tui runs pause latest               begin no further stage",),
+    "runs unpause": ("eksml-tui runs unpause latest             go on",),
+    "runs limit": (
+        "eksml-tui runs limit latest              the limits that it has",
+        "eksml-tui runs limit latest --until +8h --budget 500",
+        "eksml-tui runs limit latest --none       take all of them away",
+    ),
+    "runs disk": (
+        "eksml-tui runs disk                      the largest run first",
+        "eksml-tui runs disk -o json | jq .total_bytes",
+    ),
+    "runs compact": (
+        "eksml-tui runs compact                   all runs that are over",
+        "eksml-tui runs compact --older-than 30   only those whose last record is a month old",
+    ),
+    "runs archive": ("eksml-tui runs archive latest esm1nv.zip  all of it but secrets",),
+    "runs restore": ("eksml-tui runs restore esm1nv.zip         to look at it here",),
+    "runs rm": (
+        "eksml-tui runs rm bionemo-esm1nv-1122-97b9          what would be forgotten",
+        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.zip",
+    ),
+    "runs gc": ("eksml-tui runs gc --dry-run               copies of runs, providers, and what needs them",),
+    "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),
+    "runs runbook": ("eksml-tui runs runbook latest | less",),
+    "runs results": ("eksml-tui runs results latest             files that it has written",),
+    "runs export": ("eksml-tui runs export latest --to s3://my-bucket/esm1nv",),
+    "runs terraform": ("eksml-tui runs terraform latest           what its states hold",),
+    "runs import": ("eksml-tui runs import latest aws_eks_cluster.this my-cluster",),
+    "runs waive": ("eksml-tui runs waive latest aws_vpc.this --confirm aws_vpc.this",),
+    "runs repair": ("eksml-tui runs repair latest              after a full or broken disk",),
+    "runs retry": ("eksml-tui runs retry latest               the stage that failed",),
+    "runs teardown": ("eksml-tui runs teardown latest --confirm bionemo-on-eks",),
+    "sandbox": (
+        "eksml-tui sandbox --speed 6              until Ctrl-C; prints its kubeconfig",
+        "eksml-tui sandbox faults                 what can be made to fail",
+    ),
+    "sandbox faults": ("eksml-tui sandbox faults clear            let nothing fail any more",),
+    "config": (
+        "eksml-tui config                         each setting, with its source",
+        "eksml-tui config --schema                a JSON Schema, for editors that check YAML",
+    ),
+    "completion": (
+        "source <(eksml-tui completion bash)      in ~/.bashrc",
+        "eksml-tui completion zsh > ~/.zfunc/_eksml-tui",
+        "eksml-tui completion fish > ~/.config/fish/completions/eksml-tui.fish",
+    ),
+    "man": (
+        "eksml-tui man > ~/.local/share/man/man1/eksml-tui.1",
+        "eksml-tui man | man -l -                 read it here",
+    ),
+}
+
+
+def epilog_of(words: str) -> str:
+    """Return the examples of a command, for the end of its help; empty for none."""
+    lines = EXAMPLES.get(words, ())
+    return "\n".join(["examples:" if len(lines) > 1 else "example:", *(f"  {line}" for line in lines)]) if lines else ""

@@ -1,0 +1,128 @@
+"""`eksml-tui man`: the manual page, generated from the parser of the command line.
+
+Macros are those of man(7), as groff and mandoc read them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+from tui.cli.arguments import VERSION, parser, subcommands_of
+from tui.cli.manual.examples import EXAMPLES
+
+_NAME = "eksml-tui"
+_EXIT_CODES = (
+    ("0", "Done, or passed."),
+    ("1", "It could not be done; the sentence on stderr says what to do."),
+    ("2", "Wrong usage, a value out of its bounds, or a file with a mistake."),
+    ("3", "A teardown left something behind, or its audit could not ask for everything."),
+    ("129, 130, 143", "The line was hung up, interrupted, terminated."),
+)
+_FILES = (
+    ("~/.config/eksml-tui", "Keys (keys.yaml), prices (prices.csv), blueprints of your own."),
+    ("~/.local/state/eksml-tui", "Runs: a folder each, with journal, logs and curves."),
+    ("~/.cache/eksml-tui", "Snapshots of clusters, and what can be downloaded again."),
+)
+_VARIABLES = (
+    ("KUBECONFIG", "The kubeconfig, or several, separated by colons."),
+    ("AWS_PROFILE, AWS_REGION", "As for every tool of AWS."),
+    ("NO_COLOR", "Draw without colours."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "In the place of the folders below."),
+)
+
+
+def run(options: Namespace) -> int:
+    """Print the page."""
+    del options
+    sys.stdout.write(manual_page(parser()))
+    return 0
+
+
+def manual_page(top: argparse.ArgumentParser) -> str:
+    """Return the page of a command line, in roff."""
+    return "\n".join([*_head(), *_options(top), *_commands(top), *_end()]) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield f'.TH {_roff(_NAME).upper()} 1 "" "{_roff(_NAME)} {VERSION}" "User Commands"'
+    yield ".SH NAME"
+    yield f"{_roff(_NAME)} \\- the console for people who train models on Amazon EKS"
+    yield ".SH SYNOPSIS"
+    yield f".B {_roff(_NAME)}\n[\\fIOPTION\\fR]...\n.br\n.B {_roff(_NAME)}\n\\fICOMMAND\\fR [\\fIARGUMENT\\fR]..."
+    yield ".SH DESCRIPTION"
+    yield "Without a command, a console opens on the kubeconfig's context: nodes with their cost, pods, runs of"
+    yield "blueprints, logs, accelerators and curves. With a command, something is printed or done once."
+    yield "Options stand before or after a command's other words."
+
+
+def _options(command: argparse.ArgumentParser) -> Iterator[str]:
+    yield ".SH OPTIONS"
+    yield from _described(command)
+
+
+def _commands(top: argparse.ArgumentParser) -> Iterator[str]:
+    yield ".SH COMMANDS"
+    yield from _below(top, ())
+
+
+def _below(command: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[str]:
+    for name, below in subcommands_of(command).items():
+        path = (*words, name)
+        usage = [_usage_of(action) for action in below._actions if not action.option_strings]  # noqa: SLF001
+        yield f'.SS "{_roff(" ".join(path))}{"".join(f" {word}" for word in usage)}"'
+        yield _roff(below.description or "")
+        yield from _described(below)
+        if lines := EXAMPLES.get(" ".join(path)):
+            yield ".PP\n.EX"
+            yield from (_roff(line) for line in lines)
+            yield ".EE"
+        yield from _below(below, path)
+
+
+def _usage_of(action: argparse.Action) -> str:
+    if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+        return _roff(str(action.metavar))
+    name = str(action.metavar or ("{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest))
+    if action.nargs == "?":
+        return _roff(f"[{name}]")
+    return _roff({"*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name))
+
+
+def _described(command: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield a paragraph for each option and each word that has a help text."""
+    for action in command._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction) or not action.help or action.help == argparse.SUPPRESS:  # noqa: SLF001
+            continue
+        yield ".TP"
+        yield f".B {_label(action)}"
+        yield _roff(action.help % {"prog": _NAME} if "%(" in action.help else action.help)
+
+
+def _label(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return _usage_of(action)
+    names = ", ".join(_roff(name) for name in action.option_strings)
+    if action.nargs == 0:
+        return names
+    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    return f"{names} \\fI{_roff(str(value))}\\fR"
+
+
+def _end() -> Iterator[str]:
+    for title, rows in (("EXIT STATUS", _EXIT_CODES), ("ENVIRONMENT", _VARIABLES), ("FILES", _FILES)):
+        yield f".SH {title}"
+        for name, text in rows:
+            yield f".TP\n.B {_roff(name)}\n{_roff(text)}"
+    yield ".SH SEE ALSO"
+    yield ".BR kubectl (1),\n.BR aws (1),\n.BR terraform (1)"
+
+
+def _roff(text: str) -> str:
+    """Return a text in which nothing is a request or an escape of roff."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    for character, name in (("…", "..."), ("–", "\\-"), ("×", "\\(mu"), ("’", "\\(cq")):
+        escaped = escaped.replace(character, name)
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

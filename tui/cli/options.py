@@ -1,0 +1,110 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.cli.tables import FORMATS
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
+
+Options = list[tuple[tuple[str, ...], dict[str, object]]]
+"""Names and settings of options, as `add_argument` takes them."""
+
+RUN = "id of the run, the beginning of it, or latest"
+HOME = "s3://BUCKET/PREFIX"
+
+
+def cluster_options() -> Options:
+    """Return the options that choose cluster, credentials and region."""
+    return [
+        (("--demo",), {"action": "store_true", "help": "use the embedded cluster on 127.0.0.1; start it if necessary"}),
+        (
+            ("--kubeconfig",),
+            {"type": Path, "metavar": "FILE", "help": "kubeconfig (default: $KUBECONFIG, ~/.kube/config)"},
+        ),
+        (("--context",), {"default": "", "metavar": "NAME", "help": "context of the kubeconfig"}),
+        (("-n", "--namespace"), {"default": "", "metavar": "NAME", "help": "namespace to start in"}),
+        (("--profile",), {"default": "", "metavar": "NAME", "help": "AWS profile"}),
+        (
+            ("--allow-plugin",),
+            {
+                "action": "append",
+                "default": [],
+                "metavar": "NAME",
+                "help": "start this exec plugin of the kubeconfig; repeatable",
+            },
+        ),
+        (("--region",), {"default": "", "metavar": "REGION", "help": "AWS region, if the cluster does not name one"}),
+    ]
+
+
+def add_options(target: argparse.ArgumentParser, options: Options, *, suppress: bool = False) -> None:
+    """Add options to a command; `suppress` leaves out their defaults, as a command above has them."""
+    for names, settings in options:
+        extra = {"default": argparse.SUPPRESS} if suppress else {}
+        target.add_argument(*names, **(settings | extra))  # type: ignore[arg-type]
+
+
+def output_option(command: argparse.ArgumentParser) -> None:
+    """Add the option for the form of what is printed."""
+    command.add_argument(
+        "--output", "-o", choices=FORMATS, default="table", help="form: wide and csv have all fields (default: table)"
+    )
+
+
+def factor_of(text: str) -> float:
+    """Read a positive factor.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    factor = float(text)
+    if not 0 < factor < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return factor
+
+
+def size_of(text: str) -> int:
+    """Read a size in bytes.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    match = re.fullmatch(r"(\d{1,9})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = int(match[1]) << (10 * " KMGT".index(match[2].upper() or " ")) if match else 0
+    if not 1 << 22 <= size < 1 << 44:
+        raise argparse.ArgumentTypeError(f"{text} is not a size from 4M on, such as 200M or 2G")
+    return size
+
+
+def port_of(text: str) -> int:
+    """Read a number of a port.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    port = int(text)
+    if not 0 <= port < 65_536:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 65535")
+    return port
+
+
+def name_of(text: str) -> str:
+    """Read a name.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name: use letters, digits, - and _")
+    return text
+
+
+# what argparse calls the types in `invalid … value`
+factor_of.__name__, port_of.__name__, size_of.__name__ = "number", "port", "size"

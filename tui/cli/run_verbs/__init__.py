@@ -1,0 +1,1 @@
+"""Verbs of `eksml-tui runs`, one module for each subject."""

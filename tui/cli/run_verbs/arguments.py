@@ -1,0 +1,195 @@
+"""The options and help of `eksml-tui runs`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.cli.options import HOME, RUN, add_options, cluster_options, output_option
+from tui.cli.run_verbs.limits import limit_options
+
+if TYPE_CHECKING:
+    from tui.cli.options import Commands
+
+
+def run_commands(runs: argparse.ArgumentParser) -> None:
+    """Add the verbs of `runs`."""
+    verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="list all runs, newest first")
+    _of_home(listing)
+    listing.add_argument(
+        "--cluster", action="store_true", help="also runs of other machines, by their records in the cluster"
+    )
+    add_options(listing, cluster_options(), suppress=True)
+    output_option(listing)
+    show = verbs.add_parser("show", help="show the stages of a run")
+    show.add_argument("run", metavar="RUN", help=RUN)
+    _of_home(show)
+    output_option(show)
+    logs = verbs.add_parser("logs", help="print the logs of a run's pods")
+    logs.add_argument("run", metavar="RUN", help=RUN)
+    logs.add_argument("--stage", default="", help="only this stage")
+    logs.add_argument("--follow", "-f", action="store_true", help="follow until the run ends")
+    _runs_curves(verbs)
+    resume = verbs.add_parser("resume", help="restart a run's runner")
+    resume.add_argument("run", metavar="RUN", help=RUN)
+    resume.add_argument(
+        "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
+    )
+    resume.add_argument(
+        "--restored",
+        action="store_true",
+        help="carry out a run restored from an archive; only if no other machine does",
+    )
+    resume.add_argument(
+        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its home or cluster is away"
+    )
+    _requests(verbs)
+    _runs_storage(verbs)
+    approve_options(verbs.add_parser("approve", help="approve the Terraform plan of the stage that waits"))
+    runbook = verbs.add_parser("runbook", help="print the commands equivalent to a run's stages, as Markdown")
+    runbook.add_argument("run", metavar="RUN", help=RUN)
+    results = verbs.add_parser("results", help="list the files that a run has produced")
+    results.add_argument("run", metavar="RUN", help=RUN)
+    output_option(results)
+    export = verbs.add_parser("export", help="copy a run's results to S3 with a Job")
+    export.add_argument("run", metavar="RUN", help=RUN)
+    export.add_argument(
+        "--to",
+        default="",
+        metavar="s3://BUCKET/PREFIX",
+        help="where to (default: the run's id, below its results_bucket)",
+    )
+    export.add_argument(
+        "--service-account",
+        default="",
+        metavar="NAME",
+        help="service account of the Job's pod (default: that of the run's role, or else default)",
+    )
+    export.add_argument("--detach", action="store_true", help="start the copy without waiting for it")
+    _runs_terraform(verbs)
+    _runs_of_others(verbs)
+    repair = verbs.add_parser("repair", help="repair a run's damaged logs and curves; copy what is left of its journal")
+    repair.add_argument("run", metavar="RUN", help=RUN)
+    output_option(repair)
+
+
+def _requests(verbs: Commands) -> None:
+    for verb, text in (
+        ("cancel", "stop a run's jobs"),
+        ("park", "free a run's accelerators"),
+        ("pause", "begin no further stage of a run"),
+        ("unpause", "start the stages of a paused run again"),
+    ):
+        verbs.add_parser(verb, help=text).add_argument("run", metavar="RUN", help=RUN)
+    limit = verbs.add_parser("limit", help="set the limits at which a run is parked or torn down")
+    limit.add_argument("run", metavar="RUN", help=RUN)
+    limit_options(limit, dest="new", is_change=True)
+    collect = verbs.add_parser("gc", help="remove copies of runs, and Terraform's providers, of no more use")
+    collect.add_argument("--dry-run", action="store_true", help="only print what is there and what would be removed")
+    collect.add_argument(
+        "--older-than", type=float, default=14.0, metavar="DAYS",
+        help="of copies: not opened, or put aside, for so long (default: 14)",
+    )  # fmt: skip
+    retry = verbs.add_parser("retry", help="retry the failed stage of a run")
+    retry.add_argument("run", metavar="RUN", help=RUN)
+    teardown = verbs.add_parser("teardown", help="remove what a run made, then audit")
+    teardown.add_argument("run", metavar="RUN", help=RUN)
+    teardown.add_argument("--confirm", default="", metavar="CLUSTER", help="the exact name of the cluster")
+    teardown.add_argument("--delete-data", action="store_true", help="also delete storage that holds the run's data")
+    teardown.add_argument("--even-if-shared", action="store_true", help="remove it although other runs or pods use it")
+
+
+def _of_home(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--home", nargs="?", const="", dest="of_home", metavar=HOME,
+        help="read the home, which also has runs of other machines (default: that of the settings)",
+    )  # fmt: skip
+
+
+def _runs_of_others(verbs: Commands) -> None:
+    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one, from its home")
+    taken.add_argument("run", metavar="RUN", help="the whole id of the run")
+    taken.add_argument(
+        "--home",
+        default=argparse.SUPPRESS,
+        metavar=HOME,
+        help="the run's home (default: that of the settings, or of a copy that is here)",
+    )
+    taken.add_argument(
+        "--machine-is-gone",
+        action="store_true",
+        help="state that the other machine no longer exists: its locks are removed, its end is not waited for",
+    )
+    adopted = verbs.add_parser("adopt", help="rebuild a lost run from what its cluster and account still have")
+    adopted.add_argument(
+        "words",
+        nargs="*",
+        default=[],
+        metavar="CLUSTER RUN",
+        help="its cluster in EKS, then its id if the cluster has several runs; with --context or --demo only the id",
+    )
+    for verb in (taken, adopted):
+        verb.add_argument("--confirm", default="", metavar="ID", help="the run's id, if its machine may be alive")
+        add_options(verb, cluster_options(), suppress=True)
+
+
+def _runs_storage(verbs: Commands) -> None:
+    disk = verbs.add_parser("disk", help="show what runs take on disk, and what of it could be freed")
+    output_option(disk)
+    compact = verbs.add_parser("compact", help="compact the logs and curves of runs that are over")
+    compact.add_argument("run", nargs="?", default="", metavar="RUN", help=f"{RUN} (default: all that are over)")
+    compact.add_argument(
+        "--older-than", type=float, default=0.0, metavar="DAYS", help="only runs whose last record is older"
+    )
+    archive = verbs.add_parser("archive", help="write a run to one file, without secrets")
+    archive.add_argument("run", metavar="RUN", help=RUN)
+    archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.zip)")
+    restore = verbs.add_parser("restore", help="restore a run from its archive, to look at")
+    restore.add_argument("file", type=Path, metavar="FILE", help="an archive that `runs archive` has written")
+    remove = verbs.add_parser("rm", help="forget a run of which nothing is left: remove its journal, logs and curves")
+    remove.add_argument("run", metavar="RUN", help=RUN)
+    remove.add_argument(
+        "--confirm", default="", metavar="ID", help="the exact id of the run; without it nothing is removed"
+    )
+    remove.add_argument("--archive", type=Path, metavar="FILE", help="write the run to FILE first")
+
+
+def _runs_curves(verbs: Commands) -> None:
+    compare = verbs.add_parser("compare", help="compare the curves and parameters of runs")
+    compare.add_argument("runs", nargs="+", metavar="RUN", help="two runs or more: ids, or their beginnings")
+    compare.add_argument(
+        "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
+    )
+    compare.add_argument(
+        "--output", "-o", choices=("table", "json", "csv", "plot"), default="table", help="form (default: table)"
+    )
+    curves = verbs.add_parser("curves", help="print or save the curves of a run")
+    curves.add_argument("run", metavar="RUN", help=RUN)
+    curves.add_argument("file", nargs="?", type=Path, metavar="FILE", help="write to FILE (default: stdout)")
+    curves.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this one; repeatable")
+    _of_home(curves)
+    curves.add_argument(
+        "--output", "-o", choices=("plot", "csv", "svg", "png"), default="plot", help="form (default: plot)"
+    )
+
+
+def approve_options(approve: argparse.ArgumentParser) -> None:
+    """Add the options of `approve`, which is a command and a verb."""
+    approve.add_argument("run", metavar="RUN", help=RUN)
+    approve.add_argument("--plan", default="", metavar="HASH", help="approve only this plan")
+
+
+def _runs_terraform(verbs: Commands) -> None:
+    terraform = verbs.add_parser("terraform", help="show what Terraform has made in a run, and what it left open")
+    terraform.add_argument("run", metavar="RUN", help=RUN)
+    output_option(terraform)
+    taken = verbs.add_parser("import", help="give the id of a resource that Terraform may have created")
+    waived = verbs.add_parser("waive", help="confirm that a resource Terraform may have created does not exist")
+    for verb, also in ((taken, ""), (waived, ", or errored.tfstate")):
+        verb.add_argument("run", metavar="RUN", help=RUN)
+        verb.add_argument("address", metavar="ADDRESS", help=f"the resource in Terraform's notation{also}")
+        verb.add_argument("--stage", default="", help="the stage, if several have the resource open")
+    taken.add_argument("id", metavar="ID", help="the id, in the form that terraform import expects")
+    waived.add_argument("--confirm", default="", metavar="ADDRESS", help="the exact address again")

@@ -1,0 +1,133 @@
+"""Limits of a run on the command line: their options, and `eksml-tui runs limit`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actions.run.doctor.report import DoctorLine
+    from actions.run.limits.options import LimitTexts
+
+NO_LIMITS = "--none"
+
+
+def limit_options(command: argparse.ArgumentParser, *, dest: str, is_change: bool = False) -> None:
+    """Add the options of limits to a command.
+
+    Args:
+        command: The command.
+        dest: Prefix of the names of their values: those of a launch have defaults in config.yaml.
+        is_change: They change the limits of a run: what is not given stays, `none` takes one away.
+    """
+    group = command.add_argument_group("limits", f"{_MEANING} {_CHANGE}" if is_change else _MEANING)
+    group.add_argument(
+        "--until", dest=f"{dest}_until", default="", metavar="TIME",
+        help="end at 2026-11-20T22:30:00Z, 22:30 (the next one, UTC) or +8h",
+    )  # fmt: skip
+    group.add_argument(
+        "--budget", dest=f"{dest}_budget", default="", metavar="USD", help="end when so much has been spent"
+    )
+    group.add_argument(
+        "--max-hourly",
+        dest=f"{dest}_max_hourly",
+        default="",
+        metavar="USD",
+        help="end when it costs more than this an hour",
+    )
+    for name, what in (("credentials", "the AWS credentials end"), ("capacity", "the capacity block ends")):
+        group.add_argument(
+            f"--before-{name}-end",
+            dest=f"{dest}_before_{name}_end",
+            action=argparse.BooleanOptionalAction if is_change else "store_true",
+            default=None,
+            help=f"end in time before {what}",
+        )
+    group.add_argument(
+        "--at-limit",
+        dest=f"{dest}_action",
+        choices=("park", "teardown"),
+        default="",
+        help="how it ends (default: park)",
+    )
+    group.add_argument(
+        "--watchdog", dest=f"{dest}_watchdog", default="", metavar="TIME",
+        help="have a CronJob in the cluster stop the run's jobs after so long without a heartbeat: 1h, 90m",
+    )  # fmt: skip
+    if is_change:
+        group.add_argument(NO_LIMITS, dest="new_none", action="store_true", help="take all limits away")
+
+
+_MEANING = "At the first limit that is reached the run ends: it is parked, or torn down."
+_CHANGE = "What is not given stays as it is; the word none takes a limit away."
+
+
+def texts_of(options: argparse.Namespace, dest: str) -> LimitTexts:
+    """Return the limits that the options state, also by config.yaml."""
+    from actions.run.limits.options import LimitTexts
+
+    def text(name: str) -> str:
+        value = getattr(options, f"{dest}_{name}", "")
+        return f"{value:.10g}" if isinstance(value, float) else str(value or "")
+
+    return LimitTexts(
+        until=text("until"),
+        budget=text("budget"),
+        max_hourly=text("max_hourly"),
+        before_credentials_end=getattr(options, f"{dest}_before_credentials_end", None),
+        before_capacity_end=getattr(options, f"{dest}_before_capacity_end", None),
+        at_limit=text("action"),
+        watchdog=text("watchdog"),
+    )
+
+
+def run_limit(options: argparse.Namespace) -> int:
+    """Change the limits of a run; without any option, print them.
+
+    Raises:
+        UsageError: One of them cannot be read, or `--none` has company.
+        RefusedError: The run is torn down.
+    """
+    from actions.base.clock import SystemClock
+    from actions.base.errors import UsageError
+    from actions.run.client import find_run, load_run, set_limits
+    from actions.run.limits.options import limits_of, limits_text, reach_text
+    from actions.run.state.records import Limits
+    from tui.cli.target import aws_environment
+
+    folder = find_run(options.run)
+    texts = texts_of(options, "new")
+    known = load_run(folder).limits
+    if options.new_none and texts.is_given:
+        raise UsageError("--none takes all limits away; it cannot be combined with another limit.")
+    if texts.is_given or options.new_none:
+        clock = SystemClock()
+        known = Limits() if options.new_none else limits_of(texts, now=clock.now(), known=known)
+        environment = {} if options.demo else aws_environment(options)
+        warning = set_limits(folder, known, clock=clock, environment=environment)
+        if warning:
+            sys.stderr.write(f"eksml-tui: {warning}\n")
+    sys.stdout.write(f"Limits of run {folder.name}: {limits_text(known)}.\n")
+    if reach := reach_text(known):
+        sys.stdout.write(f"{reach}\n")
+    return 0
+
+
+def watchdog_lines(options: argparse.Namespace) -> list[DoctorLine]:
+    """Return the check of the watchdog's image, by a request to its registry; none for a launch without a watchdog."""
+    import asyncio
+
+    from actions.base.own_images import PUBLIC_REGISTRY, PYTHON, own_image
+    from actions.run.checks.external import check_image
+    from actions.run.checks.observation import unknown
+    from actions.run.doctor.report import line_of
+
+    if not getattr(options, "limit_watchdog", ""):
+        return []
+    image = own_image(PYTHON)
+    if image.startswith(f"{PUBLIC_REGISTRY}/"):
+        found = asyncio.run(check_image(image, has_login=False))
+    else:  # nodes have logins that this machine has not, and a pull-through cache has an image after the first pull
+        found = unknown(f"{image} is not looked up: it is in a registry of your own.")
+    return [line_of("image of the watchdog", found, f"Let the cluster's nodes pull {image}, or go without --watchdog.")]

@@ -1,0 +1,102 @@
+"""Runs of other machines on the command line: in the list of a cluster, shown from their records, and left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.cloud.eks import token_factory
+from actions.cluster.auth.session import KubeSession
+from actions.run.client import list_runs
+from actions.run.presence.listing import find_cluster_run, list_cluster_runs, refusal_of
+from actions.run.presence.record import RemoteRun
+from actions.run.presence.remote_view import job_on_screen, remote_view
+from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
+from actions.run.report import run_json, run_table
+from tui.cli.tables.output import print_table
+from tui.cli.target import chosen_target, require_target
+
+T = TypeVar("T")
+
+_LOOK_SECONDS = 10.0
+"""Time for the cluster to say whether it knows a run that this machine does not."""
+
+
+def print_cluster_runs(options: Namespace) -> int:
+    """Print the runs of this machine and those that the cluster knows, one row each."""
+    found = asyncio.run(_asked(options, list_cluster_runs))
+    runs = known_runs(list_runs(), found.runs)
+    now = SystemClock().now().timestamp()
+    print_table(
+        options.output,
+        table=lambda: cluster_runs_table(runs, now=now, note=found.note, is_short=sys.stdout.isatty()),
+        document=lambda: cluster_runs_json(runs, now=now),
+        fields=FIELDS,
+    )
+    if found.note and options.output != "table":
+        sys.stderr.write(f"eksml-tui: {found.note}\n")
+    return 0
+
+
+def show_or_refuse(options: Namespace, missing: MissingError) -> int:
+    """Show a run that this machine does not have, from its record in the cluster; refuse all that would act on it.
+
+    Args:
+        options: With `run` and `verb`.
+        missing: The error, if the cluster does not know it either, or does not answer soon.
+
+    Raises:
+        RefusedError: It is of another machine: with its owner, and the command that takes it over.
+        MissingError: `missing`.
+    """
+    run = run_elsewhere(options, missing)
+    if options.verb == "show":
+        view, now = remote_view(run, is_silent=run.is_silent(SystemClock().now().timestamp())), SystemClock().now()
+        print_table(
+            options.output,
+            table=lambda: run_table(view, now=now.timestamp()),
+            document=lambda: run_json(view, now=now.timestamp()),
+            rows="stages",
+        )
+        return 0
+    job = job_on_screen(run, getattr(options, "stage", "") or "")
+    if options.verb == "logs" and job is not None:
+        raise RefusedError(
+            f"The log of run {run.id} is on the machine of {run.owner}; its pods still have their latest lines.",
+            hint=f"Follow them: eksml-tui watch {job.kind.lower()}/{job.namespace}/{job.name}",
+        )
+    raise refusal_of(run)
+
+
+def run_elsewhere(options: Namespace, missing: MissingError) -> RemoteRun:
+    """Return the run of another machine that `options.run` names.
+
+    Raises:
+        MissingError: `missing`, if the cluster does not know it either, or does not answer soon.
+    """
+    try:
+        return asyncio.run(_soon(options))
+    except (ConsoleError, TimeoutError):
+        raise missing from None
+
+
+async def _soon(options: Namespace) -> RemoteRun:
+    async with asyncio.timeout(_LOOK_SECONDS):
+        return await _asked(options, lambda session: find_cluster_run(session, options.run), may_ask=False)
+
+
+async def _asked(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]], *, may_ask: bool = True) -> T:
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+    require_target(chosen.target, may_ask=may_ask)
+    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+    try:
+        return await ask(session)
+    finally:
+        await session.aclose()

@@ -1,0 +1,178 @@
+"""`eksml-tui runs disk|compact|archive|restore|rm|gc`: what runs take on disk, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from actions.base.clock import SystemClock
+from actions.base.untrusted import plain_text
+from actions.base.wording import counted
+from actions.fleet.quantity import format_bytes
+from actions.run.client import find_run, list_runs
+from actions.run.forget import Forgettable, forget_run, survey_run
+from actions.run.journal.mirrored import mirrors_home
+from actions.run.storage.archive import archive_run, archive_sentences, restore_run
+from actions.run.storage.compaction import allocated_bytes, compact_run, compact_runs, compactable_files
+from actions.run.storage.disk_use import disk_json, disk_table, disk_use
+from actions.run.storage.spare_copies import SpareCopy, SpareKind, put_aside_bytes, remove_copies, survey_copies
+from actions.run.terraform_changes import working_directories
+from actions.terraform.plugin_cache import remove_unused_providers, survey_providers
+from tui.cli.tables.output import print_table
+from tui.cli.target import aws_environment
+
+
+def _disk(options: Namespace) -> int:
+    use = disk_use(
+        list_runs(),
+        bound=options.runs_max_size,
+        copies=allocated_bytes(mirrors_home()),
+        put_aside=put_aside_bytes(),
+    )
+    print_table(options.output, table=lambda: disk_table(use), document=lambda: disk_json(use), rows="runs")
+    if use.warning():
+        _warn(use.warning())
+    return 0
+
+
+def _compact(options: Namespace) -> int:
+    clock = SystemClock()
+    if options.run:
+        done = [compact_run(find_run(options.run), clock)]
+        failures: list[str] = []
+    else:
+        runs = list_runs()
+        done, failures = compact_runs(runs, clock, older_than_days=options.older_than)
+    for run in (one for one in done if one.freed_bytes):
+        _say(f"Compacted {counted(run.files, 'file')} of run {run.id}: {_size(run.freed_bytes)} freed.")
+    if not any(run.freed_bytes for run in done) and not failures:
+        _say("There is nothing to compact.")
+    for sentence in failures:
+        _warn(sentence)
+    return 1 if failures else 0
+
+
+def _archive(options: Namespace) -> int:
+    folder = find_run(options.run)
+    file = options.file or Path(f"{folder.name}.zip")
+    manifest = archive_run(folder, file, SystemClock())
+    for sentence in archive_sentences(manifest, file):
+        _say(sentence)
+    _say(f"It has {counted(len(manifest.files), 'file')}, {_size(file.stat().st_size)}.")
+    return 0
+
+
+def _restore(options: Namespace) -> int:
+    manifest = restore_run(options.file, SystemClock())
+    _say(f"Restored run {manifest.run} as it was at {manifest.archived_at}, {manifest.state}: to look at only.")
+    _say(
+        "No runner is started for it. To carry it out here, if no other machine does: "
+        f"eksml-tui runs resume {manifest.run} --restored"
+    )
+    return 0
+
+
+def _forget(options: Namespace) -> int:
+    """Print what would be forgotten; remove it if that is confirmed."""
+    folder = find_run(options.run)
+    if not options.confirm:
+        _say_loss(survey_run(folder), is_archived=options.archive is not None)
+
+    def archive() -> None:
+        for sentence in archive_sentences(archive_run(folder, options.archive, SystemClock()), options.archive):
+            _say(sentence)
+
+    forgotten = forget_run(folder, confirm=options.confirm, archive=archive if options.archive else None)
+    _say(f"Forgot run {forgotten.id}: {counted(forgotten.files, 'file')}, {_size(forgotten.size_bytes)}.")
+    if forgotten.home:
+        place = f"{forgotten.home}/runs/{forgotten.id}/"
+        _say(f"Its copy in the home stays. To delete it: aws s3 rm --recursive {place}")
+    return 0
+
+
+def _say_loss(found: Forgettable, *, is_archived: bool) -> None:
+    copy = ", a copy from an archive" if found.is_restored else ""
+    _say(f"Run {found.id} is {found.state}{copy}. {found.folder} has")
+    _say(f"  its journal       {counted(found.records, 'record')}")
+    _say(f"  its logs          {_size(found.log_bytes)}")
+    _say(f"  its curves        {_size(found.curve_bytes)}")
+    _say(
+        f"  in all            {counted(found.files, 'file')}, {_size(found.size_bytes)}, with the copy of its blueprint"
+    )
+    if found.put_aside:
+        folders = counted(len(found.put_aside), "folder")
+        _say(f"  put aside         {folders} by takeovers, {_size(found.put_aside_bytes)}, which no archive has")
+    if is_archived:
+        _say("They are written to the archive first.")
+        return
+    if found.home:
+        _say(f"A copy of all but the logs stays in {found.home}. To keep the logs, too, add --archive FILE.")
+    else:
+        _say("They cannot be recovered. To keep them in one file, add --archive FILE.")
+    plain = sum(path.stat().st_size for path in compactable_files(found.folder))
+    if plain:
+        _say(f"To keep them in a tenth of the space: eksml-tui runs compact {found.id}")
+
+
+def _collect(options: Namespace) -> int:
+    """Print the copies of runs and Terraform's providers in the shared cache; remove those that are of no more use,
+    unless only to look."""
+    _collect_copies(options)
+    return _collect_providers(options)
+
+
+def _collect_copies(options: Namespace) -> None:
+    os.environ.update(aws_environment(options))  # for boto3, if a home has to be asked
+    now = SystemClock().now().timestamp()
+    found = survey_copies(now, older_than_days=options.older_than)
+    for copy in found:
+        logs = f", with {_size(copy.log_bytes)} of logs that no home has" if _has_own_logs(copy) else ""
+        verb = "can be removed" if copy.is_removable else "stays"
+        _say(f"{copy.run_id}, {copy.kind.value}, {_size(copy.size_bytes)}{logs}: {verb}, as {copy.why}.")
+    if not options.dry_run and any(copy.is_removable for copy in found):
+        _say(f"Removed copies of runs, {_size(remove_copies(found, now))}.")
+
+
+def _has_own_logs(copy: SpareCopy) -> bool:
+    return bool(copy.log_bytes) and copy.kind is SpareKind.ASIDE
+
+
+def _collect_providers(options: Namespace) -> int:
+    works = working_directories()
+    found = survey_providers(works)
+    for item in found:
+        needs = f"needed by {counted(len(item.used_by), 'stage')}" if item.used_by else "not needed"
+        _say(f"{item.name} {item.version} ({item.platform}), {format_bytes(item.size_bytes)}: {needs}")
+    if options.dry_run:
+        return 0
+    removed = remove_unused_providers(works)
+    size = format_bytes(sum(item.size_bytes for item in removed))
+    kept = "All of them are needed." if found else "The cache holds no provider."
+    _say(f"Removed {counted(len(removed), 'provider')}, {size}." if removed else kept)
+    return 0
+
+
+def _size(size: int) -> str:
+    return f"{format_bytes(size)}B" if size >= 1000 else f"{size} B"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(plain_text(text) + "\n")
+
+
+def _warn(text: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(f"eksml-tui: {plain_text(text)}\n")
+
+
+VERBS: Mapping[str, Callable[[Namespace], int]] = {
+    "disk": _disk,
+    "compact": _compact,
+    "archive": _archive,
+    "restore": _restore,
+    "rm": _forget,
+    "gc": _collect,
+}

@@ -1,0 +1,1 @@
+"""Commands that show a console or a run to others: `serve`, `support`, and what a capture holds."""

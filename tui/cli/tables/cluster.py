@@ -1,0 +1,250 @@
+"""`eksml-tui pods`, `events` and `cost`: what the panes of these names show, printed once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from argparse import Namespace
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import msgspec
+
+from actions.base.clock import SystemClock, format_rfc3339
+from actions.base.wording import aligned_text
+from actions.cloud.eks import token_factory
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch_pods
+from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
+from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
+from actions.fleet.quantity import format_usd
+from tui.cli.tables.output import print_table
+from tui.cli.target import chosen_target, require_target
+from tui.present.text import rough_duration
+
+T = TypeVar("T")
+
+POD_FIELDS = (
+    "namespace", "name", "phase", "reason", "message", "ready", "containers", "restarts", "node", "requests.cpu_milli",
+    "requests.memory_bytes", "requests.gpu", "requests.neuron", "requests.efa", "created_at", "started_at",
+    "owner.kind", "owner.name", "run", "stage", "uid",
+)  # fmt: skip
+EVENT_FIELDS = ("last_seen_at", "type", "reason", "namespace", "kind", "name", "count", "message")
+COST_FIELDS = (
+    "instance_type", "capacity_type", "region", "pool", "nodes", "unpriced", "accelerators", "idle_accelerators",
+    "usd_per_hour", "usd_per_month", "idle_usd_per_hour",
+)  # fmt: skip
+
+
+def print_pods(options: Namespace) -> int:
+    """Print the pods of a namespace, or of all."""
+    pods = [
+        pod for pod in _asked(options, lambda session: fetch_pods(session, options.namespace)) if _is_on(pod, options)
+    ]
+    pods.sort(key=lambda pod: (pod.namespace, pod.name))
+    now = SystemClock().now().timestamp()
+    print_table(
+        options.output,
+        table=lambda: _pods_table(pods, now),
+        document=lambda: _json([pod_document(pod) for pod in pods]),
+        fields=POD_FIELDS,
+    )
+    return 0
+
+
+def print_events(options: Namespace) -> int:
+    """Print the newest events, oldest first."""
+    found = _asked(options, lambda session: fetch_events(session, options.namespace))
+    events = [event for event in found if not options.warnings or event.type == "Warning"]
+    now = SystemClock().now().timestamp()
+    print_table(
+        options.output,
+        table=lambda: _events_table(events, now),
+        document=lambda: _json([event_document(event) for event in events]),
+        fields=EVENT_FIELDS,
+    )
+    return 0
+
+
+def print_cost(options: Namespace) -> int:
+    """Print the hourly cost of all nodes that are bought alike, and of all."""
+
+    async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], FleetCost]:
+        inventory, identity = await fetch_inventory(session), await session.identity()
+        model = CostModel.load(region=identity.region or options.region)
+        costs = [(node, model.node_cost(node, inventory.usage.get(node.name, UNUSED))) for node in inventory.nodes]
+        return cost_groups(costs), total_of(cost for _, cost in costs)
+
+    groups, total = _asked(options, ask)
+    print_table(
+        options.output,
+        table=lambda: _cost_table(groups, total),
+        document=lambda: cost_json(groups, total),
+        rows="groups",
+        fields=COST_FIELDS,
+    )
+    return 0
+
+
+def _asked(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
+    """Ask the chosen cluster one question, read-only."""
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+
+    async def session() -> T:
+        require_target(chosen.target)
+        opened = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+        try:
+            return await ask(opened)
+        finally:
+            await opened.aclose()
+
+    return asyncio.run(session())
+
+
+def _is_on(pod: PodFacts, options: Namespace) -> bool:
+    return (not options.node or pod.node == options.node) and (not options.of_run or pod.run == options.of_run)
+
+
+def pod_document(pod: PodFacts) -> dict[str, Any]:
+    """Return a pod with the keys that docs/commands.md names."""
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "phase": pod.phase,
+        "reason": pod.reason,
+        "message": pod.message,
+        "ready": pod.ready,
+        "containers": list(pod.containers),
+        "restarts": pod.restarts,
+        "node": pod.node,
+        "requests": {name: getattr(pod.requests, name) for name in pod.requests.__struct_fields__},
+        "created_at": _moment(pod.created_at),
+        "started_at": _moment(pod.started_at),
+        "owner": {"kind": pod.owner_kind, "name": pod.owner_name},
+        "run": pod.run,
+        "stage": pod.stage,
+        "uid": pod.uid,
+    }
+
+
+def event_document(event: EventFacts) -> dict[str, Any]:
+    """Return an event with the keys that docs/commands.md names."""
+    return {
+        "last_seen_at": _moment(event.last_seen_at),
+        "type": event.type,
+        "reason": event.reason,
+        "namespace": event.namespace,
+        "kind": event.kind,
+        "name": event.name,
+        "count": event.count,
+        "message": event.message,
+    }
+
+
+def cost_groups(costs: Iterable[tuple[NodeFacts, NodeCost]]) -> list[tuple[tuple[str, ...], FleetCost]]:
+    """Return type, purchase option, region and pool of the nodes that are bought alike, with their sums."""
+    groups: dict[tuple[str, ...], list[NodeCost]] = {}
+    for node, cost in costs:
+        groups.setdefault((node.instance_type, node.capacity_type, node.region, node.pool), []).append(cost)
+    sums = [(group, total_of(members)) for group, members in groups.items()]
+    return sorted(sums, key=lambda one: (-one[1].usd_per_hour, one[0]))
+
+
+def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetCost) -> str:
+    """Return the document of `eksml-tui cost -o json`."""
+    return _json(
+        {
+            "summary": _cost_fields(total),
+            "groups": [dict(zip(COST_FIELDS[:4], group, strict=True)) | _cost_fields(cost) for group, cost in groups],
+        }
+    )
+
+
+def _cost_fields(cost: FleetCost) -> dict[str, Any]:
+    is_known = cost.unpriced < cost.nodes or not cost.nodes
+    is_idle_known = not cost.idle_unpriced or cost.idle_usd_per_hour > 0
+    return {
+        "nodes": cost.nodes,
+        "unpriced": cost.unpriced,
+        "accelerators": cost.accelerators,
+        "idle_accelerators": cost.idle_accelerators,
+        "usd_per_hour": _number(cost.usd_per_hour) if is_known else None,
+        "usd_per_month": _number(cost.usd_per_month) if is_known else None,
+        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if is_idle_known else None,
+    }
+
+
+def _pods_table(pods: list[PodFacts], now: float) -> str:
+    if not pods:
+        return "No pods.\n"
+    lines = [["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE"]]
+    lines += [
+        [
+            pod.namespace,
+            pod.name,
+            f"{pod.ready}/{len(pod.containers)}",
+            pod.reason or pod.phase or "-",
+            str(pod.restarts),
+            _age(now, pod.created_at),
+            pod.node or "-",
+        ]
+        for pod in pods
+    ]
+    return aligned_text(lines, right=(4,))
+
+
+def _events_table(events: list[EventFacts], now: float) -> str:
+    if not events:
+        return "No events.\n"
+    lines = [["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]]
+    lines += [
+        [
+            _age(now, event.last_seen_at),
+            event.type,
+            event.reason,
+            f"{event.kind} {event.namespace}/{event.name}" if event.namespace else f"{event.kind} {event.name}",
+            event.message if event.count < 2 else f"{event.message} (×{event.count})",
+        ]
+        for event in events
+    ]
+    return aligned_text(lines)
+
+
+def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCost) -> str:
+    if not groups:
+        return "No nodes.\n"
+    lines = [["TYPE", "BOUGHT", "REGION", "POOL", "NODES", "$/HOUR", "$/MONTH", "ACCEL", "IDLE", "IDLE $/HOUR"]]
+    for group, cost in groups:
+        known, idle_known = cost.unpriced < cost.nodes, not cost.idle_unpriced
+        lines.append(
+            [
+                *(word or "-" for word in group),
+                str(cost.nodes),
+                format_usd(cost.usd_per_hour) if known else "?",
+                format_usd(cost.usd_per_month) if known else "?",
+                str(cost.accelerators) if cost.accelerators else "-",
+                str(cost.idle_accelerators) if cost.accelerators else "-",
+                (format_usd(cost.idle_usd_per_hour) if idle_known else "?") if cost.accelerators else "-",
+            ]
+        )
+    sums = [total.hourly_text, total.monthly_text, *([total.idle_text] if total.idle_text else [])]
+    return aligned_text(lines, right=range(4, 10)) + "\n" + " | ".join(sums) + "\n"
+
+
+def _age(now: float, then: float) -> str:
+    return rough_duration(now - then) if then else "?"
+
+
+def _moment(seconds: float) -> str | None:
+    return format_rfc3339(datetime.fromtimestamp(seconds, UTC)) if seconds else None
+
+
+def _number(amount: Decimal) -> float:
+    return round(float(amount), 6)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

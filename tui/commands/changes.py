@@ -1,0 +1,138 @@
+"""Commands that change objects of the cluster: delete, scale, restart, cordon, uncordon, drain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from actions.base.errors import ConsoleError, RefusedError
+from actions.base.wording import counted
+from actions.command import arguments as args
+from tui.commands.app_actions import AppActions, Handler
+from tui.commands.targets import resolve_targets
+from tui.feeds.services import ConsoleServices
+from tui.screens.workspace import PaneWorkspace
+
+if TYPE_CHECKING:
+    from actions.cluster.auth.session import KubeSession
+    from actions.cluster.objects.operations import Target
+
+_DRAIN_SECONDS = 1800.0
+
+
+class ObjectChanges:
+    """The handlers of commands that change objects, each meant by its uid.
+
+    Args:
+        workspace: The panes; marked or selected objects are meant if none are named.
+        services: The cluster's session.
+        actions: Shows notifications.
+    """
+
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, actions: AppActions) -> None:
+        self._workspace = workspace
+        self._services = services
+        self._app = actions
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by command id."""
+        return {
+            "delete": self._delete,
+            "scale": self._scale,
+            "restart": self._restart,
+            "cordon": self._cordon,
+            "uncordon": self._uncordon,
+            "drain": self._drain,
+        }
+
+    async def _delete(self, arguments: args.DeleteArguments) -> None:
+        from actions.cluster.objects.operations import delete_target
+
+        async def delete(session: KubeSession, target: Target) -> str:
+            await delete_target(session, target, propagation=arguments.propagation)
+            return f"{target.title()} is being deleted."
+
+        await self._each(arguments.object, delete, "are being deleted")
+
+    async def _scale(self, arguments: args.ScaleArguments) -> None:
+        from actions.cluster.objects.operations import scale_target
+
+        async def scale(session: KubeSession, target: Target) -> str:
+            former = await scale_target(session, target, arguments.replicas)
+            return f"{target.title()}: {former} → {arguments.replicas} replicas."
+
+        await self._each(arguments.object, scale, f"have {arguments.replicas} replicas now")
+
+    async def _restart(self, arguments: args.TargetArguments) -> None:
+        from actions.cluster.objects.operations import restart_target
+
+        async def restart(session: KubeSession, target: Target) -> str:
+            await restart_target(session, target, clock=self._services.clock)
+            return f"{target.title()} is being restarted."
+
+        await self._each(arguments.object, restart, "are being restarted")
+
+    async def _cordon(self, arguments: args.TargetArguments) -> None:
+        await self._set_cordoned(arguments.object, is_cordoned=True)
+
+    async def _uncordon(self, arguments: args.TargetArguments) -> None:
+        await self._set_cordoned(arguments.object, is_cordoned=False)
+
+    async def _set_cordoned(self, text: str, *, is_cordoned: bool) -> None:
+        from actions.cluster.objects.operations import cordon_node
+
+        word = "cordoned" if is_cordoned else "uncordoned"
+
+        async def set_cordoned(session: KubeSession, target: Target) -> str:
+            is_change = await cordon_node(session, target, is_cordoned=is_cordoned)
+            return f"{target.title()} is {word}." if is_change else f"{target.title()} was {word} already."
+
+        await self._each(text, set_cordoned, f"are {word}")
+
+    async def _drain(self, arguments: args.DrainArguments) -> None:
+        from actions.cluster.objects.operations import cordon_node, evict_all, plan_drain
+
+        async def drain(session: KubeSession, target: Target) -> str:
+            await cordon_node(session, target, is_cordoned=True)
+            plan = await plan_drain(session, target.name)
+            if plan.objections() and not arguments.even_if_lost:
+                raise RefusedError(
+                    f"{target.title()} is cordoned, and not drained. {' '.join(plan.objections())}",
+                    hint="To evict them all the same: even_if_lost=true.",
+                )
+            await evict_all(
+                session,
+                plan.evicted,
+                clock=self._services.clock,
+                deadline_seconds=_DRAIN_SECONDS,
+                progress=lambda text: self._app.notify_plainly(f"{target.title()}: {text}"),
+            )
+            return f"{target.title()} is drained: {counted(len(plan.evicted), 'pod')} evicted."
+
+        await self._each(arguments.object, drain, "are drained")
+
+    async def _each(self, text: str, change: Callable[[KubeSession, Target], Awaitable[str]], done: str) -> None:
+        """Change all objects that are meant; one that fails does not keep the others from being changed.
+
+        Raises:
+            ConsoleError: One failed; of several the first one's error, with their number.
+        """
+        targets = await resolve_targets(self._services, self._workspace, text)
+        session = self._services.cluster.session
+        results = await asyncio.gather(*(change(session, target) for target in targets), return_exceptions=True)
+        self._workspace.current.clear_marks()
+        failed = [result for result in results if isinstance(result, BaseException)]
+        said = [result for result in results if isinstance(result, str)]
+        if said:
+            self._app.notify_plainly(said[0] if len(said) == 1 else f"{len(said)} objects {done}.")
+        _raise_first(failed, len(targets))
+
+
+def _raise_first(failed: Sequence[BaseException], count: int) -> None:
+    if not failed:
+        return
+    first = failed[0]
+    if isinstance(first, ConsoleError) and len(failed) > 1:
+        raise RefusedError(f"{len(failed)} of {count} failed. {first.message}", hint=first.hint) from first
+    raise first

@@ -1,0 +1,117 @@
+"""Commands on curves: the metric of the chart, runs compared, the chart as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.executors import in_thread
+from actions.command import arguments as args
+from tui.commands.app_actions import AppActions, Handler
+from tui.feeds.services import ConsoleServices
+from tui.screens.workspace import PaneWorkspace
+
+if TYPE_CHECKING:
+    from actions.run.comparison import RunCurves
+    from actions.run.journal.reader import RunSummary
+    from tui.panes.charts import ChartsPane
+
+_CHARTS = "charts"
+_FORMS = (".svg", ".png", ".csv")
+_PICK = "pick"
+"""The word after `chart` that opens the list of charts."""
+
+
+class CurveCommands:
+    """The handlers of `chart`, `compare` and `export-chart`.
+
+    Args:
+        workspace: The panes.
+        services: The runs.
+        actions: Shows sentences, and the list of charts.
+        submit: Starts a command line.
+    """
+
+    def __init__(
+        self,
+        workspace: PaneWorkspace,
+        services: ConsoleServices,
+        actions: AppActions,
+        submit: Callable[[str], None],
+    ) -> None:
+        self._workspace = workspace
+        self._services = services
+        self._app = actions
+        self._submit = submit
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by command id."""
+        return {"chart": self._chart, "compare": self._compare, "export-chart": self._export}
+
+    async def _chart(self, arguments: args.ChartArguments) -> None:
+        pane, metric, before = self._pane(), arguments.metric, dict(self._services.picked_charts)
+        if metric == _PICK:
+            from tui.screens.chart_picker import ChartPicker
+
+            self._app.show(ChartPicker("charts to show", pane.choices(), self._submit))
+        elif "," in metric:
+            pane.pick([name for part in metric.split(",") if (name := part.strip())])
+        else:
+            pane.choose(metric)
+        if self._services.picked_charts != before:
+            await self._workspace.layouts.keep_charts(self._services.picked_charts)
+
+    async def _compare(self, arguments: args.CompareArguments) -> None:
+        from actions.run.comparison import metric_to_compare
+        from tui.present.charts import MOST_RUNS
+
+        typed = [name for name in f"{arguments.run},{arguments.other}".split(",") if name]
+        if len(typed) == 1:
+            typed.insert(0, self._services.runs.find("").id)
+        chosen = {run.id: run.folder for run in map(self._run_named, typed)}
+        if len(chosen) < 2:
+            raise RefusedError(f"{next(iter(chosen))} cannot be compared with itself.", hint="Name another run.")
+        if len(chosen) > MOST_RUNS:
+            raise RefusedError(f"At most {MOST_RUNS} runs are compared at once.", hint="Name fewer.")
+        runs = await in_thread("compare", _read, list(chosen.values()))
+        metric = metric_to_compare(runs, arguments.metric)
+        pane = self._pane()
+        self._workspace.open(_CHARTS, "")
+        pane.compare(runs, metric)
+
+    async def _export(self, arguments: args.ExportChartArguments) -> None:
+        file = Path(arguments.file)
+        if file.suffix not in _FORMS:
+            raise ConfigError(f"{arguments.file} ends in none of {', '.join(_FORMS)}.", hint="Name such a file.")
+        data = await in_thread("export", self._pane().exported(file.suffix[1:]))
+        self._services.settings.write_file(file, data)
+        self._app.notify_plainly(f"Saved {arguments.file}.")
+
+    def _run_named(self, typed: str) -> RunSummary:
+        """Return the run with this id, or the only one whose id begins so.
+
+        Raises:
+            MissingError: There is none, or more than one.
+        """
+        known = self._services.runs.summaries
+        found = [run for run in known if run.id == typed] or [run for run in known if run.id.startswith(typed)]
+        if len(found) > 1:
+            raise MissingError(f"{typed!r} is the beginning of {len(found)} run ids.", hint="Type more of the id.")
+        return found[0] if found else self._services.runs.find(typed)
+
+    def _pane(self) -> ChartsPane:
+        from tui.panes.charts import ChartsPane
+
+        pane = self._workspace.pane(_CHARTS)
+        if not isinstance(pane, ChartsPane):
+            raise TypeError(f"{pane} is not the charts pane")
+        return pane
+
+
+def _read(folders: Sequence[Path]) -> list[RunCurves]:
+    """Read runs to the ends of their spools; the panes read on from there."""
+    from actions.run.comparison import read_run
+
+    return [read_run(folder, capacity=2048) for folder in folders]

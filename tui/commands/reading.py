@@ -1,0 +1,77 @@
+"""Commands on the contents of the focused pane: copy, save, mark, go to a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from actions.base.errors import RefusedError
+from actions.base.executors import in_thread
+from actions.base.wording import counted
+from actions.command import arguments as args
+from tui.commands.app_actions import AppActions, Handler
+from tui.feeds.services import ConsoleServices
+from tui.panes.logs import LogsPane
+from tui.screens.workspace import PaneWorkspace
+from tui.terminal.clipboard import Clipboard, copy_out
+
+
+class ReadingCommands:
+    """The handlers of `copy`, `save`, `goto`, `mark` and `only`.
+
+    Args:
+        workspace: The panes.
+        services: The settings.
+        actions: Shows notifications.
+        clipboard: Sends a text to the terminal.
+    """
+
+    def __init__(
+        self, workspace: PaneWorkspace, services: ConsoleServices, actions: AppActions, clipboard: Clipboard
+    ) -> None:
+        self._workspace = workspace
+        self._services = services
+        self._app = actions
+        self._clipboard = clipboard
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by command id."""
+        return {
+            "copy": self._copy,
+            "save": self._save,
+            "goto": self._goto,
+            "mark": self._mark,
+            "only": self._only,
+        }
+
+    async def _copy(self, arguments: args.CopyArguments) -> None:
+        if not self._services.settings.has_operator:
+            raise RefusedError("A script has no clipboard.", hint="Use screenshot or save.")
+        clipping = self._workspace.current.clipping(arguments.column)
+        self._app.notify_plainly(copy_out(self._clipboard, clipping))
+
+    async def _save(self, arguments: args.SaveArguments) -> None:
+        data = await self._log().contents()
+        await in_thread("save", self._services.settings.write_file, Path(arguments.file), data)
+        lines = counted(data.count(b"\n"), "line")
+        self._app.notify_plainly(f"Saved {lines} of the log to {arguments.file}.")
+
+    async def _goto(self, arguments: args.GotoArguments) -> None:
+        self._log().go_to(arguments.time)
+
+    async def _mark(self, arguments: args.MarkArguments) -> None:
+        self._workspace.current.mark(arguments.action)
+
+    async def _only(self, arguments: args.OnlyArguments) -> None:
+        self._log().show_only([name for part in arguments.pods.split(",") if (name := part.strip())])
+
+    def _log(self) -> LogsPane:
+        """Return the log pane.
+
+        Raises:
+            RefusedError: It is not open.
+        """
+        pane = self._workspace.current
+        if not isinstance(pane, LogsPane):
+            raise RefusedError("The focused pane has no log.", hint="Focus the logs pane.")
+        return pane

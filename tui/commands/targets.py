@@ -1,0 +1,194 @@
+"""The objects that a change is meant for: named, marked or selected; and the dialog before it."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from actions.base.errors import MissingError, RefusedError
+from actions.base.wording import counted
+from actions.command.arguments import (
+    DeleteArguments,
+    DrainArguments,
+    ScaleArguments,
+    TargetArguments,
+)
+from actions.command.verbs import Call
+from tui.feeds.services import ConsoleServices
+from tui.present.cells import Cells, Span, Tone
+from tui.present.subject import Subject
+from tui.screens.confirm import BODY_COLUMNS, Confirmation
+from tui.screens.status_lines import header_facts
+from tui.screens.workspace import PaneWorkspace
+
+if TYPE_CHECKING:
+    from actions.cluster.objects.catalogue import ServedKind
+    from actions.cluster.objects.operations import DrainPlan, Target
+
+_MOST = 200
+"""Objects of one command."""
+_SHOWN = 10
+_TYPED = {
+    "namespaces": "Everything in the namespace is deleted with it.",
+    "customresourcedefinitions.apiextensions.k8s.io": "All objects of the kind are deleted with it.",
+    "persistentvolumeclaims": "Its volume, and the data on it, may be deleted with it.",
+    "persistentvolumes": "The data on it may be deleted with it.",
+}
+"""Kinds with which data, or objects of others, are deleted: their name is typed."""
+_OWNED = {
+    "background": "What they own is deleted after them.",
+    "foreground": "What they own is deleted first; they stay until it is gone.",
+    "orphan": "What they own stays, without an owner.",
+}
+
+
+async def resolve_targets(services: ConsoleServices, workspace: PaneWorkspace, text: str) -> tuple[Target, ...]:
+    """Return the objects that are named; without names the marked ones, else the selected one. All have their uid.
+
+    Raises:
+        MissingError: Nothing is selected, or there is no such object.
+        ConflictError: Another object has the name of one that was meant.
+        RefusedError: They are too many, or something else than objects of the cluster.
+    """
+    from actions.cluster.objects.operations import identify
+
+    await services.cluster.wait_connected()
+    if text:
+        targets = [await _parsed(services, part.strip()) for part in text.split(",") if part.strip()]
+    else:
+        targets = [await _target_of(services, subject) for subject in _chosen(workspace)]
+    if len(targets) > _MOST:
+        raise RefusedError(f"{len(targets)} objects at once are too many; {_MOST} is the most.")
+    session = services.cluster.session
+    return tuple(await asyncio.gather(*(identify(session, target) for target in targets)))
+
+
+def names_of_targets(targets: Sequence[Target]) -> str:
+    """Return the text that means exactly these objects: `deployments.apps/work/web@UID`, with commas between."""
+    return ",".join(
+        "/".join(filter(None, (target.qualified, target.namespace, f"{target.name}@{target.uid}")))
+        for target in targets
+    )
+
+
+async def confirmation_of_change(
+    services: ConsoleServices, call: Call, targets: Sequence[Target]
+) -> tuple[Confirmation, Call]:
+    """Return the dialog before a change, and the call to carry out after a yes: with the objects as they are now.
+
+    Raises:
+        ConsoleError: The pods of a node to drain cannot be read.
+    """
+    arguments = call.arguments
+    lines = _names(targets)
+    word, word_is = "", ""
+    match arguments:
+        case DeleteArguments():
+            lines += _paragraph(_OWNED[arguments.propagation], Tone.MUTED)
+            for kind in sorted({target.qualified for target in targets if target.qualified in _TYPED}):
+                word, word_is = _word(targets)
+                lines += _paragraph(_TYPED[kind], Tone.BAD)
+        case DrainArguments():
+            plans = [await _plan(services, target) for target in targets]
+            lines += [line for plan in plans for line in _plan_lines(plan)]
+            if any(plan.objections() for plan in plans):
+                word, word_is = _word(targets)
+                arguments = replace(arguments, even_if_lost=True)
+        case _:
+            lines += _paragraph(call.command.help, Tone.MUTED)
+    lines += [(Span(""),), *_paragraph(_place(services), Tone.STRONG)]
+    to = f" to {arguments.replicas}" if isinstance(arguments, ScaleArguments) else ""
+    title = f"{call.command.id.capitalize()} {_counted(targets)}{to}?"
+    if isinstance(arguments, TargetArguments | ScaleArguments):
+        arguments = replace(arguments, object=names_of_targets(targets))
+    return Confirmation(title, lines, word=word, word_is=word_is), Call(call.command, arguments)
+
+
+def _chosen(workspace: PaneWorkspace) -> Sequence[Subject]:
+    marked = workspace.current.marked()
+    subject = workspace.current.subject()
+    if not marked and subject is None:
+        raise MissingError("Nothing is selected.", hint="Put the cursor on an object, or name it: kind/name.")
+    return marked or ((subject,) if subject is not None else ())
+
+
+async def _target_of(services: ConsoleServices, subject: Subject) -> Target:
+    row = subject.row
+    api_version = subject.api_version or (row.api_version if row is not None else "")
+    kind = (await services.objects.kinds()).named(api_version, subject.kind) if api_version else None
+    if kind is None:
+        raise RefusedError(f"{subject.title()} is not an object of the cluster.", hint="Put the cursor on one.")
+    return _target(kind, subject.namespace, subject.name, subject.uid)
+
+
+async def _parsed(services: ConsoleServices, text: str) -> Target:
+    path, _, uid = text.partition("@")
+    default = services.namespace or services.cluster.namespace
+    match path.split("/"):
+        case [word, namespace, name]:
+            return _target(await services.objects.find(word), namespace, name, uid)
+        case [word, name] if (await services.objects.kinds()).has(word):
+            return _target(await services.objects.find(word), default, name, uid)
+        case [namespace, name]:
+            return _target(await services.objects.find("pods"), namespace, name, uid)
+        case [name]:
+            return _target(await services.objects.find("pods"), default, name, uid)
+        case _:
+            raise MissingError(f"{text!r} names no object.", hint="Name it as kind/name or kind/namespace/name.")
+
+
+def _target(kind: ServedKind, namespace: str, name: str, uid: str) -> Target:
+    from actions.cluster.objects.operations import Target
+
+    return Target(kind.resource, namespace if kind.is_namespaced else "", name, uid)
+
+
+async def _plan(services: ConsoleServices, target: Target) -> DrainPlan:
+    from actions.cluster.objects.operations import plan_drain
+
+    if target.qualified != "nodes":
+        raise RefusedError(f"{target.title()} is not a node.", hint="Put the cursor on a node.")
+    return await plan_drain(services.cluster.session, target.name)
+
+
+def _plan_lines(plan: DrainPlan) -> list[Cells]:
+    stay = f"; {counted(plan.daemons, 'pod')} of daemons stay" if plan.daemons else ""
+    lines = _paragraph(f"{counted(len(plan.evicted), 'pod')} to evict{stay}.", Tone.PLAIN)
+    return lines + [line for text in plan.objections() for line in _paragraph(text, Tone.BAD)]
+
+
+def _names(targets: Sequence[Target]) -> list[Cells]:
+    if len(targets) == 1:
+        return []
+    lines: list[Cells] = [(Span(f"  {target.title()}"[:BODY_COLUMNS]),) for target in targets[:_SHOWN]]
+    if len(targets) > _SHOWN:
+        lines.append((Span(f"  … {len(targets) - _SHOWN} more", Tone.MUTED),))
+    return lines
+
+
+def _counted(targets: Sequence[Target]) -> str:
+    if len(targets) == 1:
+        return targets[0].title()
+    kinds = {target.resource.plural for target in targets}
+    return f"{len(targets)} {kinds.pop() if len(kinds) == 1 else 'objects'}"
+
+
+def _word(targets: Sequence[Target]) -> tuple[str, str]:
+    if len(targets) == 1:
+        return targets[0].name, "its name"
+    return str(len(targets)), "their number"
+
+
+def _place(services: ConsoleServices) -> str:
+    facts = header_facts(services)
+    known = (("cluster", facts.cluster), ("region", facts.region), ("account", facts.account))
+    parts = [f"{name} {value}" for name, value in known if value]
+    return " · ".join([*parts, f"context {services.cluster.context_name}"])
+
+
+def _paragraph(text: str, tone: Tone) -> list[Cells]:
+    return [(Span(line, tone),) for line in textwrap.wrap(text, BODY_COLUMNS - 2)]

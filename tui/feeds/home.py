@@ -1,0 +1,371 @@
+"""The feeds of the home pane: the fleet's totals, problems, contexts, costs of blueprints, money and holds of runs.
+
+Each is computed when a visible pane asks for it and its source has changed, in a thread if it takes more than a moment;
+nothing ticks while nothing changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.base.executors import NamedExecutor, in_thread
+from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, PodFacts
+from actions.fleet.totals import FleetTotals, TotalsSum
+from actions.run.state.view import RunState, StageState
+
+if TYPE_CHECKING:
+    from actions.blueprint.launch_plan import CostSummary
+    from actions.blueprint.model import Blueprint
+    from actions.cluster.auth.kubeconfig import ClusterTarget
+    from actions.cluster.diagnose.overview import Problem
+    from actions.cluster.state.snapshot import ClusterSnapshot
+    from actions.fleet.instance_types import InstanceTable
+    from actions.fleet.prices import PriceBook
+    from actions.run.journal.reader import RunSummary
+    from actions.run.state.view import RunView
+
+PROBLEMS_EVERY_SECONDS = 4.0
+"""The shortest time between two searches for problems."""
+RESTARTED_SECONDS = 300.0
+"""A pod whose container was restarted within this time is a problem, though it runs: it may crash again and again."""
+_MOST_RUNS = 12
+"""Of so many runs money and holds are computed."""
+
+
+class FleetTrouble:
+    """The fleet's totals, and the pods and nodes that are not fine; looks at what has changed alone."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodFacts] = {}
+        """Pods that are not fine, by key."""
+        self.nodes: dict[str, NodeFacts] = {}
+        """Nodes that are not ready, by name."""
+        self.unscheduled = 0
+        """Pods without a node."""
+        self._sum = TotalsSum()
+        self._known: dict[str, tuple[NodeFacts, NodeUsage]] = {}
+        self._shown: ClusterSnapshot | None = None
+        """The place in the history alone: a hidden pane must not keep a whole cluster that has changed since."""
+        self._restarts: dict[str, int] = {}
+        self._restarted_at: dict[str, float] = {}
+        self.expires_at = float("inf")
+        """Monotonic seconds at which the first restart lies long back."""
+
+    def follow(self, snapshot: ClusterSnapshot, now: float = 0.0) -> bool:
+        """Take over a snapshot; return whether anything may differ from what was known.
+
+        Args:
+            snapshot: The newest one.
+            now: Monotonic seconds.
+        """
+        shown = self._shown
+        is_same = shown is not None and shown.history is snapshot.history
+        if is_same and shown is not None and shown.revision == snapshot.revision and now < self.expires_at:
+            return False
+        changes = snapshot.changes_since(shown)
+        self._shown = type(snapshot)(revision=snapshot.revision, history=snapshot.history)
+        for name in changes.nodes if changes else self._known.keys() | snapshot.nodes.keys():
+            self._look_at_node(name, snapshot.nodes.get(name), snapshot.usage.get(name, UNUSED))
+        if is_same:
+            for key in changes.pods if changes else self.pods.keys() | snapshot.pods.keys():
+                self._look_at_pod(key, snapshot.pods.get(key), now)
+        else:  # all at once, as there may be 50,000
+            self.pods = {pod.key: pod for pod in snapshot.pods.values() if not pod.is_fine}
+            self._restarts = {pod.key: pod.restarts for pod in snapshot.pods.values() if pod.restarts}
+            self._restarted_at = {}
+        self._restarted_at = {key: at for key, at in self._restarted_at.items() if now - at < RESTARTED_SECONDS}
+        self.expires_at = min(self._restarted_at.values(), default=float("inf")) + RESTARTED_SECONDS
+        self.unscheduled = sum(pod.phase == "Pending" and not pod.node for pod in self.pods.values())
+        return True
+
+    def restarted(self, snapshot: ClusterSnapshot) -> list[PodFacts]:
+        """Return the pods that are fine, and were not a moment ago: a container has been started again."""
+        known = (snapshot.pods.get(key) for key in self._restarted_at if key not in self.pods)
+        return [pod for pod in known if pod is not None]
+
+    @property
+    def totals(self) -> FleetTotals:
+        """The sums over all nodes."""
+        return self._sum.total()
+
+    def _look_at_pod(self, key: str, pod: PodFacts | None, now: float) -> None:
+        if pod is None:
+            self.pods.pop(key, None)
+            self._restarts.pop(key, None)
+            self._restarted_at.pop(key, None)
+            return
+        if pod.is_fine:
+            self.pods.pop(key, None)
+        else:
+            self.pods[key] = pod
+        if pod.restarts:
+            if pod.restarts > self._restarts.get(key, 0):
+                self._restarted_at[key] = now
+            self._restarts[key] = pod.restarts
+
+    def _look_at_node(self, name: str, node: NodeFacts | None, usage: NodeUsage) -> None:
+        before = self._known.pop(name, None)
+        if before is not None:
+            self._sum.drop(*before)
+            self.nodes.pop(name, None)
+        if node is not None:
+            self._known[name] = (node, usage)
+            self._sum.add(node, usage)
+            if not node.is_ready:
+                self.nodes[name] = node
+
+
+class RunMoney(msgspec.Struct, frozen=True):
+    """The money and the holds of a run at one moment.
+
+    Args:
+        at: Seconds since the epoch.
+        usd: Spent until then; `None` if the run has no prices.
+        usd_per_hour: Its rate.
+        is_lower_bound: Something that is paid is in no sum.
+        holds: Titles of the stages that hold accelerators.
+        ended_at: The end of its last stage, if it is not at work; else 0.0.
+    """
+
+    at: float
+    usd: Decimal | None
+    usd_per_hour: Decimal
+    is_lower_bound: bool
+    holds: tuple[str, ...]
+    ended_at: float = 0.0
+
+    def spent(self, now: float) -> Decimal | None:
+        """Return the money spent until `now`, at the same rate."""
+        if self.usd is None:
+            return None
+        return self.usd + self.usd_per_hour * Decimal(str(max(0.0, now - self.at))) / 3600
+
+
+_AT_WORK = frozenset(
+    {RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.STALLED, RunState.TEARING_DOWN}
+)
+
+
+def money_of(view: RunView, now: float) -> RunMoney:
+    """Return the money and the holds of a run at `now`, in seconds since the epoch."""
+    from actions.run.spending import last_moment, spending_of
+
+    spending = spending_of(view, now)
+    return RunMoney(
+        at=now,
+        usd=spending.usd if spending else None,
+        usd_per_hour=spending.usd_per_hour if spending else Decimal(0),
+        is_lower_bound=bool(spending and spending.is_lower_bound),
+        holds=tuple(
+            stage.title
+            for stage in view.stages
+            if stage.holds_accelerators and stage.state in (StageState.SUCCEEDED, StageState.RUNNING)
+        ),
+        ended_at=0.0 if view.state in _AT_WORK else last_moment(view),
+    )
+
+
+class HomeFeed:
+    """Everything that the home pane shows beside snapshots, runs and catalogue. Used on the loop only.
+
+    Args:
+        clock: Time.
+        changed: Called when something has been computed.
+        request_in: Asks for a paint in so many seconds.
+    """
+
+    def __init__(self, clock: Clock, changed: Callable[[], None], request_in: Callable[[float], None]) -> None:
+        self.trouble = FleetTrouble()
+        self.problems: tuple[Problem, ...] | None = None
+        """`None` before they have been looked for in this cluster."""
+        self.contexts: tuple[tuple[str, str], ...] | None = None
+        """Names of the kubeconfig's contexts with their clusters; `None` before it is read."""
+        self.contexts_error = ""
+        self.costs: Mapping[str, CostSummary] = {}
+        """By blueprint."""
+        self.money: Mapping[str, RunMoney] = {}
+        """By run."""
+        self.revision = 0
+        """Number of changes of everything above but the totals."""
+        self._clock = clock
+        self._changed = changed
+        self._request_in = request_in
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._disk = NamedExecutor("home")
+        self._read_for: ClusterTarget | None = None
+        self._searched_at = float("-inf")
+        self._is_searched = False
+        self._cluster: object = None
+        self._planned: object = None
+        self._summaries: object = None
+
+    def follow(self, snapshot: ClusterSnapshot | None) -> None:
+        """Take over the newest snapshot, and look for problems if there may be others and the last look is not fresh.
+
+        Args:
+            snapshot: `None` before the first one of a cluster.
+        """
+        if snapshot is None or not snapshot.is_complete:
+            self.problems = None
+            if snapshot is not None and snapshot.as_of:  # a kept one has totals; problems are those of a live one
+                self.trouble.follow(snapshot)
+                self._is_searched = False
+            return
+        if snapshot.history is not self._cluster:
+            self._cluster, self.problems, self._searched_at = snapshot.history, None, float("-inf")
+        now = self._clock.monotonic()
+        if self.trouble.follow(snapshot, now):
+            self._is_searched = False
+        if self.trouble.expires_at < float("inf"):
+            self._request_in(self.trouble.expires_at - now)
+        if self._is_searched or self._is_busy("problems"):
+            return
+        wait = self._searched_at + PROBLEMS_EVERY_SECONDS - now
+        if wait > 0:
+            self._request_in(wait)
+            return
+        self._searched_at, self._is_searched = now, True
+        self._start("problems", self._search(snapshot))
+
+    def read_contexts(self, target: ClusterTarget, shown: ClusterTarget) -> None:
+        """Read the kubeconfig, once for each cluster that is shown.
+
+        Args:
+            target: Names the kubeconfig that the console was started with.
+            shown: The cluster on screen, which may have a kubeconfig of its own.
+        """
+        if shown is not self._read_for and not self._is_busy("contexts"):
+            self._read_for = shown
+            self._start("contexts", self._read_contexts(target))
+
+    def plan(self, blueprints: tuple[Blueprint, ...], preset_of: Callable[[Iterable[str]], str]) -> None:
+        """Compute the cost of each blueprint, once for each catalogue that is read.
+
+        Args:
+            blueprints: The catalogue.
+            preset_of: Returns the preset that the launch form of a blueprint begins with, of those it has.
+        """
+        if blueprints and blueprints is not self._planned and not self._is_busy("costs"):
+            self._planned = blueprints
+            self._start("costs", self._plan([(one, preset_of(one.presets)) for one in blueprints]))
+
+    def weigh(self, summaries: tuple[RunSummary, ...], view: RunView | None) -> None:
+        """Read money and holds of the runs that are not torn down, when the list of runs has changed.
+
+        Args:
+            summaries: All runs, the newest first.
+            view: The run on screen: it is at hand, and always as of now.
+        """
+        if view is not None:
+            self.money = {**self.money, view.id: money_of(view, self._clock.now().timestamp())}
+        if summaries is self._summaries or self._is_busy("money"):
+            return
+        self._summaries = summaries
+        alive = [run for run in summaries if run.state is not RunState.TORN_DOWN and not run.error]
+        others = [run.folder for run in alive if view is None or run.id != view.id][:_MOST_RUNS]
+        if others:
+            self._start("money", self._weigh(others))
+
+    def close(self) -> None:
+        """End everything that is under way."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._disk.close()
+
+    def _is_busy(self, name: str) -> bool:
+        return name in self._tasks and not self._tasks[name].done()
+
+    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
+        self._tasks[name] = asyncio.create_task(work, name=f"home {name}")
+
+    def _tell(self) -> None:
+        self.revision += 1
+        self._changed()
+
+    async def _search(self, snapshot: ClusterSnapshot) -> None:
+        pods = [*self.trouble.pods.values(), *self.trouble.restarted(snapshot)]
+        nodes = list(self.trouble.nodes.values())
+        now = self._clock.now().timestamp()
+        found = await in_thread("problems", _problems_in, snapshot, pods, nodes, now) if pods or nodes else ()
+        if found != self.problems:
+            self.problems = found
+            self._tell()
+
+    async def _read_contexts(self, target: ClusterTarget) -> None:
+        self.contexts, self.contexts_error = await self._disk.call(_contexts_in, target)
+        self._tell()
+
+    async def _plan(self, wanted: list[tuple[Blueprint, str]]) -> None:
+        prices, instances = await self._disk.call(_tables)
+        for blueprint, preset in wanted:
+            cost = await self._disk.call(_cost_of, blueprint, preset, prices, instances, day=self._clock.now().date())
+            self.costs = {**self.costs, blueprint.id: cost}
+            self._tell()
+
+    async def _weigh(self, folders: list[Path]) -> None:
+        found = await self._disk.call(_money_in, folders, self._clock)
+        self.money = {**found, **{run: one for run, one in self.money.items() if run not in found}}
+        self._tell()
+
+
+def _problems_in(
+    snapshot: ClusterSnapshot, pods: list[PodFacts], nodes: list[NodeFacts], now: float
+) -> tuple[Problem, ...]:
+    from actions.cluster.diagnose.overview import problems_of  # heavy: imports all rules
+
+    return tuple(
+        problems_of(
+            nodes=snapshot.nodes,
+            bad_nodes=nodes,
+            pods=pods,
+            events=snapshot.events,
+            workloads=snapshot.workloads.values(),
+            now=now,
+        )
+    )
+
+
+def _contexts_in(target: ClusterTarget) -> tuple[tuple[tuple[str, str], ...], str]:
+    from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
+
+    try:
+        return tuple(contexts_of(ClusterTarget(target.kubeconfig))), ""
+    except ConsoleError as error:
+        return (), error.sentence()
+
+
+def _tables() -> tuple[PriceBook, InstanceTable]:
+    from actions.fleet.instance_types import InstanceTable
+    from actions.fleet.prices import PriceBook
+
+    return PriceBook.usual(), InstanceTable.load()
+
+
+def _cost_of(
+    blueprint: Blueprint, preset: str, prices: PriceBook, instances: InstanceTable, *, day: date
+) -> CostSummary:
+    from actions.blueprint.launch_plan import cost_summary
+
+    return cost_summary(blueprint, preset, prices, instances, day=day)
+
+
+def _money_in(folders: list[Path], clock: Clock) -> dict[str, RunMoney]:
+    """Read the journals, and return money and holds by run. A run that cannot be read is left out."""
+    from actions.run.journal.reader import load_run
+
+    found: dict[str, RunMoney] = {}
+    for folder in folders:
+        with suppress(ConsoleError, OSError):
+            view = load_run(folder)
+            found[view.id] = money_of(view, clock.now().timestamp())
+    return found

@@ -1,0 +1,200 @@
+"""The feed of runs of other machines: the records in the connected cluster, listed and then watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from tui.feeds.cluster import ClusterFeed
+
+if TYPE_CHECKING:
+    from actions.cluster.watch.health import SourceHealth
+    from actions.run.journal.reader import RunSummary
+    from actions.run.presence.record import RemoteRun
+
+_REST_SECONDS = 0.2
+
+
+class RemoteRunFeed:
+    """The runs that the connected cluster knows. `run` is work for the supervisor. Used on the loop only.
+
+    A watch with a label selector: while nothing changes there is no request, and a heartbeat costs one small event.
+
+    Args:
+        cluster: The cluster on screen.
+        clock: Time.
+        changed: Called when something that is shown has changed; not for a heartbeat alone.
+        request_in: Asks for a paint in so many seconds, when a run will have been silent for too long.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterFeed,
+        *,
+        clock: Clock,
+        changed: Callable[[], None],
+        request_in: Callable[[float], None],
+    ) -> None:
+        self.runs: tuple[RemoteRun, ...] = ()
+        """Newest first, each id once; those of this machine are among them."""
+        self.names: Mapping[str, str] = {}
+        """Short names of the runs by id."""
+        self.note = ""
+        """The reason that runs of other machines are unknown; empty if they are not."""
+        self.revision = 0
+        """Number of changes of `runs`, heartbeats included."""
+        self._cluster = cluster
+        self._clock = clock
+        self._changed = changed
+        self._request_in = request_in
+        self._held: dict[str, RemoteRun] = {}
+        """By uid."""
+        self._signs: dict[str, tuple[str, float]] = {}
+        """By id: the newest version, and its monotonic second: other machines' clocks may be wrong."""
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Follow the records until cancelled; in the usual namespace alone where no others may be listed.
+
+        Args:
+            live: Called when the session is there.
+
+        Raises:
+            ConsoleError: There is no session.
+        """
+        from actions.cluster.http.errors import ApiAccessError
+        from actions.cluster.watch.reflector import Reflector
+        from actions.run.presence.listing import EVERYWHERE, IN_DEFAULT, PAGE_SIZE, run_in
+        from actions.run.presence.record import SELECTOR
+
+        await self._cluster.wait_connected()
+        live()
+        self.note = ""
+        for path in (EVERYWHERE, IN_DEFAULT):
+            reflector: Reflector[RemoteRun] = Reflector(
+                self._cluster.session,
+                path,
+                decode=run_in,
+                identify=lambda run: run.uid,
+                sink=_Sink(self),
+                label_selector=SELECTOR,
+                clock=self._clock,
+                page_size=PAGE_SIZE,
+                prefers_watch_list=False,
+                rest_seconds=_REST_SECONDS,
+                ends_when_forbidden=True,
+            )
+            try:
+                await reflector.run()
+            except ApiAccessError as error:
+                self.note = f"Runs of other machines are unknown: {error.message}"
+        self._changed()
+
+    def forget(self) -> None:
+        """Drop everything: another cluster is connected to."""
+        self._held.clear()
+        self._signs.clear()
+        self.note = ""
+        self._publish()
+
+    def find(self, run_id: str) -> RemoteRun | None:
+        """Return the run with this id; `None` if the cluster does not know it."""
+        return next((run for run in self.runs if run.id == run_id), None)
+
+    def own_at_work(self) -> str:
+        """Return the newest run that this user has at work, or had before heartbeats ended; empty if there is none."""
+        from actions.run.context.operator import present_operator
+
+        user = present_operator().user
+        own = (run for run in self.runs if not run.is_over and run.presence and run.presence.owner.user == user)
+        return next((run.id for run in own), "")
+
+    def elsewhere(self, local: Sequence[RunSummary]) -> tuple[RemoteRun, ...]:
+        """Return the runs that other machines carry out; with `local`, those of this machine, without them."""
+        here = {run.id: run.epoch for run in local}
+        return tuple(run for run in self.runs if _is_elsewhere(run, here.get(run.id)))
+
+    def is_silent(self, run: RemoteRun) -> bool:
+        """Return whether heartbeats of a run that is not over are missing."""
+        from actions.run.presence.record import SILENT_SECONDS
+
+        sign = self._signs.get(run.id)
+        return not run.is_over and sign is not None and self._clock.monotonic() - sign[1] > SILENT_SECONDS
+
+    def take_all(self, runs: Sequence[RemoteRun]) -> None:
+        """Take a complete list."""
+        from actions.run.presence.listing import MOST_RUNS
+
+        self._held = {run.uid: run for run in runs[:MOST_RUNS]}
+        wall, now = self._clock.now().timestamp(), self._clock.monotonic()
+        for run in self._held.values():
+            known = self._signs.get(run.id)
+            if known is None or known[0] != run.version:
+                self._signs[run.id] = run.version, now - max(0.0, wall - run.seen_at)
+        self._publish()
+
+    def take(self, run: RemoteRun) -> None:
+        """Take one run as it is now."""
+        from actions.run.presence.listing import MOST_RUNS
+
+        if run.uid in self._held or len(self._held) < MOST_RUNS:
+            was_silent = self.is_silent(run)
+            self._held[run.uid] = run
+            self._signs[run.id] = run.version, self._clock.monotonic()
+            self._publish()
+            if was_silent:
+                self._changed()
+
+    def drop(self, run: RemoteRun) -> None:
+        """Remove one run."""
+        if self._held.pop(run.uid, None) is not None:
+            self._publish()
+
+    def _publish(self) -> None:
+        from actions.run.journal.run_ids import short_ids
+        from actions.run.presence.listing import ordered
+        from actions.run.presence.record import SILENT_SECONDS
+
+        before, self.runs = self.runs, ordered(self._held.values())
+        self.names = short_ids([run.id for run in self.runs])
+        self._signs = {run.id: self._signs[run.id] for run in self.runs if run.id in self._signs}
+        self.revision += 1
+        if list(map(_shown, before)) != list(map(_shown, self.runs)):
+            self._changed()
+        now = self._clock.monotonic()
+        ages = [now - self._signs[run.id][1] for run in self.runs if not run.is_over and run.id in self._signs]
+        waits = [SILENT_SECONDS - age for age in ages if age <= SILENT_SECONDS]
+        if waits:
+            self._request_in(min(waits) + 1.0)
+
+
+def _is_elsewhere(run: RemoteRun, epoch: int | None) -> bool:
+    """Return whether another machine carries the run out, by the epoch of the journal here; `None` if there is none."""
+    return epoch is None or (run.presence is not None and run.presence.epoch > epoch)
+
+
+def _shown(run: RemoteRun) -> RemoteRun:
+    """Return a run without what every heartbeat changes."""
+    presence = replace(run.presence, heartbeat="", spent_usd="") if run.presence else None
+    return replace(run, presence=presence, seen_at=0.0, version="", uid="")
+
+
+class _Sink:
+    """The reflector's sink of a feed."""
+
+    def __init__(self, feed: RemoteRunFeed) -> None:
+        self._feed = feed
+
+    async def replace(self, items: Sequence[RemoteRun]) -> None:
+        self._feed.take_all(items)
+
+    def upsert(self, item: RemoteRun) -> None:
+        self._feed.take(item)
+
+    def remove(self, item: RemoteRun) -> None:
+        self._feed.drop(item)
+
+    def health(self, health: SourceHealth) -> None:
+        del health  # the cluster's own is in the borders

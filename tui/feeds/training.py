@@ -1,0 +1,177 @@
+"""The feed of trainings: the alarms on the curves of all runs at work, whether they are on screen or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import JournalError
+from actions.run.state.view import RunState
+from tui.feeds.runs import RunFeed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actions.run.alarms import Alarm
+    from tui.feeds.spool import SpoolCurves
+
+LOOK_SECONDS = 5.0
+"""Pause between two looks at the spools of runs at work."""
+
+
+UNUSED_SECONDS = 120.0
+"""From so long at 0 % in every sample on, a requested device counts as unused."""
+_STALE_SECONDS = 60.0
+"""A sample that is older says nothing of a device now."""
+_TAIL_BYTES = 64 * 1024
+"""Bytes of a run's history that are read at the first look: spans of the last minutes to hours."""
+
+
+class UnusedDevices(msgspec.Struct, frozen=True):
+    """Devices of a run that its pods hold and do not use.
+
+    Args:
+        count: Of devices at 0 % for `UNUSED_SECONDS` or more.
+        of: Number of devices that were measured.
+        since: Since when the last of them has been; seconds since the epoch.
+    """
+
+    count: int
+    of: int
+    since: float
+
+
+class _Zeros:
+    """Since when each device of a stage at work has been at 0 %, by the samples that its runner takes."""
+
+    def __init__(self, folder: Path, stage: str) -> None:
+        from actions.run.spool.reader import SpoolReader
+
+        self._reader = SpoolReader(folder, stage)
+        self._since: dict[tuple[str, str], float] | None = None
+
+    def look(self, now: float) -> UnusedDevices | None:
+        """Read the newest samples; return the unused devices, `None` if there are none."""
+        fresh = {pod: one for pod, one in self._reader.accelerators().items() if now - one.at <= _STALE_SECONDS}
+        if not fresh:
+            self._since = None
+            return None
+        from actions.telemetry.tools.devices import read_devices
+
+        before = self._in_history(now) if self._since is None else self._since
+        self._since, count = {}, 0
+        for pod, sample in fresh.items():
+            for device in read_devices(sample.text).devices:
+                count += 1
+                key = pod, device.label
+                if device.load_pct == 0:
+                    self._since[key] = before.get(key, sample.at)
+        long = [since for since in self._since.values() if now - since >= UNUSED_SECONDS]
+        return UnusedDevices(len(long), count, max(long)) if long else None
+
+    def _in_history(self, now: float) -> dict[tuple[str, str], float]:
+        """Return since when devices have been at 0 % by what was kept before this console looked."""
+        records, _ = self._reader.device_spans(max(0, self._reader.device_bytes() - _TAIL_BYTES))
+        since: dict[tuple[str, str], float] = {}
+        ends: dict[tuple[str, str], float] = {}
+        for record in records:
+            for device in record.devices:
+                key, load = (record.pod, device.label), device.extents[0]
+                if load is None or load.most > 0:
+                    since.pop(key, None)
+                else:
+                    since.setdefault(key, record.since)
+                    ends[key] = record.until
+        return {key: at for key, at in since.items() if now - ends[key] <= max(_STALE_SECONDS, ends[key] - at)}
+
+
+class TrainingFeed:
+    """The alarms of trainings, as a source of `AlarmFeed`, and accelerators that they do not use. On the loop only.
+
+    A loss that is no number, lost throughput, and no line for long are alarms; spikes and plateaus are urgent for no
+    operator, and only marked in the charts.
+
+    Args:
+        runs: The runs.
+        clock: Time, for what is late.
+        changed: Called when there are other alarms than before.
+    """
+
+    def __init__(self, runs: RunFeed, clock: Clock, changed: Callable[[], None]) -> None:
+        self._runs = runs
+        self._clock = clock
+        self._changed = changed
+        self._curves: dict[tuple[Path, str], SpoolCurves] = {}
+        self._alarms: Mapping[str, Alarm] = {}
+        self._zeros: dict[tuple[Path, str], _Zeros] = {}
+        self.unused: Mapping[str, UnusedDevices] = {}
+        """Devices at 0 % for minutes while their stage is at work, by run."""
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The alarms at the last look."""
+        return tuple(self._alarms.values())
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Look without end.
+
+        Args:
+            live: Called after each look.
+        """
+        while True:
+            await self.look()
+            live()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Read the spools of runs at work on, and find their alarms."""
+        at_work = [run for run in self._runs.summaries if run.state is RunState.RUNNING and run.stage]
+        places = {(run.folder, run.stage): run.id for run in at_work}
+        self._curves = {place: curves for place, curves in self._curves.items() if place in places}
+        found: dict[str, Alarm] = {}
+        for place, run_id in places.items():
+            for alarm in await self._alarms_at(place, run_id):
+                found[alarm.key] = alarm
+        unused = await self._unused_in(places)
+        is_new = found.keys() != self._alarms.keys() or unused != self.unused
+        self._alarms, self.unused = found, unused
+        if is_new:
+            self._changed()
+
+    async def _unused_in(self, places: Mapping[tuple[Path, str], str]) -> dict[str, UnusedDevices]:
+        self._zeros = {place: self._zeros.get(place) or _Zeros(*place) for place in places}
+        found: dict[str, UnusedDevices] = {}
+        for place, run_id in places.items():
+            try:
+                unused = self._zeros[place].look(self._clock.now().timestamp())
+            except (JournalError, OSError):
+                continue
+            if unused is not None:
+                found[run_id] = unused
+            await asyncio.sleep(0)
+        return found
+
+    async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:
+        from actions.run.alarms import Alarm, AlarmKind  # the first frame needs no reader of logs
+        from actions.telemetry.alarms import CurveAlarmKind, alarms_of
+        from tui.feeds.spool import SpoolCurves
+
+        curves = self._curves.setdefault(place, SpoolCurves(*place))
+        try:
+            has_more = True
+            while has_more:  # a long spool is read in pieces
+                has_more = curves.read_on()
+                await asyncio.sleep(0)
+        except JournalError:
+            return []  # the charts and `runs repair` name what is wrong with it
+        calls = (CurveAlarmKind.NOT_A_NUMBER, CurveAlarmKind.HANG, CurveAlarmKind.THROUGHPUT_DROP)
+        now = self._clock.now().timestamp()
+        return [
+            Alarm(AlarmKind.TRAINING, run_id, f"Run {run_id}: {alarm.detail}.", f"{place[1]}/{alarm.key}")
+            for alarm in alarms_of(curves.curves, now=now)
+            if alarm.kind in calls and not alarm.is_past
+        ]

@@ -1,0 +1,1 @@
+"""Home: what its lines are, and how they are laid out for a size."""

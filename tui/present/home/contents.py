@@ -1,0 +1,440 @@
+"""Home: clusters, the fleet's totals, runs, problems and blueprints as the sections of one board."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actions.fleet.cost import FleetCost
+from actions.fleet.node_report import RESOURCES
+from actions.fleet.quantity import percent_of
+from actions.fleet.totals import FleetTotals
+from actions.run.state.view import NoticeKind, RunState
+from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
+from tui.present.cost import accelerators_text, dollars, launch_cost_text, launch_rate_text, launch_time_text
+from tui.present.header import parse_context_name
+from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
+from tui.present.remote_runs import remote_spent, remote_state
+from tui.present.run import RUN_TONES, trouble_in
+from tui.present.subject import Subject
+from tui.present.text import duration
+
+if TYPE_CHECKING:
+    from actions.blueprint.launch_plan import CostSummary
+    from actions.blueprint.model import Blueprint
+    from actions.cluster.diagnose.overview import Problem
+    from actions.run.journal.reader import RunSummary
+    from actions.run.presence.record import RemoteRun
+    from tui.feeds.home import RunMoney
+
+WIDE = 150
+"""From so many columns on, runs and problems are side by side."""
+MEDIUM = 100
+"""From so many columns on, clusters and fleet are side by side."""
+_DOT = Span(" · ", Tone.MUTED)
+_ALWAYS = ("cpu", "memory")
+_WAITS = (RunState.AWAITING_APPROVAL,)
+_AT_WORK = (RunState.RUNNING, RunState.TEARING_DOWN, RunState.WAITING, RunState.UNKNOWN, RunState.STALLED)
+_SIGNS = {
+    RunState.AWAITING_APPROVAL: "◆",
+    RunState.RUNNING: "▶",
+    RunState.WAITING: "○",
+    RunState.UNKNOWN: "?",
+    RunState.STALLED: "▲",
+    RunState.SUCCEEDED: "✔",
+    RunState.FAILED: "✘",
+    RunState.CANCELLED: "■",
+    RunState.PARKED: "‖",
+    RunState.TEARING_DOWN: "◀",
+    RunState.TORN_DOWN: "◌",
+}
+_SEVERITIES = {"error": ("✘", Tone.BAD), "warning": ("▲", Tone.WARN), "info": ("○", Tone.MUTED)}
+
+
+class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that Home shows, at one moment. `None` is unknown yet.
+
+    Args:
+        now: Seconds since the epoch.
+        context: Name of the context on screen.
+        contexts: Names and clusters of the kubeconfig.
+        contexts_error: The reason why it cannot be read.
+        cluster_state: The state of the cluster on screen in a few words, with its tone.
+        totals: Sums over all nodes.
+        cost: Cost of the fleet.
+        unscheduled: Pods without a node.
+        runs: All runs, the newest first; `None` before the list is read.
+        elsewhere: Runs that other machines carry out, the newest first.
+        silent: Ids of those whose heartbeats are missing.
+        names: Short names of runs.
+        money: Money and holds, by run.
+        unused: Accelerators at 0 % for minutes, in words, by run.
+        problems: The most urgent first.
+        blueprints: The catalogue; `None` before it is read.
+        broken: Number of blueprints that cannot be read.
+        costs: By blueprint.
+        keys: Names of keys by command line.
+        is_readonly: The session changes nothing.
+    """
+
+    now: float
+    context: str = ""
+    contexts: tuple[tuple[str, str], ...] | None = None
+    contexts_error: str = ""
+    cluster_state: Span = Span("")
+    totals: FleetTotals | None = None
+    cost: FleetCost | None = None
+    unscheduled: int = 0
+    runs: tuple[RunSummary, ...] | None = None
+    elsewhere: tuple[RemoteRun, ...] = ()
+    silent: frozenset[str] = frozenset()
+    names: Mapping[str, str] = msgspec.field(default_factory=dict)
+    money: Mapping[str, RunMoney] = msgspec.field(default_factory=dict)
+    unused: Mapping[str, str] = msgspec.field(default_factory=dict)
+    problems: tuple[Problem, ...] | None = None
+    blueprints: tuple[Blueprint, ...] | None = None
+    broken: int = 0
+    costs: Mapping[str, CostSummary] = msgspec.field(default_factory=dict)
+    keys: Mapping[str, str] = msgspec.field(default_factory=dict)
+    is_readonly: bool = False
+
+
+def home_board(facts: HomeFacts, width: int, height: int) -> Board:
+    """Lay the sections out: below each other, on wider screens some of them side by side."""
+
+    clusters, runs, problems, launch = (partial(make, facts) for make in (_clusters, _runs, _problems, _blueprints))
+    fleet = partial(_fleet, facts, is_dense=width < MEDIUM)
+    if width >= WIDE:
+        bands = [[(clusters, 0.5), (fleet, 0.5)], [(runs, 0.5), (problems, 0.5)], [(launch, 1.0)]]
+        return board_of(bands, width, height, order=(1, 0, 2))
+    if width >= MEDIUM:
+        bands = [[(clusters, 0.45), (fleet, 0.55)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
+        return board_of(bands, width, height, order=(1, 2, 0, 3))
+    bands = [[(clusters, 1.0)], [(fleet, 1.0)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
+    return board_of(bands, width, height, order=(1, 2, 3, 4, 0))
+
+
+def _text(text: str, tone: Tone = Tone.MUTED) -> BoardRow:
+    return BoardRow((Span("  "), Span(text, tone)))
+
+
+def _texts(text: str, width: int, tone: Tone = Tone.MUTED) -> tuple[BoardRow, ...]:
+    return tuple(_text(line, tone) for line in textwrap.wrap(text, max(20, width - 2)))
+
+
+def _clusters(facts: HomeFacts, width: int) -> Section:
+    *rows, last = _cluster_rows(facts, width)
+    keys = BoardRow(last.cells, last.entry, ((), *_key_lines(facts.keys, width)))
+    hint = "enter connects" if len(facts.contexts or ()) > 1 else ""
+    return Section("Clusters", (*rows, keys), hint, more=BoardEntry("more clusters", "context"))
+
+
+def _key_lines(keys: Mapping[str, str], width: int) -> list[Cells]:
+    """Return what to press, where there is room for it: beside the fleet, or on a high screen."""
+    here = "tab: next section · j k: next line · enter: open it"
+    panes = f"{keys.get('open nodes', '1')} … {keys.get('open runs', '0')}: other panes"
+    rest = f"{keys.get('command-line', ':')} any command · {keys.get('palette', 'ctrl+p')} finds one"
+    text = f"{here} · {panes} · {rest} · {keys.get('help', '?')} all keys"
+    return [(Span(f"  {line}", Tone.MUTED),) for line in textwrap.wrap(text, max(20, width - 2))]
+
+
+def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
+    contexts = facts.contexts or ()
+    names = [name for name, _ in contexts]
+    if facts.context and facts.context not in names:
+        names.insert(0, facts.context)
+    current = [name for name in names if name == facts.context]
+    others = [name for name in names if name != facts.context]
+    short = {name: parse_context_name(name) for name in names}
+    room = max((width_of(parts.cluster) for parts in short.values()), default=0)
+    for name in (*current, *others):
+        parts = short[name]
+        is_current = name == facts.context
+        cells = [
+            Span("▶ " if is_current else "  ", Tone.ACCENT),
+            *fit(Span(parts.cluster, Tone.STRONG if is_current else Tone.PLAIN), min(room, max(12, width // 2))),
+        ]
+        if is_current and facts.cluster_state.text:
+            cells += [_DOT, Span(facts.cluster_state.text.partition(":")[0], facts.cluster_state.tone)]
+        for part in (parts.region, parts.account):
+            cells += [_DOT, Span(part, Tone.MUTED)] if part else []
+        line = "open nodes" if is_current else f"context name={shlex.quote(name)}"
+        yield BoardRow(tuple(cells), BoardEntry(f"cluster {name}", line))
+    if names:
+        return
+    if facts.contexts is None and not facts.contexts_error:
+        yield _text("Reading the kubeconfig.")
+        return
+    yield from _texts(facts.contexts_error or "The kubeconfig has no context.", width, Tone.WARN)
+    yield from _texts("A launch makes a cluster of its own: choose a blueprint.", width)
+
+
+def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
+    totals = facts.totals
+    if totals is None:
+        state = facts.cluster_state
+        text = f"No totals: {state.text}" if state.tone is Tone.BAD else "Reading nodes and pods."
+        return Section("Fleet", _texts(text, width, state.tone if state.tone is Tone.BAD else Tone.MUTED))
+    bars = _bars(totals, width, in_row=2 if is_dense and width >= _TWO_BARS else 1)
+    paid, idle = _money_rows(facts.cost, width)
+    head = (_nodes_row(totals, facts.unscheduled), *paid)
+    return Section("Fleet", (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
+
+
+def _nodes_row(totals: FleetTotals, unscheduled: int) -> BoardRow:
+    missing = totals.nodes - totals.ready
+    cells = [Span("  "), Span(f"{totals.nodes:,} node{'s' * (totals.nodes != 1)}", Tone.STRONG)]
+    if totals.nodes:
+        cells.append(Span(f", {missing:,} not ready", Tone.BAD) if missing else Span(", all ready", Tone.GOOD))
+    cells += [_DOT, Span(f"{totals.pods:,} pod{'s' * (totals.pods != 1)}")]
+    if unscheduled:
+        cells += [_DOT, Span(f"{unscheduled:,} without a node", Tone.WARN)]
+    return BoardRow(tuple(cells), BoardEntry("fleet nodes", "open nodes"))
+
+
+def _bars(totals: FleetTotals, width: int, *, in_row: int) -> list[BoardRow]:
+    """Return a bar for each resource that there is, one or two in a row."""
+    shown = [
+        (name, amount(totals.requested), amount(totals.allocatable), written)
+        for name, amount, written in RESOURCES
+        if name in _ALWAYS or amount(totals.allocatable) or amount(totals.requested)
+    ]
+    if not totals.nodes:
+        return []
+    room = (width - 2 - (in_row - 1) * 3) // in_row
+    figures = [f"{written(part)}/{written(whole)}" for _, part, whole, written in shown]
+    longest = max(map(len, figures))
+    cells = max(4, room - 7 - longest - 7)
+    parts = []
+    for (name, part, whole, _), figure in zip(shown, figures, strict=True):
+        percent = percent_of(part, whole)
+        share = "" if percent is None else f"{percent:.0f}%"
+        label = name.upper() if name in ("cpu", "gpu", "efa") else name
+        parts.append((Span(f"{label:<7}"), *meter(part, whole, cells=cells), Span(f" {figure:<{longest}} {share:>4}")))
+    rows = [parts[at : at + in_row] for at in range(0, len(parts), in_row)]
+    return [BoardRow((Span("  "), *_joined([fit(part, room) for part in row], Span("   ")))) for row in rows]
+
+
+_TWO_BARS = 68
+"""Columns that two bars in a row need."""
+
+
+def _joined(parts: Sequence[Cells], between: Span) -> Cells:
+    spans: list[Span] = []
+    for part in parts:
+        spans += [*([between] if spans else []), *part]
+    return tuple(spans)
+
+
+def _money_rows(cost: FleetCost | None, width: int) -> tuple[list[BoardRow], list[BoardRow]]:
+    """Return the row of what the fleet costs, and that of what is idle of it where it needs one of its own."""
+    if cost is None or not cost.nodes:
+        return [], []
+    entry = BoardEntry("fleet cost", "open cost")
+    paid: Cells = (Span("  "), Span(cost.hourly_text, Tone.STRONG), _DOT, Span(cost.monthly_text))
+    if not cost.idle_text:
+        return [BoardRow(paid, entry)], []
+    free = f"{cost.idle_accelerators} of {cost.accelerators} accelerators"
+    text = f"{cost.idle_text.rpartition(' idle (')[0]} unrequested ({free})"
+    idle = Span(text, Tone.WARN if cost.idle_accelerators else Tone.GOOD)
+    if width_of(paid) + width_of(idle) + 3 <= width:
+        return [BoardRow((*paid, _DOT, idle), entry)], []
+    return [BoardRow(paid, entry)], [BoardRow((Span("  "), idle))]
+
+
+def _runs(facts: HomeFacts, width: int) -> Section:
+    key = facts.keys.get("open runs", "0")
+    if facts.runs is None:
+        return Section("Runs", (_text("Reading the runs."),))
+    taken = {run.id for run in facts.elsewhere}
+    shown = sorted((run for run in facts.runs if _is_present(run) and run.id not in taken), key=_run_rank)
+    if not shown and not facts.elsewhere:
+        was = f"All {len(facts.runs)} runs are torn down: {key} lists them." if facts.runs else "No run yet."
+        how = "" if facts.is_readonly else " Choose a blueprint below: enter opens its launch form."
+        return Section("Runs", _texts(f"{was}{how}", width))
+    waiting = sum(run.state in _WAITS for run in shown)
+    note: Cells = (Span(f"{waiting} wait{'s' * (waiting == 1)} for approval", Tone.WARN),) if waiting else ()
+    if facts.elsewhere:
+        others = Span(f"{len(facts.elsewhere)} on other machines", Tone.MUTED)
+        note = (*note, _DOT, others) if note else (others,)
+    rows = tuple(_run_row(run, facts, width) for run in shown)
+    rows += tuple(_remote_row(run, facts, width) for run in facts.elsewhere)
+    count = len(taken | {run.id for run in facts.runs})
+    return Section("Runs", rows, f"{key} all {count}", BoardEntry("more runs", "open runs"), note)
+
+
+def _remote_row(run: RemoteRun, facts: HomeFacts, width: int) -> BoardRow:
+    """Return the row of a run of another machine: dim, with who carries it out and where."""
+    presence = run.presence
+    sign = _SIGNS[presence.state] if presence else "✘"
+    name_width = min(40, max(20, width - 60))
+    is_silent = run.id in facts.silent
+    stage_width = 0 if is_silent else min(18, max(11, width - name_width - 52))
+    line = (
+        Span(f"{sign} ", Tone.MUTED),
+        *fit(Span(facts.names.get(run.id, run.id), Tone.MUTED), name_width),
+        Span(" "),
+        *fit(remote_state(run, is_silent=is_silent), 20 if is_silent else 12),
+        *fit(Span(f" {presence.stage if presence else ''}", Tone.MUTED), stage_width),
+        Span(f"  {run.owner}", Tone.MUTED),
+        Span(f"  {remote_spent(run)}" if remote_spent(run) else "", Tone.MUTED),
+    )
+    return BoardRow(line, BoardEntry(f"run {run.id}", f"open run of={run.id}", Subject("Run", run.id)))
+
+
+def _is_present(run: RunSummary) -> bool:
+    return run.state is not RunState.TORN_DOWN or bool(run.error or run.leftovers)
+
+
+def _run_rank(run: RunSummary) -> int:
+    """Return the place of a run: those that wait for a person, those at work, then those that only cost money."""
+    if run.error or run.state is RunState.TORN_DOWN:
+        return 3
+    return 0 if run.state in _WAITS else 1 if run.state in _AT_WORK else 2
+
+
+def _run_row(run: RunSummary, facts: HomeFacts, width: int) -> BoardRow:
+    name = facts.names.get(run.id, run.id)
+    subject = Subject("Run", run.id)
+    if run.error:
+        cells: Cells = (Span("✘ ", Tone.BAD), Span(f"{name}  "), Span(run.error, Tone.BAD))
+        return BoardRow(cells, BoardEntry(f"run {run.id}", f"open run of={run.id}", subject))
+    money, unused = facts.money.get(run.id), facts.unused.get(run.id, "")
+    is_waiting = run.state in _WAITS
+    tone = RUN_TONES[run.state]
+    word = "plan waits" if is_waiting else run.state.value
+    sign, trouble = _SIGNS[run.state], trouble_in(run.notices).partition(": ")[2]
+    if run.is_interrupted and not is_waiting:
+        word, tone = "no runner", Tone.BAD
+    elif any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
+        word, tone = "restored", Tone.MUTED
+    elif trouble:
+        sign, tone = "▲", Tone.BAD
+    elif unused:
+        word, sign, tone = _unused_word(unused), "▲", Tone.WARN
+    name_width = min(40, max(20, width - 60))
+    stage_width = min(18, max(11, width - name_width - 52))
+    line = (
+        Span(f"{sign} ", tone),
+        *fit(Span(name, Tone.WARN if is_waiting else Tone.PLAIN), name_width),
+        *fit(Span(f" {word}", tone), 13),
+        *fit(Span(f" {run.stage}"), stage_width),
+        *fit(Span(_elapsed(run, money, facts.now)), 8, align_right=True),
+        *fit(Span(_spent(money, facts.now)), 9, align_right=True),
+        *(
+            (Span(f"  {trouble}", Tone.BAD),)
+            if trouble
+            else (Span(f"  {unused.partition(' at ')[2]}", Tone.WARN), *_holds(run, money))
+            if unused
+            else _holds(run, money)
+        ),
+    )
+    weight = 3 if is_waiting else 2 if trouble or unused else 1
+    entry = BoardEntry(f"run {run.id}", f"open run of={run.id}", subject, weight=weight)
+    return BoardRow(line, entry)
+
+
+def _unused_word(text: str) -> str:
+    """Return what fits into the place of a run's state: `3 of 8 at 0%`."""
+    return text.partition(" for ")[0].replace(" accelerators", "")
+
+
+def _elapsed(run: RunSummary, money: RunMoney | None, now: float) -> str:
+    end = money.ended_at if money is not None and money.ended_at else now
+    return duration(max(0.0, end - run.created_at)) if run.created_at else "?"
+
+
+def _spent(money: RunMoney | None, now: float) -> str:
+    usd = money.spent(now) if money is not None else None
+    if money is None or usd is None:
+        return ""
+    return f"{'≥ ' if money.is_lower_bound else ''}{dollars(usd)}"
+
+
+def _holds(run: RunSummary, money: RunMoney | None) -> Cells:
+    if run.leftovers:
+        return (Span(f"  {run.leftovers} objects left", Tone.BAD),)
+    if money is None:
+        return ()
+    # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.
+    rate = f"{dollars(money.usd_per_hour)}/h" if money.usd_per_hour else ""
+    held = f"holds {', '.join(money.holds)}" if money.holds else ""
+    has_ended = run.state in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+    text = " · ".join(filter(None, (rate, held)))
+    return (Span(f"  {text}", Tone.WARN if has_ended else Tone.MUTED),) if text else ()
+
+
+def _problems(facts: HomeFacts, width: int) -> Section:
+    if facts.totals is None:
+        is_refused = facts.cluster_state.tone is Tone.BAD
+        text = "Unknown until the cluster answers." if is_refused else "They are looked for when the cluster is read."
+        return Section("Problems", (_text(text),))
+    if facts.problems is None:
+        return Section("Problems", (_text("Looking at pods, nodes and events."),))
+    why = facts.keys.get("why", "w")
+    whole = BoardEntry("whole cluster", "why")
+    if not facts.problems:
+        found = (Span("✔ ", Tone.GOOD), Span("No problem in pods, nodes and events. "))
+        return Section("Problems", (BoardRow((*found, Span(f"{why} reads the logs, too.", Tone.MUTED)), whole),))
+    names = max(width_of(one.title) for one in facts.problems)
+    rows = tuple(_problem_row(one, min(names, max(24, width * 3 // 10)), width) for one in facts.problems)
+    errors = sum(one.severity.value == "error" for one in facts.problems)
+    note: Cells = (Span(f"{errors} error{'s' * (errors != 1)}", Tone.BAD),) if errors else ()
+    return Section("Problems", rows, f"enter or {why}: cause and evidence", BoardEntry("more problems", "why"), note)
+
+
+def _problem_row(one: Problem, names: int, width: int) -> BoardRow:
+    sign, tone = _SEVERITIES[one.severity.value]
+    cells: Cells = (Span(f"{sign} ", tone), *fit_ends(one.title or "cluster", names), Span(f"  {one.text}"))
+    steps = textwrap.wrap(one.next_step, max(20, width - 6), max_lines=2, placeholder=" …")
+    details = tuple((Span("      " if at else "    → ", tone), Span(step, Tone.MUTED)) for at, step in enumerate(steps))
+    selector = one.selector
+    subject = Subject(one.kind, one.name, one.namespace) if one.kind else None
+    key = f"problem {one.code} {one.title} {one.text if not one.kind else ''}".rstrip()
+    entry = BoardEntry(key, f"why object={shlex.quote(selector)}" if selector else "why", subject, weight=2)
+    return BoardRow(cells, entry, details)
+
+
+def _blueprints(facts: HomeFacts, width: int) -> Section:
+    key = facts.keys.get("open blueprints", "3")
+    if facts.blueprints is None:
+        return Section("Launch", (_text("Reading the blueprints."),))
+    rows = tuple(_blueprint_row(one, facts, width) for one in facts.blueprints)
+    if facts.broken:
+        text = f"{facts.broken} blueprint{'s' * (facts.broken != 1)} cannot be read: {key} shows why."
+        rows += (_text(text, Tone.BAD),)
+    is_simulated = any(cost.is_simulated for cost in facts.costs.values())
+    note: Cells = (Span("rehearsals, simulated cost", Tone.ACCENT),) if is_simulated else ()
+    hint = f"{key} details" if facts.is_readonly else "enter opens the launch form"
+    more = BoardEntry("more blueprints", "open blueprints")
+    return Section("Launch", rows or (_text("There is no blueprint."),), hint, more, note)
+
+
+def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardRow:
+    cost = facts.costs.get(blueprint.id)
+    names = max(len(one.id) for one in facts.blueprints or (blueprint,))
+    rest = width - min(names, 30) - 2
+    if cost is not None and cost.error:
+        figures: Cells = (Span(f"  cannot be planned: {cost.error}", Tone.BAD),)
+    else:
+        figures = (
+            *fit(Span(f"  {accelerators_text(cost)}"), 14),
+            *fit(Span(launch_rate_text(cost)), 12, align_right=True),
+            *fit(Span(launch_cost_text(cost)), 17, align_right=True),
+            *fit(Span(launch_time_text(cost), Tone.MUTED), 9, align_right=True),
+        )
+    title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
+    name = fit(Span(blueprint.id, Tone.STRONG), min(names, 30))
+    cells = (Span("  "), *name, *figures, Span(f"  {title}", Tone.MUTED))
+    summary = textwrap.wrap(blueprint.summary, max(20, width - 6), max_lines=2, placeholder=" …")
+    details = tuple((Span(f"    {line}", Tone.MUTED),) for line in summary)
+    entry = BoardEntry(f"blueprint {blueprint.id}", f"launch {blueprint.id}", Subject("Blueprint", blueprint.id))
+    return BoardRow(cells, entry, details)
+
+
+_LEAST_TITLE = 16

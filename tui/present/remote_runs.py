@@ -1,0 +1,170 @@
+"""Runs of other machines among those of this one: their rows in the runs pane, dim, with who and where. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tui.present import run as runs
+from tui.present.cells import CellValue, Span, Tone, text_of
+from tui.present.cost import dollars
+from tui.present.text import age
+
+if TYPE_CHECKING:
+    from actions.run.journal.reader import RunSummary
+    from actions.run.presence.record import RemoteRun
+
+_LATER = 1e12
+"""Added to the sort keys of runs of other machines: they come after those of this one."""
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """A row of the runs pane: a run of this machine, of another one, or of both if it was taken over.
+
+    Args:
+        local: The run as this machine has it.
+        remote: The run as the cluster knows it, if another machine carries it out.
+        is_silent: Heartbeats of that machine are missing.
+    """
+
+    local: RunSummary | None
+    remote: RemoteRun | None = None
+    is_silent: bool = False
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.local.id if self.local else self.remote.id if self.remote else ""
+
+
+def rows_of(
+    local: tuple[RunSummary, ...], elsewhere: tuple[RemoteRun, ...], silent: frozenset[str]
+) -> tuple[RunRow, ...]:
+    """Return one row for each run, those of this machine first.
+
+    Args:
+        local: Newest first.
+        elsewhere: The runs that other machines carry out, newest first.
+        silent: Ids of those whose heartbeats are missing.
+    """
+    by_id = {run.id: run for run in elsewhere}
+    here = [RunRow(run, by_id.pop(run.id, None), run.id in silent) for run in local]
+    return (*here, *(RunRow(None, run, run.id in silent) for run in by_id.values()))
+
+
+def name_cell(row: RunRow, name: str) -> CellValue:
+    """The run's short name, dim for one of another machine."""
+    return Span(name, Tone.MUTED) if row.remote else name
+
+
+def state_cell(row: RunRow, width: int = 0) -> CellValue:
+    """The run's state; of another machine dim, or `silent since 14:02`, shorter where `width` is too small for it."""
+    if row.remote is None:
+        return runs.summary_state_cell(row.local) if row.local else ""
+    state = remote_state(row.remote, is_silent=row.is_silent)
+    is_cut = 0 < width < len(state.text) and row.is_silent
+    return Span(state.text.replace(" since ", " "), state.tone) if is_cut else state
+
+
+def remote_state(run: RemoteRun, *, is_silent: bool) -> Span:
+    """Return the state of a run of another machine in words."""
+    from actions.run.presence.remote_view import sign_text
+
+    if run.presence is None:
+        return Span("unreadable", Tone.BAD)
+    if is_silent:
+        return Span(sign_text(run, is_silent=True), Tone.WARN)
+    return Span(run.presence.state.value, Tone.MUTED)
+
+
+def stage_cell(row: RunRow) -> CellValue:
+    """The stage at work, dim for a run of another machine."""
+    if row.remote is None:
+        return runs.stage_cell(row.local) if row.local else ""
+    presence = row.remote.presence
+    return Span(row.remote.error if presence is None else presence.stage or "-", Tone.MUTED)
+
+
+def who_cell(row: RunRow) -> CellValue:
+    """The operator and machine that carry the run out, if it is not this machine."""
+    if row.remote is None:
+        taken_by = row.local.taken_by if row.local else ""
+        return Span(taken_by, Tone.WARN) if taken_by else Span("-", Tone.MUTED)
+    return Span(row.remote.owner, Tone.WARN if row.local else Tone.MUTED)
+
+
+def took_cell(row: RunRow, now: float) -> CellValue:
+    """The time that the run's stages have taken."""
+    return runs.took_text(row.local, now) if row.local and row.remote is None else Span("-", Tone.MUTED)
+
+
+def loss_cell(row: RunRow) -> CellValue:
+    """The newest training loss, which the record in the cluster does not have."""
+    from actions.run.report import loss_text  # with the journal, which Home does not need
+
+    return (loss_text(row.local.last_loss) if row.local else "") or "-"
+
+
+def spent_cell(row: RunRow, width: int = 0) -> CellValue:
+    """The cost so far; without cents where they do not fit into `width` (0: as wide as need be)."""
+    from actions.run.report import spent_text
+
+    if row.remote is not None:
+        return Span(remote_spent(row.remote) or "-", Tone.MUTED)
+    text = (spent_text(row.local) if row.local else "") or "-"
+    return text.rpartition(".")[0] if 0 < width < len(text) and "." in text else text
+
+
+def remote_spent(run: RemoteRun) -> str:
+    """Return what a run of another machine has cost so far; empty if that is unknown."""
+    from decimal import Decimal
+
+    return dollars(Decimal(run.presence.spent_usd)) if run.presence and run.presence.spent_usd else ""
+
+
+def holds_cell(row: RunRow) -> CellValue:
+    """The things that the run pays for by the hour now; of another machine, what they cost together."""
+    if row.remote is None and row.local:
+        return runs.holds_cell(row.local)
+    rate = row.remote.presence.usd_per_hour if row.remote and row.remote.presence else ""
+    return Span(f"${float(rate):,.2f}/h" if rate and float(rate) else "-", Tone.MUTED)
+
+
+def limits_cell(row: RunRow) -> CellValue:
+    """The limits of the run; those of another machine's are not known."""
+    return (row.local.limits if row.local else "") or "-"
+
+
+def cluster_cell(row: RunRow) -> CellValue:
+    """The name of the run's cluster."""
+    if row.remote is None:
+        return row.local.cluster if row.local else ""
+    presence = row.remote.presence
+    return Span(presence.cluster if presence else row.local.cluster if row.local else "", Tone.MUTED)
+
+
+def age_cell(row: RunRow, now: float) -> CellValue:
+    """The run's age."""
+    text = age(now, created_at(row))
+    return Span(text, Tone.MUTED) if row.remote else text
+
+
+def created_at(row: RunRow) -> float:
+    """Return when the run was created, in seconds since the epoch; 0.0 if that is unknown."""
+    if row.local:
+        return row.local.created_at
+    return row.remote.presence.created_at if row.remote and row.remote.presence else 0.0
+
+
+def age_key(row: RunRow) -> float:
+    """Return the sort key by age: runs of this machine first."""
+    return (0.0 if row.local else _LATER) - created_at(row)
+
+
+def search_text(row: RunRow) -> str:
+    """Return the text that a filter on runs matches."""
+    local = runs.search_text(row.local) if row.local else ""
+    if row.remote is None:
+        return local
+    return " ".join((local, row.id, row.remote.owner, text_of(stage_cell(row)), text_of(state_cell(row))))

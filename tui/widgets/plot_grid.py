@@ -1,0 +1,116 @@
+"""Several charts at once: small plots in a grid, as many as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Grid
+
+from tui.present.curves import Curve, Mark
+from tui.widgets.plot import PlotView
+
+MOST_PLOTS = 6
+LEAST_COLUMNS, LEAST_ROWS = 44, 10
+"""The size of a plot below which its axes take more room than its curves."""
+
+
+class SmallPlot(msgspec.Struct, frozen=True, eq=False):
+    """The content of one plot of the grid.
+
+    Args:
+        key: Equal for the same chart of the same source, whose zoom and cursor stay.
+        label: Label of the y axis.
+        x_label: Label of the x axis.
+        is_by_size: The x axis is a number of bytes.
+        curves: The curves.
+        marks: The marks.
+        version: Equal for the same data.
+    """
+
+    key: object
+    label: str
+    x_label: str
+    is_by_size: bool
+    curves: Sequence[Curve]
+    marks: Sequence[Mark]
+    version: object
+
+
+def shape_of(width: int, height: int, count: int) -> tuple[int, int]:
+    """Return columns and rows of the grid for `count` plots; one plot if there is no room for two."""
+    columns = max(1, min(3, width // LEAST_COLUMNS, count))
+    rows = max(1, min(height // LEAST_ROWS, -(-min(count, MOST_PLOTS) // columns)))
+    return columns, min(rows, MOST_PLOTS // columns)
+
+
+class PlotGrid(Grid):
+    """Plots in rows; `n` and `p` move the focus, whose keys work on that plot alone.
+
+    The cursor is that of all plots with the same x axis: it stands at the same step in each, with the values there.
+    """
+
+    DEFAULT_CSS = """
+    PlotGrid { width: 1fr; height: 1fr; grid-gutter: 0 1; }
+    PlotGrid > PlotView:focus > .plot--axes { text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "next_plot(1)", "next plot", id="plots.next", show=False),
+        Binding("p", "next_plot(-1)", "previous plot", id="plots.previous", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plots = [PlotView("") for _ in range(MOST_PLOTS)]
+        self._keys: list[object] = [None] * MOST_PLOTS
+        self._cursor: tuple[PlotView, float | None] | None = None
+        """The plot whose cursor was moved last, and its place."""
+
+    def compose(self) -> ComposeResult:
+        """Yield the plots."""
+        yield from self._plots
+
+    def show(self, contents: Sequence[SmallPlot], columns: int) -> None:
+        """Draw so many charts, in so many columns."""
+        self.styles.grid_size_columns = columns
+        for place, plot in enumerate(self._plots):
+            plot.display = place < len(contents)
+            if not plot.display:
+                continue
+            one = contents[place]
+            if one.key != self._keys[place]:
+                self._keys[place] = one.key
+                plot.clear()
+            plot.describe(one.label, one.x_label, is_by_size=one.is_by_size)
+            plot.show(one.curves, version=one.version, marks=one.marks)
+        self._share_cursor()
+
+    def on_plot_view_cursor_moved(self, event: PlotView.CursorMoved) -> None:
+        """Show the cursor at the same place of all plots."""
+        event.stop()
+        if isinstance(event.widget, PlotView):
+            self._cursor = event.widget, event.x
+            self._share_cursor()
+
+    def _share_cursor(self) -> None:
+        if self._cursor is None:
+            return
+        moved, x = self._cursor
+        axis = moved.options.is_by_size, moved.options.time
+        for plot in self._plots:
+            if plot is not moved and plot.display and (plot.options.is_by_size, plot.options.time) == axis:
+                plot.place_cursor(x)
+
+    def focus_plot(self) -> None:
+        """Focus the first plot, unless one has the focus."""
+        if not any(plot.has_focus for plot in self._plots):
+            self._plots[0].focus()
+
+    def action_next_plot(self, count: int) -> None:
+        """Move the focus to another plot."""
+        shown = [plot for plot in self._plots if plot.display]
+        at = next((place for place, plot in enumerate(shown) if plot.has_focus), 0)
+        shown[(at + count) % len(shown)].focus()
