@@ -46,6 +46,7 @@ def a_console(
             terminal.wait(HOME, seconds=40)
             terminal.press("1")
             terminal.wait(NODES)
+            terminal.wait(r"─ live ─╯")  # the kept picture of a session before is there first, and refuses changes
         yield terminal
     finally:
         terminal.close()

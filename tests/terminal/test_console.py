@@ -210,7 +210,6 @@ done
 """
 
 
-@pytest.mark.xfail(strict=False, reason="the first key that opens the editor was lost twice; the cause is not known")
 def test_an_editor_has_the_terminal_alone(shared_program: Program, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text(EDITOR)
