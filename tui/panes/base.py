@@ -178,7 +178,11 @@ class Pane(Widget):
         if self.is_mounted:
             self.focus_content()
         else:
-            self.call_after_refresh(self.focus_content)
+            self.call_after_refresh(self._focus_if_current)
+
+    def _focus_if_current(self) -> None:
+        if self.has_class("-current"):  # else another pane was put in front of it meanwhile, and the keys are its own
+            self.focus_content()
 
     def focus_content(self) -> None:
         """Focus the widget that takes this pane's keys."""
