@@ -90,6 +90,10 @@ class Pane(Widget):
         """Return the selected object, for commands that name none."""
         return None
 
+    def subject_in_sight(self) -> Subject | None:
+        """Return the object of commands that only look: also one that the cursor was put on for the operator."""
+        return self.subject()
+
     def clipping(self, column: str) -> Clipping:
         """Return what `copy` copies: the name of the selected object.
 

@@ -63,10 +63,14 @@ class HomePane(Pane):
 
         A run only when the operator has put the cursor there: no command may mean one that was chosen for its place.
         """
-        entry = self._sections.selected
-        subject = None if entry is None else entry.subject
+        subject = self.subject_in_sight()
         is_proposed = subject is not None and subject.kind == "Run" and not self._sections.is_moved
         return None if is_proposed else subject
+
+    def subject_in_sight(self) -> Subject | None:
+        """Return what is under the cursor, whoever has put it there."""
+        entry = self._sections.selected
+        return None if entry is None else entry.subject
 
     def focus_content(self) -> None:
         """Focus the sections."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,6 +13,7 @@ from actions.base.errors import JournalError
 from actions.fleet.cost import FleetCost
 from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
+from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
 from tui.present import run
 from tui.present.cells import Cells, Span, Tone
@@ -62,8 +63,7 @@ class RunPane(Pane):
         self.show_health(self.services.supervisor.health(RUNS))
         view = self.services.runs.view
         if view is None:
-            unreadable = self.services.runs.unreadable
-            self._heading.show(self._no_run if unreadable is None else _unreadable_lines(unreadable.id, self._runs_key))
+            self._heading.show(self._without_run())
             self._rail.show(())
             self._detail.show(())
             return
@@ -77,6 +77,13 @@ class RunPane(Pane):
         self._heading.show(run.run_heading(view, now=now, width=width, resume_key=resume, left=self._left))
         self._show_rail(view)
         self._show_detail()
+
+    def _without_run(self) -> Sequence[Cells]:
+        """Return the heading while no run is on screen: nothing is said of runs before their list was read."""
+        if self.services.supervisor.health(RUNS).state is FeedState.STARTING:
+            return ((Span("Reading the runs.", Tone.MUTED),),)
+        unreadable = self.services.runs.unreadable
+        return self._no_run if unreadable is None else _unreadable_lines(unreadable.id, self._runs_key)
 
     def show_target(self, of: str) -> None:
         """Show another run, or move the cursor to a stage of this one.
