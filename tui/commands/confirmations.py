@@ -122,7 +122,11 @@ def place_lines(view: RunView) -> list[Cells]:
         "context": view.cluster.context,
     }
     text = " · ".join(f"{name} {value}".replace(" ", "\xa0") for name, value in known.items() if value)
-    return [(Span(line.replace("\xa0", " "), Tone.MUTED),) for line in textwrap.wrap(text, _WIDTH)]
+    return [(Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.MUTED),) for line in _folded(text)]
+
+
+def _folded(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
 
 
 def _taking_over(arguments: TakeoverArguments) -> Confirmation | None:

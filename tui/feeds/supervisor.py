@@ -109,12 +109,10 @@ class Supervisor:
         self._changed = changed
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._health: dict[str, FeedHealth] = {}
-        self._has_begun = False
 
     def keep(self, name: str, work: Work) -> None:
         """Start `work` under `name`; running work of that name is ended first."""
         self.drop(name)
-        self._has_begun = True
         self._health[name] = FeedHealth(FeedState.STARTING, since=self._clock.monotonic())
         self._tasks[name] = asyncio.create_task(self._run(name, work), name=f"feed {name}")
 
@@ -126,8 +124,8 @@ class Supervisor:
         self._health.pop(name, None)
 
     def health(self, name: str) -> FeedHealth:
-        """Return the health of the work of that name; unknown names have ended, and before the first work all begin."""
-        return self._health.get(name) or FeedHealth(FeedState.ENDED if self._has_begun else FeedState.STARTING)
+        """Return the health of the work of that name; unknown names have ended."""
+        return self._health.get(name) or FeedHealth(FeedState.ENDED)
 
     def mark_live(self, name: str) -> None:
         """Mark work as live; it calls this itself when it has reached its source."""

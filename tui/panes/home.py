@@ -115,7 +115,8 @@ class HomePane(Pane):
             totals=home.trouble.totals if is_read else None,
             cost=services.fleet_cost(),
             unscheduled=home.trouble.unscheduled,
-            runs=None if services.supervisor.health(RUNS).state is FeedState.STARTING else services.runs.summaries,
+            runs=services.runs.summaries if services.runs.is_listed else None,
+            runs_error=services.supervisor.health(RUNS).detail,
             elsewhere=elsewhere,
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),
             names={**services.remote.names, **services.runs.names},
@@ -142,4 +143,4 @@ class HomePane(Pane):
             case FeedState.WAITING | FeedState.REFUSED:
                 return Span(self.services.label_of(health), Tone.BAD)
             case FeedState.ENDED:
-                return Span(health.detail or "ended", Tone.MUTED)
+                return Span(health.detail or "not connected", Tone.MUTED)

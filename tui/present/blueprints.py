@@ -177,7 +177,10 @@ def place_lines(
         "account": account or "not known yet",
     }
     text = " · ".join(f"{key} {value}".replace(" ", "\xa0") for key, value in known.items() if value)
-    lines: list[Cells] = [(Span(line.replace("\xa0", " "), Tone.STRONG),) for line in textwrap.wrap(text, width)]
+    lines: list[Cells] = [
+        (Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.STRONG),)
+        for line in textwrap.wrap(text, width, break_on_hyphens=False)
+    ]
     if auto_approve and any(stage.kind == "terraform" for stage in stages):
         lines += _wrapped("All plans of Terraform are carried out without asking.", Tone.WARN, width)
     return lines

@@ -49,7 +49,7 @@ from tui.present.blueprints import (
     refusal_lines,
     unknown_lines,
 )
-from tui.present.cells import Cells, Span, Tone
+from tui.present.cells import Span, Tone
 from tui.present.form import Field, Value
 from tui.present.header import header_line
 from tui.present.limits import (
@@ -228,20 +228,17 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         workers = (self._planning, self._checking)
         return next((worker for worker in workers if worker is not None and not worker.is_finished), None)
 
-    def _place(self, bound: Bound) -> list[Cells]:
-        services, facts = self._services, header_facts(self._services)
-        return place_lines(
+    async def _confirm(self, bound: Bound) -> bool:
+        """Ask whether to launch: a yes, or the names of the checks that refuse it."""
+        services = self._services
+        lines = place_lines(
             self._blueprint,
             bound,
-            account=services.credentials.account or facts.account,  # Terraform works with the credentials
+            account=services.credentials.account or header_facts(services).account,  # Terraform's are the credentials
             context=services.cluster.context_name,
             auto_approve=self._auto_approve,
             width=BODY_COLUMNS,
         )
-
-    async def _confirm(self, bound: Bound) -> bool:
-        """Ask whether to launch: a yes, or the names of the checks that refuse it."""
-        lines = self._place(bound)
         lines += chosen_lines(
             self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
         )

@@ -114,11 +114,3 @@ def test_a_kept_snapshot_tells_its_time_before_the_state_of_its_source() -> None
     assert starting.label(0.0) == "as of 14:02 UTC · reading"
     waiting = FeedHealth(FeedState.WAITING, "connection refused", since=100.0, as_of="as of 14:02 UTC")
     assert waiting.label(142.0) == "as of 14:02 UTC · stale 42 s: connection refused"
-
-
-async def test_nothing_has_ended_before_the_first_work() -> None:
-    supervisor = Supervisor(QuickClock(), nothing)
-    assert supervisor.health("feed").state is FeedState.STARTING
-    supervisor.keep("another", asyncio.Event().wait)
-    assert supervisor.health("feed").state is FeedState.ENDED
-    await supervisor.aclose()

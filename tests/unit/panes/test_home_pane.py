@@ -112,13 +112,10 @@ async def test_before_anything_is_read_nothing_is_said_to_be_missing(monkeypatch
     async with a_fixed_console(Scene(), monkeypatch, size=SIZE) as console:
         await console.calm("Reading the runs.")
         assert "No run yet" not in screen_text(console.app)
-        for pane, reads in (
-            ("run", "Reading the runs."),
-            ("runs", "Reading the runs."),
-            ("nodes", "Reading the nodes."),
-        ):
+        assert "not connected" in screen_text(console.app)
+        for pane in ("run", "runs"):
             console.app.workspace.open(pane, "")
-            await console.calm(reads)
+            await console.calm((f"─ {pane} ─", "Reading the runs."))
 
 
 async def test_tab_goes_through_the_sections_and_j_through_the_lines(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.command.arguments import LaunchArguments
 from actions.run.state.records import CheckResult, HeldPrice, RequestKind, StageFinding
-from actions.run.state.view import OwnedObject, RunState, RunView
+from actions.run.state.view import OwnedObject, RunState, RunView, StageState
 from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import read_nccl
 from actions.telemetry.tools.devices import read_devices
@@ -137,6 +137,23 @@ async def test_the_header_and_the_plan_say_what_their_dollars_are_of(monkeypatch
         assert re.search(r"is of nodes and of .*EKS control plane.* The console.s header has the nodes alone\.", shown)
 
 
+async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = fixed_runs.a_training_run()
+    stages = tuple(replace(stage, state=StageState.PENDING, started_at=None) for stage in view.stages)
+    summaries = fixed_runs.summaries(tmp_path)
+    scene = Scene(picture(), view=replace(view, stages=stages), summaries=summaries, is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("layout watch")
+        await console.calm(("No log yet", "No curve yet", " accelerators of "))
+        rows = [row.strip() for row in screen_text(console.app).replace("││", "│").split("│")]
+        assert any(row.endswith("of a workload.") for row in rows), "the end of the hint"
+        assert any(row.startswith("No curve yet. Curves are read from the logs of jobs:") for row in rows)
+        assert any(row.endswith("Pre-training.") for row in rows)
+        short = "bionemo-esm1nv-1121-k3v7"
+        assert f" {short} · on this machine alone ─" in screen_text(console.app)
+        assert f" accelerators of {short}/train · " in screen_text(console.app)
+
+
 def dialog_of(console: FixedConsole) -> str:
     """The lines of the dialog in front, joined by blanks."""
     assert isinstance(console.app.screen, ConfirmModal)
@@ -150,7 +167,8 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         await console.press("enter")
         await console.calm(ConfirmModal)
         shown = dialog_of(console)
-        assert f"Makes cluster nvidia-gpu-efa · region us-west-2 · account {ACCOUNT}" in shown
+        assert "Makes cluster nvidia-gpu-efa · region us-west-2" in shown
+        assert f"account {ACCOUNT}" in shown
         assert "All plans of Terraform are carried out without asking." in shown
         await console.press("n")
         await console.calm(LaunchScreen)
