@@ -188,6 +188,13 @@ class TypeAheadApp(RedactingApp[ResultT]):
     def choose_theme(self, name: str) -> None:
         """Draw in the theme of this name; overridden by apps that have several."""
 
+    def redraw(self) -> None:
+        """Draw everything on all screens again."""
+        for screen in self.screen_stack:
+            screen.refresh()
+            for widget in screen.query("*"):
+                widget.refresh()
+
     def release_when_shown(self, release: Callable[[], None], place: DOMNode) -> None:
         """End a hold after the next refresh of the front: of a screen pushed over the first one, else of `place`."""
         front = self.screen if len(self.screen_stack) > 1 else place

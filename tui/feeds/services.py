@@ -75,6 +75,7 @@ class ConsoleServices:
         self.supervisor = Supervisor(clock, ticker.request_paint)
         self.capture = _capture_feed(settings, clock)
         """The capture of this session; `None` if there is none."""
+        self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
         self.replay = _replay_feed(settings, self)
         """The capture that is shown; `None` on a live cluster."""
         self.cluster = ClusterFeed(
@@ -97,7 +98,6 @@ class ConsoleServices:
         )
         self.fleet = FleetCosts(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
-        self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
         self.remote = self.runs.others = RemoteRunFeed(
             self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
@@ -329,7 +329,27 @@ def _replay_feed(settings: ConsoleSettings, services: ConsoleServices) -> Replay
         return None
     from tui.feeds.replay import ReplayFeed
 
-    return ReplayFeed(settings.replay, services)
+    return ReplayFeed(
+        settings.replay,
+        services.runs,
+        services.ticker,
+        connect=services.connect,
+        read_anew=lambda: _read_anew(services),
+    )
+
+
+async def _read_anew(services: ConsoleServices) -> None:
+    """Read the cluster anew, and whatever follows one of its pods or jobs."""
+    watched = services.watched
+    services.cluster.leave()
+    services.connect()
+    await services.cluster.wait_connected()
+    await services.cluster.settle(at_most_seconds=5.0)
+    if watched is not None:
+        try:
+            await services.watch(watched.job)
+        except ConsoleError:
+            services.unwatch()
 
 
 def replay_epoch(services: ConsoleServices) -> int:

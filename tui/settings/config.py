@@ -215,20 +215,6 @@ def config_path() -> Path:
     return config_home() / FILE_NAME
 
 
-def load_config(path: Path | None = None) -> ConfigFile:
-    """Load the file; without one, return an empty configuration.
-
-    Raises:
-        InputError: It has a mistake; with file, line and column, and a hint.
-    """
-    file = path or config_path()
-    if not file.exists():
-        return ConfigFile()
-    from tui.settings.configfile import read_config  # what reads YAML: few have such a file
-
-    return read_config(file)
-
-
 def settle(options: Namespace, config: ConfigFile, environment: Mapping[str, str]) -> list[SettingValue]:
     """Put the values of the file into the options that neither a flag nor the environment has set.
 
