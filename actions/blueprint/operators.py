@@ -116,7 +116,7 @@ def checked_bytes(path: Path, source: Source) -> bytes:
         raise BlueprintError(
             f"{source.name} {source.version} is not what was recorded: its sha256 is {found[:12]}….",
             file=str(path),
-            hint=f"Fetch it again, or record it anew in {SUM_FILE}.",
+            hint=f"Fetch it again, or record the new sum in {SUM_FILE}.",
         )
     return data
 

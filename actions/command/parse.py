@@ -192,7 +192,7 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
         else:
             raise ParameterError(f"{command.id} cannot use {word!r}.", hint=_usage(command))
     if flag:
-        raise ParameterError(f"{command.id} has nothing behind {flag}.", hint=_usage(command))
+        raise ParameterError(f"{command.id} has nothing after {flag}.", hint=_usage(command))
     if parameters:
         given["set"] = parameters
     return given

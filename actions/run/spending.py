@@ -153,7 +153,7 @@ def unfinished_teardown(view: RunView) -> tuple[str, ...]:
     return (
         f"The teardown stopped: {listed([step.title for step in failed], _SHOWN)} failed.{waits}",
         *([f"Still there: {listed(left, _SHOWN)}."] if left else []),
-        f"Correct the cause, then: eksml-tui runs retry {view.id}",
+        f"Fix the cause, then: eksml-tui runs retry {view.id}",
     )
 
 

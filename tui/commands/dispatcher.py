@@ -198,7 +198,7 @@ def with_selected_run(call: Call, subject: Subject | None) -> Call:
 
 
 def with_whole_run(call: Call, runs: RunFeed) -> Call:
-    """Return a take-over with the whole id of its run; any other call as it is.
+    """Return a takeover with the whole id of its run; any other call as it is.
 
     Raises:
         MissingError: Several runs begin like that, or none is selected.

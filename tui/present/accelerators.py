@@ -426,7 +426,7 @@ def _laggards(rows: Sequence[DeviceRow]) -> Cells:
     if suspect:
         return (Span(f"▲ {suspect}", Tone.WARN),)
     if usual < _IDLE_PERCENT and not late:
-        return (Span(f"▲ no device works: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
+        return (Span(f"▲ no device is busy: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
     if not late:
         return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
     words = f"▲ slowest: {_place(slowest)} at {least:.0f}%, {usual - least:.0f} points below the median"

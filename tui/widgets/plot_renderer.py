@@ -132,7 +132,7 @@ class PlotOptions(msgspec.Struct, frozen=True):
     @property
     def x_label(self) -> str:
         """The label of an x axis that is a time; empty for another one."""
-        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its begin"}.get(self.time, "")
+        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its start"}.get(self.time, "")
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The lease of a run in its cluster: epoch and owner in its record there.
 
-Other machines read from it who carries the run out, and a take-over writes the next epoch into it, unless another one
+Other machines read from it who carries the run out, and a takeover writes the next epoch into it, unless another one
 has meanwhile. Only the namespace in which runners write counts here: a record elsewhere is shown, and no more.
 """
 

@@ -288,12 +288,12 @@ def is_watched_only(notices: Iterable[Notice]) -> bool:
 
 
 class GoneMachine(msgspec.Struct, frozen=True):
-    """A machine that carried out the run, and does not exist any more, as an operator stated at a take-over."""
+    """A machine that carried out the run, and does not exist any more, as an operator stated at a takeover."""
 
     who: str
     """`user@host`."""
     at: float
-    """Time of the take-over in seconds since the epoch: whatever that machine holds is older."""
+    """Time of the takeover in seconds since the epoch: whatever that machine holds is older."""
     since: float = 0.0
     """Time from which it carried the run out, by its own clock: what is older is of a machine before it, which may have
     the same host name. 0.0 for the first machine."""

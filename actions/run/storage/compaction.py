@@ -138,7 +138,7 @@ def _idle_view(folder: Path) -> RunView:
         if view is None or reader.runner_alive or view.state not in OVER:
             state = view.state.value if view else "unknown"
             raise RefusedError(
-                f"Run {folder.name} is {state}: it is compacted when it is over.",
+                f"Run {folder.name} is {state}: it is compacted after it ends.",
                 hint="Wait for its end, or cancel it.",
             )
         return view

@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 class RunHome(Protocol):
-    """The home of runs, as far as a take-over needs it."""
+    """The home of runs, as far as a takeover needs it."""
 
     async def read(self, run_id: str) -> HomeLease | None:
         """Return the lease of a run; `None` if it was never taken."""
@@ -61,7 +61,7 @@ class RunHome(Protocol):
         ...
 
     async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
-        """Write the record of the take-over behind all others in the home: no earlier writer can write behind it."""
+        """Write the record of the takeover behind all others in the home: no earlier writer can write behind it."""
         ...
 
     async def fetch(self, run_id: str, folder: Path) -> None:
@@ -334,7 +334,7 @@ async def _reached_again(
 
 
 async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOver, clock: Clock) -> None:
-    """Write the record of a take-over, and bring the run here.
+    """Write the record of a takeover, and bring the run here.
 
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
 

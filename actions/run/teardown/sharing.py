@@ -64,9 +64,7 @@ def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]
     return runs_using(view, _other_runs(folder), deletes_data=deletes_data)
 
 
-SHARING_HINT = (
-    "Tear those down first. To remove it all the same, add --even-if-shared, in the console even_if_shared=true."
-)
+SHARING_HINT = "Tear those down first. To remove it anyway, add --even-if-shared, in the console even_if_shared=true."
 
 
 def sharing_sentence(view: RunView, users: Collection[str]) -> str:
