@@ -148,7 +148,7 @@ class ConsoleServices:
             self.supervisor.keep(CAPTURE, lambda: capture.run(self.runs, self.alarms))
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
-        if self.settings.has_operator:  # a script has its own expectations, and nobody hears a bell
+        if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
             self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
             self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:

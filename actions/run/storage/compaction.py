@@ -189,7 +189,7 @@ def compact_runs(
                 continue
             compacted = compact_run(run.folder, clock)
         except RefusedError:
-            continue  # somebody has gone on with it
+            continue  # another process has gone on with it
         except (ConsoleError, OSError) as error:
             failures.append(error.sentence() if isinstance(error, ConsoleError) else f"{run.id}: {error}.")
             continue
