@@ -39,7 +39,7 @@ _TURN_SECONDS = 0.1
 _PASSES = 3
 """Times that the path of a key is followed: a message that the key causes may cause another one higher up."""
 _ERROR_SECONDS = 8.0
-"""A notification of an error stays so long."""
+"""Time that a notification of an error stays."""
 
 
 _NAMES = {

@@ -105,7 +105,7 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
 
 
 def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
-    """Read a `:` line as `parse_line` does; a first word that is no command may be a kind: `pvc`, `jobs training`.
+    """Read a `:` line as `parse_line` does; a first word that is not a command may be a kind: `pvc`, `jobs training`.
 
     Args:
         text: The line.

@@ -138,7 +138,7 @@ class SessionRecorder:
         self._depth = self._scene().depth
 
     def step_passed(self, step: ScriptStep) -> None:
-        """Record a step of a script that is no command of the console: a picture of the screen."""
+        """Record a step of a script that is not a command of the console: a picture of the screen."""
         if isinstance(step.action, Call) and isinstance(step.action.arguments, args.ScreenshotArguments):
             self.ended(step.action, self.begun(step.action), is_done=True)
 

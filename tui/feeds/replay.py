@@ -132,7 +132,7 @@ class ReplayFeed:
         runs: The feed that shows its runs.
         ticker: Paints each moment.
         connect: Connects the console to the cluster of the moment.
-        read_anew: Reads that cluster anew, with everything that follows one of its pods or jobs.
+        read_anew: Reads that cluster again, with everything that follows one of its pods or jobs.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ReplayFeed:
     ) -> None:
         self.replay = replay
         self.epoch = 0
-        """Grows when everything on screen is to be read anew."""
+        """Grows when everything on screen is to be read again."""
         self._runs = runs
         self._ticker = ticker
         self._connect = connect
@@ -211,7 +211,7 @@ class ReplayFeed:
         self._disk.close()
 
     def _is_far(self, before: float, after: float) -> bool:
-        """Return whether it is quicker, or surer, to read the cluster anew than to follow what lies between."""
+        """Return whether it is quicker, or surer, to read the cluster again than to follow what lies between."""
         index = self.replay.index
         if after - before > _FAR_SECONDS:
             return True

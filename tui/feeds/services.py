@@ -277,7 +277,7 @@ class ConsoleServices:
     def _others_changed(self) -> None:
         """Show what has changed; with no run here, the run of another machine that was named, or is the user's own.
 
-        A run on screen that was taken over is shown as the cluster knows it.
+        A run on screen that was taken over is shown by its record in the cluster.
         """
         runs = self.runs
         runs.take_others()
@@ -339,7 +339,7 @@ def _replay_feed(settings: ConsoleSettings, services: ConsoleServices) -> Replay
 
 
 async def _read_anew(services: ConsoleServices) -> None:
-    """Read the cluster anew, and whatever follows one of its pods or jobs."""
+    """Read the cluster again, and whatever follows one of its pods or jobs."""
     watched = services.watched
     services.cluster.leave()
     services.connect()
@@ -353,7 +353,7 @@ async def _read_anew(services: ConsoleServices) -> None:
 
 
 def replay_epoch(services: ConsoleServices) -> int:
-    """Return a number that grows when a replay has gone to another moment: what was read is to be read anew."""
+    """Return a number that grows when a replay has gone to another moment: what was read is to be read again."""
     return services.replay.epoch if services.replay is not None else 0
 
 

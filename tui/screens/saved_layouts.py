@@ -25,7 +25,7 @@ CHARTS_FILE = "charts.json"
 LAST = "last"
 """The name of the only layout in `LAST_FILE`."""
 LAYOUT_WORDS = ("save", "delete", "list")
-"""Words after `:layout` that are no names."""
+"""Words after `:layout` that are not names."""
 
 _MOST_BYTES = 1 << 18
 _MOST_LAYOUTS = 100
@@ -91,7 +91,7 @@ class SavedLayouts:
         """Save a layout, in the place of one of that name.
 
         Raises:
-            ParameterError: That is no name for a layout.
+            ParameterError: That is not a name for a layout.
             ConfigError: The file cannot be read or written.
         """
         if not re.fullmatch(_NAME, name) or name in _TAKEN:

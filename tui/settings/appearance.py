@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"^\$(?P<name>[a-z-]+):\s*(?P<value>[^;]+);", re.MULTILINE)
 
 
 def theme_name(name: str) -> str:
-    """Return the name by which Textual knows a theme of the console."""
+    """Return Textual's name of a theme of the console."""
     return f"eksml-{name}"
 
 

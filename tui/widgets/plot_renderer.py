@@ -323,7 +323,7 @@ def place_at(curves: Sequence[Curve], x: float, x_label: str, options: PlotOptio
     Args:
         curves: Over the axis.
         x: The place.
-        x_label: Label of an axis that is no time.
+        x_label: Label of an axis that is not a time.
         options: Choose the axis.
     """
     at = time_at(curves, x)

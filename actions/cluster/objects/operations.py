@@ -142,7 +142,7 @@ async def cordon_node(session: KubeSession, target: Target, *, is_cordoned: bool
     """Let no new pods onto a node, or let them again; return whether that is a change.
 
     Raises:
-        RefusedError: The target is no node.
+        RefusedError: The target is not a node.
         ConflictError: Another node has its name now, or it changes all the time.
     """
     if target.qualified != "nodes":

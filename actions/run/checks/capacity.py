@@ -30,7 +30,7 @@ _COMING = frozenset({"scheduled", "pending", "payment-pending", "assessing"})
 
 
 class CapacityRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that a run wants, and where."""
+    """The nodes that a run requests, and where."""
 
     region: str
     instance_type: str

@@ -261,7 +261,7 @@ def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 
 async def check_prometheus(session: KubeSession) -> Observation:
-    """Look for a Prometheus that runs in the cluster; none is no failure, as exporters wait for a later one.
+    """Look for a Prometheus that runs in the cluster; none is not a failure, as exporters wait for a later one.
 
     Raises:
         AccessError: Pods may not be listed.

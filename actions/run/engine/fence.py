@@ -1,8 +1,8 @@
-"""The fence of a runner: it changes something only while it can be sure that it is the run's runner.
+"""The fence of a runner: it changes something only while it is certain that the run is its own.
 
 A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept where other
 machines can see it: in the run's home, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
-which grows by one with every takeover. A runner whose epoch is no longer the newest is fenced, for ever.
+which grows by one with every takeover. A runner whose epoch is no longer the newest is fenced for good.
 
 An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
@@ -174,7 +174,7 @@ class Fence:
         self._refuse_if_lost("the run")
 
     def dismiss(self, place: str) -> None:
-        """Wait for an arbiter no more, as this runner itself has removed the run's lease from it."""
+        """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
         self._known_to.discard(place)
         self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 

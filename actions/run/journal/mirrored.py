@@ -104,7 +104,7 @@ def mirrors_home() -> Path:
 
 
 def read_mark(folder: Path) -> MirrorMark | None:
-    """Return the mark of a folder; `None` if it is no copy. A damaged mark is one of an old copy."""
+    """Return the mark of a folder; `None` if it is not a copy. A damaged mark is one of an old copy."""
     try:
         data = read_bounded(folder / _NAME, _MOST_BYTES)
     except OSError:

@@ -62,7 +62,7 @@ async def read_cluster_lease(connection: ClusterConnection, run_id: str) -> Clus
 
 
 async def list_cluster_leases(connection: ClusterConnection) -> tuple[list[ClusterLease], list[str]]:
-    """Return the leases of all runs that the cluster knows, and a sentence on each that cannot be read.
+    """Return the leases of all runs recorded in the cluster, and a sentence on each that cannot be read.
 
     Raises:
         ConsoleError: The cluster does not answer, or the right is missing.

@@ -365,7 +365,7 @@ class StageCollector:
                 self._writer.open_gap(source, f"unread-{source.line.number}", why)
 
     def _look_for_unseen(self, *, has_pods: bool) -> None:
-        """Record a gap if an earlier runner has made pods that the spool knows nothing of, and that are gone."""
+        """Record a gap if an earlier runner has made pods that are not in the spool, and that are gone."""
         sources = self._writer.sources()
         if not self._found or not all(source.is_fresh for source in sources):
             return

@@ -288,7 +288,7 @@ def _taken_at(rows: Sequence[RecordRow], epoch: int) -> float | None:
 
 
 class _State(msgspec.Struct):
-    """The part of a Terraform state that tells which of two is the later one."""
+    """The part of a Terraform state that shows which of two is the later one."""
 
     lineage: str = ""
     serial: int = 0

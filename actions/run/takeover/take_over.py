@@ -128,7 +128,7 @@ async def take_over_run(
         home: The run's.
         clock: The machine's.
         confirm: The run's id, typed by the operator: needed while the earlier machine may be alive.
-        is_machine_gone: The operator states that the earlier machine does not exist any more: locks that it left may
+        is_machine_gone: The operator states that the earlier machine no longer exists: locks that it left may
             be removed, and nothing is waited for.
         environment: Variables of the run's processes; see `start_runner`.
         target: A context of this machine for the run's cluster; `None` for what the run began with.
@@ -196,7 +196,7 @@ async def _reach(
     """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
 
     A cluster that does not answer is no reason to stop: the lease in the home is taken. A run that has not reached it,
-    as far as the home knows, may have, if the home was away: then it is tried for a short time.
+    by the home's records, may have, if the home was away: then it is tried for a short time.
     """
     view = records.view()
     stage = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)

@@ -130,7 +130,7 @@ async def others_in_cluster(context: StageContext) -> list[str]:
 
 
 async def _labelled_by_others(context: StageContext, connection: ClusterConnection) -> list[str]:
-    """Return other runs with objects in the cluster, unless this machine knows that they are of another cluster.
+    """Return other runs with objects in the cluster, unless this machine has a record that they are of another cluster.
 
     That is so in the sandbox, which has one cluster under any name.
     """
