@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.support.sources import SourceModule, modules
@@ -64,17 +63,6 @@ def test_no_module_is_a_splinter() -> None:
         and len(needed_by[module.dotted]) < SHARED_BY
     }
     assert splinters == {}
-
-
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Also inside a package; imports in functions, and for types alone, count."""
-    try:
-        TopologicalSorter(importers()).prepare()
-    except CycleError as error:
-        circle = error.args[1]
-    else:
-        circle = []
-    assert circle == []
 
 
 def test_no_folder_is_a_heap() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.cli.manual.examples import epilog_of
+from tui.cli.examples import epilog_of
 from tui.cli.options import (
     HOME,
     RUN,

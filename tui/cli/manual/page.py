@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from tui.cli.arguments import VERSION, parser, subcommands_of
-from tui.cli.manual.examples import EXAMPLES
+from tui.cli.examples import EXAMPLES
 
 _NAME = "eksml-tui"
 _EXIT_CODES = (
