@@ -319,7 +319,9 @@ def _read(commands: Commands) -> None:
         help="the tool that printed it",
     )
     read.add_argument("file", nargs="?", default="-", metavar="FILE", help="a file, may be gzipped (default: stdin)")
-    read.add_argument("--output", "-o", choices=(*FORMATS, "plot"), default="table", help="form (default: table)")
+    read.add_argument(
+        "--output", "-o", choices=(*FORMATS, "plot"), default="table", help="format of the output (default: table)"
+    )
     read.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="with log -o plot: draw this metric; repeatable"
     )

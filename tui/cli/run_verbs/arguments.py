@@ -163,7 +163,11 @@ def _runs_curves(verbs: Commands) -> None:
         "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
     )
     compare.add_argument(
-        "--output", "-o", choices=("table", "json", "csv", "plot"), default="table", help="form (default: table)"
+        "--output",
+        "-o",
+        choices=("table", "json", "csv", "plot"),
+        default="table",
+        help="format of the output (default: table)",
     )
     curves = verbs.add_parser("curves", help="print or save the curves of a run")
     curves.add_argument("run", metavar="RUN", help=RUN)
@@ -171,7 +175,11 @@ def _runs_curves(verbs: Commands) -> None:
     curves.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this one; repeatable")
     _of_home(curves)
     curves.add_argument(
-        "--output", "-o", choices=("plot", "csv", "svg", "png"), default="plot", help="form (default: plot)"
+        "--output",
+        "-o",
+        choices=("plot", "csv", "svg", "png"),
+        default="plot",
+        help="format of the output (default: plot)",
     )
 
 

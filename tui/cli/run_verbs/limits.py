@@ -21,7 +21,7 @@ def limit_options(command: argparse.ArgumentParser, *, dest: str, is_change: boo
         dest: Prefix of the names of their values: those of a launch have defaults in config.yaml.
         is_change: They change the limits of a run: what is not given stays, `none` takes one away.
     """
-    group = command.add_argument_group("limits", f"{_MEANING} {_CHANGE}" if is_change else _MEANING)
+    group = command.add_argument_group("limits", f"{_MEANING}\n{_CHANGE}" if is_change else _MEANING)
     group.add_argument(
         "--until", dest=f"{dest}_until", default="", metavar="TIME",
         help="end at 2026-11-20T22:30:00Z, 22:30 (the next one, UTC) or +8h",
