@@ -34,7 +34,7 @@ class ChangeGuard(Protocol):
         ...
 
     def dismiss(self, place: str) -> None:
-        """Wait no more for the answer of a place from which this process itself has removed what it would tell.
+        """Stop waiting for the answer of a place from which this process itself has removed the run.
 
         Args:
             place: Its name.

@@ -181,7 +181,7 @@ def _is_of_unknown_job(story: Story, pod: Seen) -> bool:
 
 
 def _copies_of(story: Story) -> list[Path]:
-    """Return all folders of the run: that of the machine that has it first, and what a take-over has put aside."""
+    """Return all folders of the run: that of the machine that has it first, and what a takeover has put aside."""
     folders = dict.fromkeys((story.folder, *(move.folder for move in story.moves)))
     aside = [each for folder in folders for each in folder.parent.glob(f".{folder.name}.before-epoch-*")]
     return [*folders, *aside]

@@ -1,4 +1,4 @@
-"""A run that moves to the other machine: the take-over, repeated until it is done."""
+"""A run that moves to the other machine: the takeover, repeated until it is done."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_THERE = ("has no lease", "has no record of")
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A take-over that is done."""
+    """A takeover that is done."""
 
     began_at: float
     at: float
@@ -44,12 +44,12 @@ class Moved(msgspec.Struct, frozen=True):
     runner: ProcessIdentity | None
     """The last runner there that is known."""
     records: int
-    """Number of records there that the runner had written when the take-over was done."""
+    """Number of records there that the runner had written when the takeover was done."""
     target: Host
 
 
 class Move:
-    """One take-over.
+    """One takeover.
 
     Args:
         machine: The life's.

@@ -65,7 +65,7 @@ def changes_by_fenced(story: Story) -> Iterator[str]:
             if not _is_terraforms(one.text) and not (_is_of_a_curve(one.text) and one.at - moved.at < TRUST_SECONDS)
         ]
         for request in wrong[:3]:
-            yield f"{moved.origin.user} sent {request.text} {request.at - moved.at:.1f} s after the take-over"
+            yield f"{moved.origin.user} sent {request.text} {request.at - moved.at:.1f} s after the takeover"
         if back_at == float("inf"):
             yield from _written_late(moved)
 
@@ -87,7 +87,7 @@ def _written_late(moved: Moved) -> Iterator[str]:
     """
     written = sum(record.writer != OPERATOR for record in records_of(moved.folder))
     if written > moved.records + 1:
-        yield f"{moved.origin.user}'s runner wrote {written - moved.records} records after the take-over"
+        yield f"{moved.origin.user}'s runner wrote {written - moved.records} records after the takeover"
 
 
 def records_of(folder: Path) -> tuple[JournalRecord, ...]:

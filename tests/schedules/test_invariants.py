@@ -98,7 +98,7 @@ def test_a_point_that_is_lost_or_doubled_is_told(played: Played, change: Callabl
 
 
 def moved(story: Story, machine: Machine) -> list[Moved]:
-    """A take-over by the machine that has the run."""
+    """A takeover by the machine that has the run."""
     host = machine.hosts[0]
     return [Moved(0.0, 0.0, host, story.folder, None, 0, host)]
 

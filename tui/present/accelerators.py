@@ -32,7 +32,7 @@ _LAGS_BY_PERCENT = 20
 _STARVED = 0.8
 """Share of the median power or clock below which a busy device is waiting or throttled."""
 _LASTS_SECONDS = 5.0
-"""Duration from which it is said how long a device has lagged."""
+"""Duration from which the text has how long a device has lagged."""
 _LEAST_TREND = 8
 _LEVELS = "▁▂▃▄▅▆▇█"
 _HARMLESS = frozenset({"power cap", "sync boost"})
@@ -53,7 +53,7 @@ class DeviceRow(msgspec.Struct, frozen=True):
         node: Name of the worker's node.
         trouble: Errors that the worker's runtimes counted.
         history: Its samples over time, if any.
-        entries: Number of entries of the history so far: tells apart two rows of one history.
+        entries: Number of entries of the history so far: distinguishes two rows of one history.
         is_past: The reading is the mean of the whole history.
     """
 
@@ -426,7 +426,7 @@ def _laggards(rows: Sequence[DeviceRow]) -> Cells:
     if suspect:
         return (Span(f"▲ {suspect}", Tone.WARN),)
     if usual < _IDLE_PERCENT and not late:
-        return (Span(f"▲ no device works: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
+        return (Span(f"▲ no device is busy: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
     if not late:
         return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
     words = f"▲ slowest: {_place(slowest)} at {least:.0f}%, {usual - least:.0f} points below the median"

@@ -171,7 +171,7 @@ def field_quote(name: str, value: object) -> str:
 
 
 WIDTH = 100
-NOTHING = "Nothing is wrong, as far as the pods, events, nodes and logs that may be read tell."
+NOTHING = "Nothing is wrong in the pods, events, nodes and logs that may be read."
 
 
 def findings_json(found: Sequence[Finding]) -> str:

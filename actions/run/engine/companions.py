@@ -40,7 +40,7 @@ Log = Callable[[str], None]
 
 @runtime_checkable
 class ClusterReader(Protocol):
-    """A backend whose cluster can be asked for more than the stages ask it."""
+    """A backend whose cluster also serves requests that belong to no stage."""
 
     async def cluster_of(self, view: RunView) -> ClusterConnection | None:
         """Return the connection to the run's cluster; `None` before the run has one.
@@ -66,7 +66,7 @@ class Companion(Protocol):
         ...
 
     async def finish(self, view: RunView) -> None:
-        """Do what is left when the runner has nothing to do any more. Cancelled after `FINISH_SECONDS`.
+        """Do what is left when the runner has nothing left to do. Cancelled after `FINISH_SECONDS`.
 
         Args:
             view: The run as the runner leaves it.

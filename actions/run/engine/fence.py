@@ -1,8 +1,8 @@
-"""The fence of a runner: it changes something only while it can be sure that it is the run's runner.
+"""The fence of a runner: it changes something only while it is certain that the run is its own.
 
 A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept where other
 machines can see it: in the run's home, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
-which grows by one with every take-over. A runner whose epoch is no longer the newest is fenced, for ever.
+which grows by one with every takeover. A runner whose epoch is no longer the newest is fenced for good.
 
 An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
@@ -10,7 +10,7 @@ over from a runner that may be alive waits longer than that before anything is c
 
 A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. One
 that was away itself, stopped or asleep, waits for an answer of an arbiter that has answered before: by another one no
-machine can have taken the run over. What this leaves open is in docs/take-over.md.
+machine can have taken the run over. What this leaves open is in docs/takeover.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOME_ARBITER = "the run's home"
 TRUST_SECONDS = 10.0
 """Time for which the answer of an arbiter counts."""
 GRACE_SECONDS = 15.0
-"""Time between a take-over and the first change by the new machine, if the old one may be alive."""
+"""Time between a takeover and the first change by the new machine, if the old one may be alive."""
 _ASK_AGAIN_SECONDS = TRUST_SECONDS / 2
 _TICK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
@@ -174,7 +174,7 @@ class Fence:
         self._refuse_if_lost("the run")
 
     def dismiss(self, place: str) -> None:
-        """Wait for an arbiter no more, as this runner itself has removed the run's lease from it."""
+        """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
         self._known_to.discard(place)
         self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 

@@ -228,7 +228,7 @@ class RunnerJournal:
     def require_lease(self) -> None:
         """Require that this process still holds the lease in the journal, if that can be read at present.
 
-        After `release` it need not be held: what is left then tells of the run's end, as in its cluster.
+        After `release` it need not be held: what is left then records the run's end, as in its cluster.
 
         Raises:
             ConflictError: Another runner has taken it.

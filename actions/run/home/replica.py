@@ -5,7 +5,7 @@ known from its own objects, not from memory, so that after an hour away, and aft
 writes go on where the last ones ended. Nothing is sent while nothing is new but the lease.
 
 The end of a stage comes after the files and curves of that stage: a machine that takes the run over reads the logs of
-stages whose end it does not know, and of no others.
+stages whose end it has not recorded, and of no others.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def common_end(there: Segment, rows: Sequence[RecordRow], run_id: str) -> int:
 
 
 async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: Clock, epoch: int) -> RecordRow:
-    """Write one record behind all others of the home's journal, whoever writes there; for a take-over.
+    """Write one record behind all others of the home's journal, whoever writes there; for a takeover.
 
     From then on no earlier writer can write: this record has the place of its next one.
 

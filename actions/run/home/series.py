@@ -2,7 +2,7 @@
 
 An object holds the lines from the byte in its name on. The last one grows, by writes on the condition of the one
 before, until it has `TAIL_BYTES`; then the next one begins. So a curve of weeks is some objects, not one for each
-write. A file that was mended, or comes from another machine, is written anew under the next generation, its first
+write. A file that was mended, or comes from another machine, is rewritten under the next generation, its first
 object last; readers take the last generation that has its first object.
 """
 

@@ -154,7 +154,7 @@ def segment_name(seq: int) -> str:
 
 
 def segment_seq(name: str) -> int:
-    """Return the number of the first record in a segment; 0 if this is no segment's name."""
+    """Return the number of the first record in a segment; 0 if this is not a segment's name."""
     digits = name.rpartition("/")[2].removesuffix(".jsonl")
     is_number = len(digits) == _SEQ_DIGITS and digits.isascii() and digits.isdigit()
     return int(digits) if is_number else 0

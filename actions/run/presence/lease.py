@@ -1,6 +1,6 @@
 """The lease of a run in its cluster: epoch and owner in its record there.
 
-Other machines read from it who carries the run out, and a take-over writes the next epoch into it, unless another one
+Other machines read from it who carries the run out, and a takeover writes the next epoch into it, unless another one
 has meanwhile. Only the namespace in which runners write counts here: a record elsewhere is shown, and no more.
 """
 
@@ -62,7 +62,7 @@ async def read_cluster_lease(connection: ClusterConnection, run_id: str) -> Clus
 
 
 async def list_cluster_leases(connection: ClusterConnection) -> tuple[list[ClusterLease], list[str]]:
-    """Return the leases of all runs that the cluster knows, and a sentence on each that cannot be read.
+    """Return the leases of all runs recorded in the cluster, and a sentence on each that cannot be read.
 
     Raises:
         ConsoleError: The cluster does not answer, or the right is missing.

@@ -206,9 +206,8 @@ async def remove_record(connection: ClusterConnection, view: RunView) -> str:
         ConsoleError: The cluster does not answer.
     """
     ref = ref_of(view.id)
-    line = (
-        f"{ref.describe()}: this user may not delete it; remove: kubectl delete configmap {ref.name} -n {ref.namespace}"
-    )
+    command = f"kubectl delete configmap {ref.name} -n {ref.namespace}"
+    line = f"{ref.describe()}: this user may not delete it; remove it with: {command}"
     for _ in range(_TRIES):
         found = await connection.find(ref)
         if found is None:

@@ -107,7 +107,7 @@ class RunPresence(msgspec.Struct, frozen=True):
 
 
 class RemoteRun(msgspec.Struct, frozen=True):
-    """A run as its cluster knows it."""
+    """A run as its cluster records it."""
 
     id: str
     presence: RunPresence | None
@@ -198,7 +198,7 @@ def read_run(document: Mapping[str, Any]) -> RemoteRun | None:
         document: The object, as the API server gave it.
 
     Returns:
-        The run, with the reason where it cannot be read; `None` for an object that is no record of a run.
+        The run, with the reason where it cannot be read; `None` for an object that is not a record of a run.
     """
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}

@@ -182,7 +182,7 @@ def _end_of_last_line(descriptor: int) -> int:
 
 
 _COUNTED = -1
-"""Counted progress of source N has the number -1 - N, which tells it from progress read in its log."""
+"""Counted progress of source N has the number -1 - N, which distinguishes it from progress read in its log."""
 _ENCODER = msgspec.json.Encoder()
 
 

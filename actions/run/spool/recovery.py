@@ -326,7 +326,7 @@ class Loader:
         if source.found and end >= source.found[-1].end:
             source.found[-1].last, source.found[-1].end = batch.passed_by(source.found[-1].last), end
         else:
-            source.found.clear()  # nothing was lost, or the file has begun anew since
+            source.found.clear()  # nothing was lost, or the file has begun again since
             source.cursor, source.offset = batch.passed_by(source.cursor), end
 
     def _break(self, begin: int, end: int, near: bytes) -> None:

@@ -1,6 +1,6 @@
 """A run whose disk and home are lost, rebuilt from what it has left in its cluster and account.
 
-The first record comes from the ConfigMap by which the cluster knows the run, or else from labels; the blueprint from
+The first record comes from the run's ConfigMap in the cluster, or else from labels; the blueprint from
 the catalogue of this machine. What the ConfigMap holds is foreign text: its parameters are checked against the
 blueprint, and references to secrets are left out, since a stage would send the file that one names into the cluster.
 

@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 class RunHome(Protocol):
-    """The home of runs, as far as a take-over needs it."""
+    """The home of runs, as far as a takeover needs it."""
 
     async def read(self, run_id: str) -> HomeLease | None:
         """Return the lease of a run; `None` if it was never taken."""
@@ -61,7 +61,7 @@ class RunHome(Protocol):
         ...
 
     async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
-        """Write the record of the take-over behind all others in the home: no earlier writer can write behind it."""
+        """Write the record of the takeover behind all others in the home: no earlier writer can write behind it."""
         ...
 
     async def fetch(self, run_id: str, folder: Path) -> None:
@@ -128,7 +128,7 @@ async def take_over_run(
         home: The run's.
         clock: The machine's.
         confirm: The run's id, typed by the operator: needed while the earlier machine may be alive.
-        is_machine_gone: The operator states that the earlier machine does not exist any more: locks that it left may
+        is_machine_gone: The operator states that the earlier machine no longer exists: locks that it left may
             be removed, and nothing is waited for.
         environment: Variables of the run's processes; see `start_runner`.
         target: A context of this machine for the run's cluster; `None` for what the run began with.
@@ -196,7 +196,7 @@ async def _reach(
     """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
 
     A cluster that does not answer is no reason to stop: the lease in the home is taken. A run that has not reached it,
-    as far as the home knows, may have, if the home was away: then it is tried for a short time.
+    by the home's records, may have, if the home was away: then it is tried for a short time.
     """
     view = records.view()
     stage = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)
@@ -334,7 +334,7 @@ async def _reached_again(
 
 
 async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOver, clock: Clock) -> None:
-    """Write the record of a take-over, and bring the run here.
+    """Write the record of a takeover, and bring the run here.
 
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
 

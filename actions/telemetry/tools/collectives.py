@@ -1,7 +1,7 @@
 """The result tables of nccl-tests and of nccom-test, its counterpart for Neuron.
 
-Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; AWS Neuron SDK guide 2.2x, nccom-test; FORMATS
-3.
+Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; AWS Neuron SDK guide 2.2x, nccom-test;
+docs/facts/bandwidth-tests.md.
 """
 
 from __future__ import annotations

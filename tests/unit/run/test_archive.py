@@ -1,4 +1,4 @@
-"""The archive of a run: all of it but secrets, restored whole or not at all, and never carried out by itself."""
+"""The archive of a run: everything except secrets, restored whole or not at all, and never carried out by itself."""
 
 from __future__ import annotations
 

@@ -187,8 +187,8 @@ def test_a_damaged_first_record_leaves_the_rest(text: str) -> None:
     st.sampled_from([*RunPresence.__struct_fields__]), some), max_leaves=12))  # fmt: skip
 def test_nothing_that_is_written_can_raise(content: object) -> None:
     run = read(**{RUN_KEY: json.dumps(content)})
-    remote_view(run)
-    cluster_runs_table(known_runs([], [run]), now=AT)
+    assert remote_view(run).id == RUN
+    assert RUN in cluster_runs_table(known_runs([], [run]), now=AT)
 
 
 def test_a_job_is_one_that_can_be_watched() -> None:

@@ -67,7 +67,7 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
             )
             continue
         silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
-        state = "does not answer any more" if silent else "is not ready"
+        state = "no longer answers" if silent else "is not ready"
         yield finding(
             Code.NODE_LOST,
             f"Node {node.name} {state}{_pods_on(evidence, node)}",
@@ -112,7 +112,7 @@ def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
         if lost_pods:
             yield finding(
                 Code.NODE_LOST,
-                f"The node of {lost_pods[0].name} does not answer any more",
+                f"The node of {lost_pods[0].name} no longer answers",
                 [field_quote("reason", "NodeLost"), lost_pods[0].message],
                 "Replace the node; a pod of a Job comes back on another one.",
             )
@@ -124,7 +124,7 @@ def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
     name = lost[0].name if lost[0].kind == "Node" else (pod.node if pod else "")
     yield finding(
         Code.NODE_LOST,
-        f"Node {name} does not answer any more" if name else f"The node of {lost[0].name} does not answer any more",
+        f"Node {name} no longer answers" if name else f"The node of {lost[0].name} no longer answers",
         [lost[0].message, lost[0].reason],
         "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
     )
