@@ -21,7 +21,7 @@ from actions.base.files import read_bounded, write_private
 from actions.base.untrusted import one_line
 from actions.cloud.s3 import PreconditionError, S3Object, S3Written
 from actions.run.context.home_address import run_key
-from actions.run.home.store import ObjectStore, decoded
+from actions.run.home.store import ObjectStore, TakenError, decoded
 from actions.run.state.records import Operator
 
 LEASE_SECONDS = 30.0
@@ -219,9 +219,11 @@ def _taken(run_id: str, found: S3Object | None) -> ConflictError:
     return _taken_by(run_id, _lease_of(found, run_id))
 
 
-def _taken_by(run_id: str, lease: HomeLease) -> ConflictError:
-    return ConflictError(
+def _taken_by(run_id: str, lease: HomeLease) -> TakenError:
+    return TakenError(
         f"{lease.owner} has taken over {run_id} (epoch {lease.epoch}): this machine stops carrying it out.",
+        epoch=lease.epoch,
+        owner=lease.owner,
         hint="Watch it with `eksml-tui runs list --home`.",
     )
 

@@ -21,6 +21,7 @@ from actions.run.home.replica import Replica
 from actions.run.home.segments import append_to_home, read_rows
 from actions.run.home.series import POINTS, FileReplica, parts_of
 from actions.run.home.store import ObjectStore
+from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import journal_path, terraform_path
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import RecordRow, append_record
@@ -244,6 +245,8 @@ def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy
             await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
             with pytest.raises(ConflictError, match=r"ben@laptop-2 has taken over|Another machine has written"):
                 await asyncio.wait_for(old.replica.accompany(), 60)
+            found = read_fence(folder)
+            assert (found.epoch, found.taken_by) == (2, BEN)
             await clock.sleep(30)
             assert not works.done()
         assert [row.json for row in await read_rows(store, folder.name)] == [row.json for row in stored(copy)]
@@ -268,8 +271,11 @@ def test_the_journal_alone_fences_a_machine_that_passed_the_check_of_its_lease(h
         taken = await append_to_home(old.store, folder.name, TakenOver(BEN, 2), clock=clock, epoch=2)
         assert taken.seq == 3
         await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
+        old.replica.renewed_at = clock.monotonic()  # the lease was renewed just before: the journal alone refuses
         with pytest.raises(ConflictError, match=r"record 3 .*epoch 2"):
-            await old.replica._replicate()
+            await old.replica.accompany()
+        found = read_fence(folder)
+        assert (found.epoch, found.taken_by) == (2, BEN)
         assert [row.writer for row in await read_rows(old.store, folder.name)][2] == "operator"
         old.close()
 
