@@ -26,10 +26,10 @@ from actions.run.context.home_address import run_key
 from actions.run.home.files import LAUNCHED, launched_archive, small_files
 from actions.run.home.lease import (
     RENEW_SECONDS,
+    HeldError,
     HomeLease,
     RunStatus,
     claim_lease,
-    machine_id,
     read_lease,
     renew_lease,
 )
@@ -38,6 +38,7 @@ from actions.run.home.series import FileReplica, series_files
 from actions.run.home.store import GuardedHome, ObjectStore, TakenError, segment_seq
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.lease import Heartbeat
+from actions.run.journal.machine import machine_id
 from actions.run.journal.store import JournalUnwritableError, RecordRow
 from actions.run.spending import spending_of
 from actions.run.state.records import Operator, Outcome
@@ -47,6 +48,8 @@ LOOK_SECONDS = 1.0
 """Interval at which the journal is looked at; costs one query."""
 NEWS_SECONDS = 3.0
 """Interval at which the lease is renewed while records are written, as it carries the run's state."""
+HELD_SECONDS = 2.0
+"""Pause before the lease is claimed again that another machine with the same copy of the run has had."""
 FILES_SECONDS = 10.0
 """Interval at which files are looked at; costs a `stat` for each."""
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -143,6 +146,8 @@ class Replica:
             except ConflictError as error:
                 await self._note_taken(error)
                 raise
+            except HeldError:
+                pause = HELD_SECONDS  # the runner's fence sees whether that machine lives
             except (JournalUnwritableError, OSError):
                 pass  # the runner reports its disk; a file that was just replaced is there at the next look
             except ConsoleError as error:
@@ -189,19 +194,19 @@ class Replica:
             self._store.close()
 
     async def _note_taken(self, error: ConflictError) -> None:
-        """Note a later machine in the run's folder, where every command that acts on the run looks for it.
+        """Note the other machine in the run's folder, where every command that acts on the run looks for it.
 
         The home is asked for its name after that, if need be: this runner is about to end, whatever is answered.
         """
         epoch = self._journal.view_if_readable().epoch
-        if not isinstance(error, TakenError) or error.epoch <= epoch:
+        if not isinstance(error, TakenError) or error.epoch < epoch:
             return
-        note_elsewhere(self._folder, error.owner, error.epoch)
+        note_elsewhere(self._folder, error.owner, error.epoch, is_copy=error.epoch == epoch)
         if error.owner is None:
             with suppress(ConsoleError):
                 lease = await read_lease(self._store, self._run_id)
-                if lease is not None and lease.epoch > epoch:
-                    note_elsewhere(self._folder, lease.owner, lease.epoch)
+                if lease is not None and lease.epoch >= error.epoch:
+                    note_elsewhere(self._folder, lease.owner, lease.epoch, is_copy=lease.epoch == epoch)
 
     async def _replicate(self) -> None:
         """Write what the home lacks."""
