@@ -56,7 +56,7 @@ class SeriesPart(msgspec.Struct, frozen=True):
 
 def series_files(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield stage and name of each replicated file that a run has."""
-    for stages, name in ((folder / "series", POINTS), (folder / "series", DEVICES), (folder / "logs", SOURCES)):
+    for stages, name in ((folder / "logs", SOURCES), (folder / "series", POINTS), (folder / "series", DEVICES)):
         try:
             found = sorted(entry.name for entry in os.scandir(stages) if entry.is_dir())
         except FileNotFoundError:
