@@ -17,6 +17,7 @@ from actions.run.spool.format import lines_file
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import OPERATOR, JournalRecord
 from actions.run.state.view import Goal, RunState, RunView, StageState
+from tests.schedules.audited import length_of_log
 from tests.schedules.inject import Elsewhere, Foreign, Injector
 from tests.schedules.machine import Machine
 from tests.schedules.moving import Move, Moved, is_at_work, lock_to_remove, rows_in_home
@@ -223,7 +224,17 @@ class Life:
         before, injector = self._reader.records(), self._injector
         written = sum(record.writer != OPERATOR for record in before)
         self._moves.append(
-            Moved(move.began_at, time.time(), injector.host, self._folder, injector.runner, written, move.target)
+            Moved(
+                began_at=move.began_at,
+                at=time.time(),
+                origin=injector.host,
+                folder=self._folder,
+                runner=injector.runner,
+                records=written,
+                target=move.target,
+                began_line=move.began_line,
+                line=length_of_log(self._machine),
+            )
         )
         injector.host, injector.runner = move.target, None
         self._folder = injector.folder = move.target.folder(self._folder.name)

@@ -112,7 +112,7 @@ def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
     """
     with ExitStack() as stack:
         (base / "hook").mkdir()
-        (base / "hook" / "sitecustomize.py").write_text(_CLOCK_HOOK + (HOOK if has_home else ""), encoding="utf-8")
+        (base / "hook" / "sitecustomize.py").write_text(_CLOCK_HOOK + HOOK, encoding="utf-8")
         (base / "state").mkdir()
         with _variables(XDG_STATE_HOME=str(base / "world")):
             sandbox = find_or_start("schedules", speed=SPEED)

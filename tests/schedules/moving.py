@@ -19,6 +19,7 @@ from actions.run.journal.folder import terraform_path
 from actions.run.journal.store import RecordRow
 from actions.run.state.view import RunView
 from actions.terraform.detached import DetachedOperation
+from tests.schedules.audited import length_of_log
 from tests.schedules.host import Command, Host
 from tests.schedules.machine import Machine
 from tests.support.homes import URL
@@ -46,6 +47,9 @@ class Moved(msgspec.Struct, frozen=True):
     records: int
     """Number of records there that the runner had written when the take-over was done."""
     target: Host
+    began_line: int = 0
+    line: int = 0
+    """The length of the audit log at both times."""
 
 
 class Move:
@@ -68,6 +72,8 @@ class Move:
         self._next_at = 0.0
         self.began_at = 0.0
         """The begin of the first try, seconds since the epoch."""
+        self.began_line = 0
+        """The length of the audit log then."""
         self.is_done = False
         self.is_given_up = False
 
@@ -76,7 +82,8 @@ class Move:
         if self._command is None:
             if time.monotonic() >= self._next_at:
                 self._tries += 1
-                self.began_at = self.began_at or time.time()
+                if not self.began_at:
+                    self.began_at, self.began_line = time.time(), length_of_log(self._machine)
                 words = ("runs", "takeover", self._run, "--home", URL, "--confirm", self._run, *self._options)
                 self._command = self._machine.begin(self.target, *words)
             return ""

@@ -94,6 +94,7 @@ HOME = (
 )
 OTHERS = (FaultKind.OTHER_APPROVE, FaultKind.OTHER_TEARDOWN)
 MOVES = (FaultKind.TAKE_OVER, FaultKind.TAKE_OVER_LOST, FaultKind.TAKE_OVER_STOPPED)
+STOPS = (FaultKind.STOP, FaultKind.TAKE_OVER_STOPPED)
 CLOCKS = (FaultKind.SKEW, FaultKind.CLOCK)
 TEAM_SEEDS = 1000
 """From this one on, the run of a seed has a home, and a second machine beside its own."""

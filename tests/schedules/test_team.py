@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from tests.schedules.audited import changes_of
 from tests.schedules.inject import Elsewhere
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import Life, Story
@@ -48,10 +49,13 @@ def test_a_record_that_the_home_lacks_or_that_it_has_twice_is_told(moved_life: t
 def test_a_change_after_the_take_over_is_told(moved_life: tuple[Story, Machine]) -> None:
     story, machine = moved_life
     (moved,) = story.moves
-    early = replace(moved, at=moved.began_at - 1000.0)
-    assert broken(replace(story, moves=[early]), machine) == {Broken.FENCED}
-    fewer = replace(moved, records=moved.records - 2)
-    assert broken(replace(story, moves=[fewer]), machine) == {Broken.FENCED}
+    assert [bool(changes_of(machine, host)) for host in machine.hosts] == [True, True]
+    for wrong in (
+        replace(moved, at=moved.began_at - 1000.0),  # of the home
+        replace(moved, line=0),  # of the cluster
+        replace(moved, records=moved.records - 1),  # of its own journal
+    ):
+        assert broken(replace(story, moves=[wrong]), machine) == {Broken.FENCED}
 
 
 def test_a_record_that_is_left_in_the_cluster_is_told(moved_life: tuple[Story, Machine]) -> None:
