@@ -24,6 +24,10 @@ from tests.schedules.moving import Move, Moved, is_at_work, lock_to_remove, rows
 from tests.schedules.schedule import MOVES, ONLY_WITH_TERRAFORM, Fault, FaultKind, Moment, Schedule
 
 LIMIT_SECONDS = 240.0
+"""A longer life is given up, once it has been looked at so often, too, or has taken so many times as long:"""
+_LEAST_LOOKS = 4000
+"""On a machine that others keep busy the looks become as rare as the acts of the programs become slow."""
+_LATEST = 4
 MOST_RETRIES = 8
 _MOST_LATE = 3
 _LOOK_SECONDS = 0.03
@@ -87,7 +91,8 @@ class Life:
         self._reader = RunReader(self._folder)
         self._view = self._reader.poll()
         self._began = time.monotonic()
-        self._deadline = self._began + limit_seconds
+        self._limit_seconds = limit_seconds
+        self._looks = 0
         self._steps: list[str] = []
         self._seen_at: dict[int, float] = {}
         self._next_act = 0.0
@@ -101,7 +106,7 @@ class Life:
         """From the launch to the end of the teardown."""
         is_over = False
         try:
-            while time.monotonic() < self._deadline and self._retries <= MOST_RETRIES:
+            while self._has_time() and self._retries <= MOST_RETRIES:
                 self._look()
                 is_over = self._is_over()
                 if is_over:
@@ -126,6 +131,12 @@ class Life:
             moves=self._moves,
             elsewhere=self._injector.elsewhere,
         )
+
+    def _has_time(self) -> bool:
+        self._looks += 1
+        spent = time.monotonic() - self._began
+        is_early = spent < self._limit_seconds or self._looks < _LEAST_LOOKS
+        return is_early and spent < self._limit_seconds * _LATEST
 
     def _look(self) -> None:
         try:
