@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 import msgspec
 
 from actions.base.process import ProcessIdentity, boot_id
+from tests.schedules.partition import Relay
 from tests.support import zygote
 from tests.support.forked import forked
 from tests.support.homes import Proxy
@@ -57,13 +58,26 @@ class Host:
         user: Who works there.
         environment: Of all machines of the life.
         proxy: The way to the home, if there is one.
+        relay: The way to the cluster.
+        kubeconfig: Leads there.
     """
 
-    def __init__(self, program: Program, user: str, environment: Mapping[str, str], proxy: Proxy | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        user: str,
+        environment: Mapping[str, str],
+        *,
+        proxy: Proxy | None,
+        relay: Relay,
+        kubeconfig: Path,
+    ) -> None:
         self.program = program
         self.user = user
         self._shared = environment
         self.proxy = proxy
+        self.relay = relay
+        self.kubeconfig = kubeconfig
 
     @property
     def environment(self) -> dict[str, str]:
@@ -119,6 +133,18 @@ class Host:
     def open_console(self, *arguments: str) -> Console:
         """The console in a terminal of its own."""
         return Console(self.program.argv(*arguments), self.environment, self.program.home)
+
+    def cut_off(self) -> None:
+        """Lose what it sends to cluster and home, and what they send."""
+        self.relay.hush()
+        if self.proxy is not None:
+            self.proxy.is_cut_off = True
+
+    def reconnect(self) -> None:
+        """Let it reach both again."""
+        self.relay.flow()
+        if self.proxy is not None:
+            self.proxy.is_cut_off = False
 
     def fill_disk(self) -> None:
         """Leave no byte."""

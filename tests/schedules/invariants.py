@@ -25,7 +25,7 @@ from tests.schedules.history import Seen
 from tests.schedules.inject import FOREIGN_DATA
 from tests.schedules.life import Story, made_by_terraform
 from tests.schedules.machine import Machine
-from tests.schedules.schedule import FOREIGN, HOME, MOVES, FaultKind
+from tests.schedules.schedule import CUT_OFF, FOREIGN, HOME, MOVES, FaultKind
 from tests.schedules.team import (
     changes_by_fenced,
     copies_of,
@@ -41,7 +41,7 @@ _LOOK_SECONDS = 0.05
 _LATE_SECONDS = 2.0
 """A fault explains what fails up to so long after it: requests that it has hit end later."""
 _CREDENTIALS = frozenset({FaultKind.UNAUTHORIZED, FaultKind.FORBIDDEN})
-_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH, FaultKind.FULL_DISK, *HOME, *MOVES})
+_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH, FaultKind.FULL_DISK, *HOME, *MOVES, *CUT_OFF})
 
 
 class Broken(StrEnum):

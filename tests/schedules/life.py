@@ -35,6 +35,7 @@ _ACT_SECONDS = 0.5
 _ORPHAN_SECONDS = 3.0
 _TO_RECOVER = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PARKED})
 _TERRAFORM_DIES = ONLY_WITH_TERRAFORM | {FaultKind.TAKE_OVER_LOST}
+_MOVING = frozenset({*MOVES, FaultKind.TAKE_OVER_CUT_OFF})
 _MISSED = "its moment never came"
 
 
@@ -178,13 +179,20 @@ class Life:
                 injected.begun_at = now
                 injected.told = self._injector.begin(injected.fault, injected.number)
                 self._tell(f"{injected.fault}: {injected.told}")
-                if injected.fault.kind in MOVES and self._move is None:
-                    is_gone = injected.fault.kind is FaultKind.TAKE_OVER_LOST
-                    self._move = Move(self._machine, self._injector.other, self._folder.name, is_gone=is_gone)
+                if injected.fault.kind in _MOVING and self._move is None:
+                    self._move = Move(
+                        self._machine,
+                        self._injector.other,
+                        self._folder.name,
+                        is_gone=injected.fault.kind is FaultKind.TAKE_OVER_LOST,
+                        has_own_way=self._schedule.has_own_ways,
+                    )
                 if not injected.fault.seconds:
                     injected.ended_at = time.time()
             elif injected.is_open and now >= injected.begun_at + injected.fault.seconds:
-                self._end(injected)
+                is_awaited = injected.fault.kind is FaultKind.TAKE_OVER_CUT_OFF and self._move is not None
+                if not is_awaited:  # the machine is there again when the other one has the run
+                    self._end(injected)
 
     def _end(self, injected: Injected) -> None:
         if injected.is_open:

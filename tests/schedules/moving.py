@@ -13,6 +13,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.home.segments import read_rows
 from actions.run.home.store import open_home
 from actions.run.journal.folder import terraform_path
@@ -60,13 +61,15 @@ class Move:
         target: The machine that gets the run.
         run: Its id.
         is_gone: The operator states that the other machine does not exist any more.
+        has_own_way: The target reaches the cluster by its own kubeconfig.
     """
 
-    def __init__(self, machine: Machine, target: Host, run: str, *, is_gone: bool) -> None:
+    def __init__(self, machine: Machine, target: Host, run: str, *, is_gone: bool, has_own_way: bool = False) -> None:
         self._machine = machine
         self.target = target
         self._run = run
         self._options = ("--machine-is-gone",) if is_gone else ()
+        self._ways = _way_of(target) if has_own_way else ()
         self._tries = 0
         self._command: Command | None = None
         self._next_at = 0.0
@@ -85,7 +88,7 @@ class Move:
                 if not self.began_at:
                     self.began_at, self.began_line = time.time(), length_of_log(self._machine)
                 words = ("runs", "takeover", self._run, "--home", URL, "--confirm", self._run, *self._options)
-                self._command = self._machine.begin(self.target, *words)
+                self._command = self._machine.begin(self.target, *words, *self._ways)
             return ""
         code = self._command.code()
         if code is None:
@@ -96,6 +99,12 @@ class Move:
         self.is_given_up = not self.is_done and (is_missing or self._tries >= _MOST_TRIES)
         self._next_at = time.monotonic() + _PAUSE_SECONDS
         return f"{self.target.user}: takeover: {code} {text}"
+
+
+def _way_of(host: Host) -> tuple[str, ...]:
+    """Return the options by which a command on a machine takes its own kubeconfig for the run."""
+    target = ClusterTarget(host.kubeconfig)
+    return ("--kubeconfig", str(host.kubeconfig), "--context", load_context(target).context)
 
 
 def rows_in_home(account: str, run: str) -> Sequence[RecordRow]:
