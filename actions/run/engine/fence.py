@@ -8,7 +8,8 @@ An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, 
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
 over from a runner that may be alive waits longer than that before anything is changed.
 
-A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. One
+A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
+it asks before each change outside of its machine, as it may have been cut off, and taken over, until a moment ago. One
 that was away itself, stopped or asleep, waits for an answer of an arbiter that has answered before: by another one no
 machine can have taken the run over. What this leaves open is in docs/takeover.md.
 
@@ -51,7 +52,7 @@ _ANSWER_SECONDS = 5.0
 """Limit of one question to all arbiters."""
 _RETRY_SECONDS = 2.0
 _UNANSWERED_SECONDS = 30.0
-"""Time after a question without an answer in which a change does not wait for the next one."""
+"""Time after a question without an answer in which a record does not wait for the next one."""
 
 Log = Callable[[str], None]
 
@@ -205,13 +206,14 @@ class Fence:
         self._known_to = set(known.known_to)
         self._is_unsure = False
         self._asked = now
+        self._began = float("-inf")
 
-    async def require(self, deed: str) -> None:
+    async def require(self, deed: str, *, stays_here: bool = False) -> None:
         """Return once this process may change something. See `ChangeGuard.require`."""
         self._refuse_if_lost(deed)
         self._require_lease()
         self._look_for_absence()
-        if self._arbiters and not self._is_fresh() and not self._goes_on_unsure():
+        if self._arbiters and not self._is_fresh() and not (stays_here and self._goes_on_unsure()):
             with guarded_by(None):
                 await self._verify(deed)
         self._refuse_if_lost(deed)
@@ -257,8 +259,11 @@ class Fence:
             tick.cancel()
 
     async def _verify(self, deed: str) -> None:
-        """Ask the arbiters until one answers, or none has to answer."""
+        """Ask the arbiters until one answers, or none has to answer. A question that begins later counts as well."""
+        came = self._boot()
         async with self._lock:
+            if self._began >= came and not self._waits_for():
+                return
             try:
                 while not self._lost.is_set() and not self._is_fresh():
                     await self._ask()
@@ -276,6 +281,7 @@ class Fence:
     async def _ask(self) -> None:
         """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts."""
         began = self._now()
+        self._began = began[0]
         answers = await asyncio.gather(*(self._answer(arbiter) for arbiter in self._arbiters))
         self._asked = self._now()
         for _, seen in answers:
@@ -341,7 +347,11 @@ class Fence:
         return [each.name for each in self._arbiters if each.name in self._known_to] if self._was_away else []
 
     def _goes_on_unsure(self) -> bool:
-        """Return whether a change need not wait for another question: none was answered a moment ago."""
+        """Return whether a record need not wait for another question: none was answered a moment ago.
+
+        What leaves this machine does wait: the places that were cut off a moment ago may be there again, and with them
+        what another machine has written there meanwhile.
+        """
         return (
             self._is_unsure
             and not self._was_away

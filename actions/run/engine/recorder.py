@@ -163,7 +163,7 @@ class RunnerJournal:
         Raises:
             ConflictError: Another runner has taken the lease, or this machine may no longer carry out the run.
         """
-        await require_guard(f"the record {kind_of(body)}")
+        await require_guard(f"the record {kind_of(body)}", stays_here=True)
         await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt))
 
     async def write_at_limit(self, body: Body) -> None:
