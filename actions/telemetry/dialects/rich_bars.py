@@ -16,7 +16,15 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, first_of, named_points, point_of
+from actions.telemetry.dialects.dialect import (
+    TRAIN_LOSS,
+    VAL_LOSS,
+    LogValue,
+    WaitingDialect,
+    first_of,
+    named_points,
+    point_of,
+)
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
@@ -150,7 +158,9 @@ class RichBars(WaitingDialect):
             return []
         self._held[record.rank] = frame.texts[key]
         place = (frame.step, frame.epoch) if frame.is_begun else frame.ended
-        return [] if place is None else [point_of(record, VAL_LOSS, place[0], frame.texts[key], key=key, epoch=place[1])]
+        return (
+            [] if place is None else [point_of(record, VAL_LOSS, place[0], frame.texts[key], key=key, epoch=place[1])]
+        )
 
 
 def _whole_name(beginning: str) -> str:
