@@ -185,6 +185,14 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.values.get(name, default))
 
 
+def _other_names(name: str, known: Iterable[str]) -> str:
+    """Return a hint: the names that are written like this one, or all."""
+    import difflib  # not at the start
+
+    near = difflib.get_close_matches(name, list(known), n=2)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Its parameters are: {', '.join(known)}."
+
+
 def bind(
     blueprint: Blueprint,
     given: Mapping[str, Scalar],
@@ -208,8 +216,9 @@ def bind(
     """
     for name in given:
         if name not in blueprint.parameters:
-            known = ", ".join(blueprint.parameters)
-            raise ParameterError(f"{blueprint.id} has no parameter {name!r}.", hint=f"Its parameters are: {known}.")
+            raise ParameterError(
+                f"{blueprint.id} has no parameter {name!r}.", hint=_other_names(name, blueprint.parameters)
+            )
     chosen = {**_preset_values(blueprint, preset), **given}
     values = {
         name: read_value(name, parameter, chosen.get(name, parameter.default))
