@@ -166,7 +166,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     Args:
         words: The command line. No command is added for an empty one, and no verb of `runs` if that is not among them.
     """
-    top = CommandParser(
+    top: argparse.ArgumentParser = CommandParser(
         prog="eksml-tui",
         description="The console for people who train models on Amazon EKS.",
         epilog=_EPILOG,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from actions.base.errors import ConsoleError
@@ -161,3 +163,21 @@ def test_words_of_others_are_ended_before_the_hint() -> None:
         "Unable to locate credentials. Log in."
     )
     assert ConsoleError("It is away.", hint="Wait.").sentence() == "It is away. Wait."
+
+
+def test_launches_of_a_script_are_checked_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "life.yaml"
+    launches = (
+        "{blueprint: nope}",
+        "{blueprint: bionemo-esm1nv, preset: nope}",
+        "{blueprint: bionemo-esm1nv, set: {worker: 3}}",
+        "{blueprint: bionemo-esm1nv, set: {workers: 1000}}",
+        "{blueprint: bionemo-esm1nv, preset: short, set: {workers: 3}}",
+    )
+    script.write_text("eksml-script: 1\nsteps:\n" + "".join(f"- launch: {one}\n" for one in launches))
+    assert main(["--script", str(script), "--script-check"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[2] for line in told] == ["3", "4", "5", "6"]
+    assert [word in line for word, line in zip(("'nope'", "preset", "worker'", "1000"), told, strict=True)] == [
+        True
+    ] * 4
