@@ -144,7 +144,15 @@ def _plateaus(metric: str, samples: Sequence[Sample]) -> Iterator[CurveAlarm]:
 DROP_SHARE = 0.7
 """Throughput below this share of its median is a drop, if it stays there for `_DROP_POINTS` values."""
 _DROP_POINTS = 5
-_RATES = ("throughput", "tokens_per_second", "samples_per_second", "steps_per_second")
+_RATES = (
+    "throughput",
+    "tokens_per_s_per_gpu",
+    "tokens_per_s",
+    "samples_per_s",
+    "images_per_s",
+    "tflops",
+    "tflops_per_gpu",
+)
 _STEP_TIMES = ("step_time_s", "step_time_ms", "seconds_per_iter")
 
 

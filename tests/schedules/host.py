@@ -38,7 +38,7 @@ if "XDG_STATE_HOME" in os.environ:
 """
 """A `sitecustomize` by which each process of the program is noted beside the state folder of its machine.
 
-It is handed on to every runner: one that a take-over starts gets the variables of its own machine, and not the run's.
+It is handed on to every runner: one that a takeover starts gets the variables of its own machine, and not the run's.
 """
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tui.cli.examples import epilog_of
 from tui.cli.options import (
@@ -136,13 +137,36 @@ def subcommands_of(command: argparse.ArgumentParser) -> dict[str, argparse.Argum
     return {}
 
 
+_CHOICE = re.compile(r"argument (?P<name>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.+)\)", re.DOTALL)
+_PLACES = frozenset({"COMMAND", "VERB"})
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that refuses a command line in a sentence, not under thirteen lines of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = _CHOICE.fullmatch(message)
+        self.exit(2, f"{self.prog}: error: {_choices_told(choice) if choice else message}\nSee {self.prog} --help\n")
+
+
+def _choices_told(choice: re.Match[str]) -> str:
+    """Tell what a word may be; of commands those that are written like it."""
+    import difflib  # not at the start
+
+    known = re.findall(r"[\w-]+", choice["known"])
+    if choice["name"] not in _PLACES:
+        return f"{choice['name']} cannot be {choice['word']!r}; it is one of {', '.join(known)}"
+    near = difflib.get_close_matches(choice["word"], known, n=3)
+    return f"there is no {choice['name'].lower()} {choice['word']!r}" + (f"; {' or '.join(near)}?" if near else "")
+
+
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Build the parser: whole, or of these words, which saves a third of the time to parse most of them.
 
     Args:
         words: The command line. No command is added for an empty one, and no verb of `runs` if that is not among them.
     """
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = CommandParser(
         prog="eksml-tui",
         description="The console for people who train models on Amazon EKS.",
         epilog=_EPILOG,

@@ -21,6 +21,7 @@ from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
     from actions.capture.writer import CaptureWriter
+    from actions.command.arguments import LaunchArguments
     from actions.replay.session import Replay
     from actions.run.limits.options import LimitTexts
     from actions.script.artifacts import Artifacts
@@ -168,7 +169,22 @@ def _script_of(options: Namespace, artifacts: Artifacts | None) -> Script | None
         return None
     from actions.script.parse import load_script
 
-    return load_script(options.script, check_place=artifacts.check)
+    return load_script(
+        options.script, check_place=artifacts.check, check_launch=None if options.replay else _launch_check(options)
+    )
+
+
+def _launch_check(options: Namespace) -> Callable[[LaunchArguments], None]:
+    """Return a check that blueprint, preset and parameters of a launch exist: not hours later."""
+
+    def check(launch: LaunchArguments) -> None:
+        from actions.blueprint.catalogue import Catalogue
+        from actions.blueprint.parameters import require_known
+
+        blueprint = Catalogue.usual(options.blueprints).find(launch.blueprint)
+        require_known(blueprint, launch.set, preset=launch.preset)
+
+    return check
 
 
 def _run_id_of(options: Namespace) -> str | None:

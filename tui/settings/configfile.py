@@ -15,6 +15,7 @@ from actions.command.verbs import (
     nearest_hint,
 )
 from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path, size_of
+from tui.settings.filters import parse_filter
 from tui.settings.settings import hours_of
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
@@ -92,6 +93,8 @@ def _lines(document: Document, setting: Setting, value: Any) -> dict[str, str] |
             raise document.error(InputError, f"{name} must be a text.", section, name)
         if section == "aliases":
             _check_alias(document, name, line)
+        if section == "filters":
+            _check_filter(document, name, line)
     return dict(value)
 
 
@@ -104,6 +107,13 @@ def _check_alias(document: Document, name: str, line: str) -> None:
         parse_line(line)
     except ConsoleError as error:
         raise document.error(InputError, error.message, "aliases", name, hint=error.hint) from error
+
+
+def _check_filter(document: Document, name: str, line: str) -> None:
+    try:
+        parse_filter(line)
+    except ConsoleError as error:
+        raise document.error(InputError, error.message, "filters", name, hint=error.hint) from error
 
 
 def _home(_document: Document, _setting: Setting, value: Any) -> str | None:

@@ -84,7 +84,7 @@ class HomeLease(msgspec.Struct, frozen=True):
     age_seconds: float = 0.0
     """Time since it was renewed, when it was read, by the store's clock."""
     machine: str = ""
-    """See `actions.run.journal.machine`; empty after a take-over, before its runner has begun."""
+    """See `actions.run.journal.machine`; empty after a takeover, before its runner has begun."""
     status: RunStatus = RunStatus()
 
     @property

@@ -92,7 +92,7 @@ class RunPresence(msgspec.Struct, frozen=True):
     steps: Annotated[tuple[StagePresence, ...], msgspec.Meta(max_length=_MOST_STAGES)] = ()
     """Of a teardown."""
     machine: str = ""
-    """See `actions.run.journal.machine`; empty after a take-over, before its runner has begun."""
+    """See `actions.run.journal.machine`; empty after a takeover, before its runner has begun."""
 
     @property
     def is_over(self) -> bool:

@@ -85,6 +85,8 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
     """True if NCCL printed that it goes over EFA; `None` if it printed no network, or needs none: on one machine."""
     error: str = ""
     """The reason why the test stopped, in its own words."""
+    is_cpu_time: bool = False
+    """True if the times are those of the processor (`-C 1`); the bandwidths are of the whole time all the same."""
 
     @property
     def peak_busbw(self) -> float | None:
@@ -103,6 +105,7 @@ _BOUNDS = re.compile(r"^[#\s]{0,40}Out of bounds values : (\d{1,12}) (OK|FAILED)
 _COLLECTIVE = re.compile(
     r"\b(all_reduce|all_gather|alltoall|broadcast|reduce_scatter|reduce|sendrecv|scatter|gather)_perf\b"
 )
+_CPU_TIME = re.compile(r"^[#\s]{0,40}size\s.{1,200}\bcputime\b")
 _EFA = re.compile(r"(?i)Selected Provider is efa|Using network (?:AWS )?Libfabric")
 _OTHER_NETWORK = re.compile(r"NET/Socket : Using|Using network Socket|Using network IB")
 _NODES = re.compile(r"NCCL INFO [^\n]{0,200}\bnNodes (\d{1,6})\b")
@@ -162,6 +165,8 @@ class NcclReader:
             changes["error"] = error[0].strip()
         elif nodes := _NODES.search(text):
             self._nodes.add(nodes[1])
+        elif _CPU_TIME.match(text):
+            changes["is_cpu_time"] = True
         elif _EFA.search(text):
             changes["is_efa"] = True
         elif _OTHER_NETWORK.search(text) and self._reading.is_efa is None:

@@ -21,6 +21,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     SmiRows,
     amount_of,
     count_of,
+    is_failure,
     throttle_reasons,
     word_of,
 )
@@ -197,7 +198,7 @@ def _gpu_of(row: dict[str, str], position: int) -> Gpu:
         clock_max_mhz=count_of(row.get("clocks.max.sm")),
         throttle=throttle_reasons(row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active"))),
         mig_mode=row.get("mig.mode.current", "").strip("[]") or None,
-        errors=tuple(name for name, cell in row.items() if cell == "ERR!" or "Error]" in cell or "lost]" in cell),
+        errors=tuple(name for name, cell in row.items() if is_failure(cell)),
     )
 
 

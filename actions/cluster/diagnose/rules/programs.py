@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Container, Evidence, Log, ObservedState, Pod, is_failed
+from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
 from actions.cluster.diagnose.patterns import Hit, LogPattern, all_messages, match_patterns, pattern, pod_suffix
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
@@ -39,21 +39,35 @@ _PATTERNS = (
     LogPattern(
         Code.GPU_RUNTIME,
         pattern(
-            r"nvidia-container-cli: [^\n]+",
+            r"unsatisfied condition: [\w>=<., ]+",
+            r"CUDA driver version is insufficient",
+            r"NVIDIA driver on your system is too old",
+            r"forward compatibility was attempted on non supported HW",
+        ),
+        lambda hit: f"The NVIDIA driver of the node is too old for the CUDA{f' of {hit.pod}' if hit.pod else ''}",
+        "Use a newer AMI (driver), or an image with an older CUDA; nvidia-smi on the node names the newest one.",
+    ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(r"no kernel image is available for execution"),
+        lambda hit: f"The program{f' of {hit.pod}' if hit.pod else ''} was not built for this type of GPU",
+        "Use an image whose PyTorch and CUDA know this GPU, or build its extensions for it (TORCH_CUDA_ARCH_LIST).",
+    ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(
+            r"nvidia-container-cli: (?!requirement error)[^\n]+",
             r"Failed to initialize NVML",
             r"couldn't communicate with the NVIDIA driver",
             r"[Nn]o NVIDIA (?:driver|GPU)[^\n]{0,40}(?:found|detected)",
             r"Found no NVIDIA driver",
             r"no runtime for \"?nvidia\"? is configured",
             r"could not select device driver",
-            r"CUDA driver version is insufficient",
-            r"NVIDIA driver on your system is too old",
             r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
-            r"CUDA initialization:",
+            r"CUDA initialization:(?! The NVIDIA driver on your system is too old)",
             r"Unexpected error from cudaGetDeviceCount",
-            r"forward compatibility was attempted on non supported HW",
             r"libcuda\.so\.1: cannot open shared object",
             r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
             r"[Ee]rror 802: system not yet initialized",
@@ -87,14 +101,18 @@ def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
 
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff")
-_START_ERRORS = (
-    "RunContainerError",
-    "CreateContainerError",
-    "CreateContainerConfigError",
-    "StartError",
-    "ContainerCannotRun",
-    "PostStartHookError",
+_NO_START_ERRORS = frozenset(
+    {
+        "",
+        "ContainerCreating",
+        "PodInitializing",
+        "CrashLoopBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+    }
 )
+"""Reasons to wait that are none, or that other rules read; any other keeps a container from its start."""
 
 
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
@@ -104,9 +122,11 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
     loops = waiting.reason == "CrashLoopBackOff"
-    if failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
+    if failed is not None and (disruption := _disruption_of(pod)):
+        yield _disrupted(pod, failed, disruption)
+    elif failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
         yield _sigkill(evidence, pod, container, failed)
-    elif loops or waiting.reason in _START_ERRORS or (failed is not None and _keeps_failing(container)):
+    elif loops or waiting.reason not in _NO_START_ERRORS or (failed is not None and _keeps_failing(container)):
         if failed is None or failed.reason != "OOMKilled":
             yield _crash(evidence, pod, container, failed)
     elif failed is not None and failed.reason != "OOMKilled" and container.state.kind == "terminated":
@@ -115,6 +135,37 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
 
 def _keeps_failing(container: Container) -> bool:
     return container.restarts >= 1 and not container.is_ready
+
+
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "the scheduler preempted it for a pod of a higher priority",
+    "EvictionByEvictionAPI": "it was evicted, as a drain or Karpenter does",
+    "DeletionByTaintManager": "its node got a taint that it does not tolerate",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "its node ended it",
+}
+"""Reasons of the condition `DisruptionTarget`, which Kubernetes sets since 1.26.
+
+Source: kubernetes.io, *Disruptions*, pod disruption conditions.
+"""
+
+
+def _disruption_of(pod: Pod) -> Condition | None:
+    """Return the condition of a pod that was ended from outside."""
+    target = pod.condition("DisruptionTarget")
+    return target if target is not None and target.status == "True" and target.reason in _DISRUPTIONS else None
+
+
+def _disrupted(pod: Pod, failed: ObservedState, disruption: Condition) -> Finding:
+    is_lost = disruption.reason == "DeletionByPodGC"
+    return finding(
+        Code.NODE_LOST if is_lost else Code.KILLED_SIGKILL,
+        f"{pod.name} did not end by itself: {_DISRUPTIONS[disruption.reason]}",
+        [disruption.message, field_quote("reason", disruption.reason), field_quote("exitCode", failed.exit_code)],
+        "Resume from the last checkpoint on another node."
+        if is_lost
+        else "Resume from the last checkpoint; a PriorityClass, or karpenter.sh/do-not-disrupt, keeps it from others.",
+    )
 
 
 _KILLERS = re.compile(
@@ -144,7 +195,7 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
     cause = _ended_by_signal(evidence, pod, error) or error
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
-    if failed is None and waiting.reason in _START_ERRORS:
+    if failed is None and waiting.reason not in _NO_START_ERRORS:
         headline = f"{container.name} of {pod.name} cannot be started"
     quotes = [error, waiting.reason]
     if failed is not None and failed.exit_code is not None:
