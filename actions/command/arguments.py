@@ -187,9 +187,40 @@ class SaveArguments(Arguments, frozen=True):
 
 
 class GotoArguments(Arguments, frozen=True):
-    """Go to a time of the log."""
+    """Go to a time of the log, an error or a match."""
 
-    time: Annotated[str, Meta(description="14:02, 14:02:07, 2026-11-20T14:02 (UTC), or -10m before the newest line.")]
+    time: Annotated[
+        str,
+        Meta(
+            description="14:02, 14:02:07, 2026-11-20T14:02 (UTC), -10m before the newest line; "
+            "error, previous-error, match, previous-match."
+        ),
+    ]
+
+
+class SearchArguments(Arguments, frozen=True):
+    """Search the log."""
+
+    pattern: Annotated[str, Meta(description="Regular expression; empty: end the search.")] = ""
+
+
+class SetArguments(Arguments, frozen=True):
+    """Set how the focused log or chart is shown."""
+
+    option: Annotated[
+        Literal["follow", "wrap", "time", "source", "json", "log", "smooth"],
+        Meta(description="Of a log: follow, wrap, time, source, json. Of a chart: log, smooth, time."),
+    ]
+    value: Annotated[str, Meta(description="on, off; wrap: tracebacks, all, none. Empty: the next one.")] = ""
+
+
+class AxisArguments(Arguments, frozen=True):
+    """Move along the x axis of the focused chart."""
+
+    move: Annotated[
+        Literal["in", "out", "whole", "left", "right", "next", "previous"],
+        Meta(description="in, out: zoom; whole: all of it; left, right: move; next, previous: the cursor, by a point."),
+    ]
 
 
 class MarkArguments(Arguments, frozen=True):

@@ -12,6 +12,7 @@ from actions.base.errors import MissingError
 from actions.command.arguments import (
     ApproveArguments,
     Arguments,
+    AxisArguments,
     ChartArguments,
     ColumnsArguments,
     CompareArguments,
@@ -45,6 +46,8 @@ from actions.command.arguments import (
     SaveArguments,
     ScaleArguments,
     ScreenshotArguments,
+    SearchArguments,
+    SetArguments,
     SortArguments,
     SplitArguments,
     SwapArguments,
@@ -198,7 +201,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("yaml", "Show YAML", "The object as the API returns it.", ObjectArguments),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", ObjectArguments),
     Command("logs", "Show logs", "Follow the object's log.", LogsArguments),
-    Command("goto", "Go to a time", "Scroll the log to its first line at or after a time.", GotoArguments),
+    Command("goto", "Go to a time or error", "Scroll the log to a time, an error or a match.", GotoArguments),
+    Command("search", "Search the log", "Highlight the matches of a regular expression.", SearchArguments),
+    Command(
+        "set", "Set how it is shown", "Follow, wrap, time… of a log; log axis, smoothing… of curves.", SetArguments
+    ),
+    Command("axis", "Move along the axis", "Zoom and move the x axis of a chart, and its cursor.", AxisArguments),
     Command("mark", "Mark", "Mark a row or a line of the log, or go to the next or previous mark.", MarkArguments),
     Command("only", "Show one pod's lines", "Narrow a log to some pods, and back.", OnlyArguments),
     Command("copy", "Copy", "Copy the selected name, or lines of the log, to the terminal's clipboard.", CopyArguments),

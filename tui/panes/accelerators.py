@@ -269,7 +269,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if run is not None and stage:
             self.entitle(f"accelerators of {place_of(run, stage)}")
             return []
-        self.entitle("accelerators of all pods" + (f" (none of {run.id})" if run is not None else ""))
+        self.entitle("accelerators of all pods" if run is None else f"all accelerators, none of {run.id}")
         return busy
 
     def _sampled(self) -> Sampled | None:

@@ -164,7 +164,7 @@ def _bandwidth(chart: MetricChart, curves: Curves, findings: Sequence[StageFindi
     best = max(rows, key=lambda sample: sample.y)
     yield (
         Span(f"peak {best.y:g} GB/s at {size_text(round(best.x))} out of place", Tone.STRONG),
-        Span(f" · mean of all sizes {short_number(mean(sample.y for sample in rows))} GB/s"),
+        Span(f" · mean {short_number(mean(sample.y for sample in rows))} GB/s of all sizes"),
     )
     wrong = next((one for one in findings if one.result is CheckResult.FAILED), None)
     if wrong is not None:

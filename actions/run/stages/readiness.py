@@ -39,7 +39,7 @@ def progress_of(verdict: ObjectStatus, pods: Sequence[Pod]) -> str:
     live = [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
     ended = sum(_phase(pod) == "Succeeded" for pod in pods)
     ready = sum(_is_ready(pod) for pod in live)
-    counted = f"{ready} of {len(live)} pods are ready." if live else ""
+    counted = f"{ready} of {len(live)} pods ready." if live else ""
     counted += f" {ended} pod{'s have' if ended > 1 else ' has'} ended." if ended else ""
     if verdict.state is WorkState.RUNNING and ready == len(live):
         return counted.strip()
