@@ -113,7 +113,10 @@ def test_counters_of_real_links_are_added_up(tmp_path: Path) -> None:
     kib = [int(line[4]) for line in links]
     assert len(kib) == 2 * 18 * 2
     assert [device.nvlink_bytes for device in devices] == [sum(kib[:36]) << 10, sum(kib[36:]) << 10]
-    assert [(device.clock_mhz, device.throttle) for device in devices] == [(1500, ("power cap",)), (1365, ("power cap",))]
+    assert [(device.clock_mhz, device.throttle) for device in devices] == [
+        (1500, ("power cap",)),
+        (1365, ("power cap",)),
+    ]
 
 
 @given(st.text(alphabet="GPU 01Link:DataTxRKiB\t\n/sys_hw=", max_size=300))
