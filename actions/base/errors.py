@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_ENDS = (".", "!", "?", ":", ";", "…", ",", "`")
+"""Signs that end a sentence, or lead to the hint; words of others may lack one."""
+
 
 class ConsoleError(Exception):
     """A failure, in one sentence for the operator.
@@ -21,7 +24,9 @@ class ConsoleError(Exception):
     def sentence(self) -> str:
         """The message with its hint, ready to print on one line."""
         text = " ".join(self.message.split())
-        return f"{text} {' '.join(self.hint.split())}" if self.hint else text
+        if not self.hint:
+            return text
+        return f"{text}{'' if text.endswith(_ENDS) else '.'} {' '.join(self.hint.split())}"
 
 
 class ConfigError(ConsoleError):

@@ -248,7 +248,11 @@ class Catalogue:
         """
         for folder in extra:
             if not folder.is_dir():
-                raise BlueprintError("is not a folder of blueprints.", file=str(folder), hint="Check --blueprints.")
+                raise BlueprintError(
+                    "is not a folder of blueprints.",
+                    file=str(folder),
+                    hint="Check --blueprints, or blueprints in config.yaml.",
+                )
         return cls([shipped_blueprints(), config_home() / "blueprints", *extra])
 
     def list(self) -> tuple[Blueprint, ...]:

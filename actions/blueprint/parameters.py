@@ -185,6 +185,35 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.values.get(name, default))
 
 
+def require_known(blueprint: Blueprint, given: Mapping[str, Scalar], *, preset: str = "") -> None:
+    """Check that a preset and parameters exist, and that each given value may be one; the rest is not looked at.
+
+    Raises:
+        ParameterError: A name is unknown, or a value is not of its type or out of its bounds.
+        MissingError: There is no such preset.
+    """
+    _require_names(blueprint, given)
+    _preset_values(blueprint, preset)
+    for name, value in given.items():
+        read_value(name, blueprint.parameters[name], value)
+
+
+def _require_names(blueprint: Blueprint, given: Iterable[str]) -> None:
+    for name in given:
+        if name not in blueprint.parameters:
+            raise ParameterError(
+                f"{blueprint.id} has no parameter {name!r}.", hint=_other_names(name, blueprint.parameters)
+            )
+
+
+def _other_names(name: str, known: Iterable[str]) -> str:
+    """Return a hint: the names that are written like this one, or all."""
+    import difflib  # not at the start
+
+    near = difflib.get_close_matches(name, list(known), n=2)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Its parameters are: {', '.join(known)}."
+
+
 def bind(
     blueprint: Blueprint,
     given: Mapping[str, Scalar],
@@ -206,10 +235,7 @@ def bind(
         ParameterError: A name is unknown, a value is not of its type or out of its bounds, or a rule is broken.
         MissingError: There is no such preset.
     """
-    for name in given:
-        if name not in blueprint.parameters:
-            known = ", ".join(blueprint.parameters)
-            raise ParameterError(f"{blueprint.id} has no parameter {name!r}.", hint=f"Its parameters are: {known}.")
+    _require_names(blueprint, given)
     chosen = {**_preset_values(blueprint, preset), **given}
     values = {
         name: read_value(name, parameter, chosen.get(name, parameter.default))

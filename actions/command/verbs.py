@@ -274,7 +274,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("theme", "Change the colours", "Dark, light, high contrast, or transparent.", ThemeArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
-    Command("ack", "Acknowledge alarms", "Alarms that there are now do not call again.", NoArguments),
+    Command("ack", "Acknowledge alarms", "Silence the current alarms.", NoArguments),
     Command("back", "Back", "Close the screen in front, or go back.", NoArguments),
     Command("help", "Help", "Keys and commands.", NoArguments),
     Command("quit", "Quit", "Leave the console; runs continue.", NoArguments),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.codes import Code
 from actions.command.arguments import (
+    LaunchArguments,
     ScreenshotArguments,
     TeardownArguments,
 )
@@ -48,15 +49,20 @@ VERSION = 1
 TOP_KEYS = ("eksml-script", "vars", "deadline", "size", "steps", "always")
 """The keys of a script."""
 WORDS = ("wait", "expect", "press")
-"""Steps that are no commands of the console."""
+"""Steps that are not commands of the console."""
 _VARIABLE = re.compile(r"\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 CheckPlace = Callable[[Path], None]
+CheckLaunch = Callable[[LaunchArguments], None]
 """Raises a `ConfigError` for a file that the script may not write."""
 _SIZE = re.compile(r"(\d{2,3})x(\d{2,3})")
 
 
 def load_script(
-    file: Path, *, environment: Mapping[str, str] | None = None, check_place: CheckPlace | None = None
+    file: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    check_place: CheckPlace | None = None,
+    check_launch: CheckLaunch | None = None,
 ) -> Script:
     """Read and check a script. Values from the environment are secrets from here on, see `redact`.
 
@@ -64,21 +70,27 @@ def load_script(
         file: The script.
         environment: The variables of `${env:NAME}`; those of the process by default.
         check_place: Refuses files that may not be written; `None` allows all.
+        check_launch: Refuses launches of what there is not; `None` allows all.
 
     Raises:
         ScriptError: The script is wrong; with file, line, column and a hint. Its `others` are all further mistakes.
     """
     data = read_input(file, kind=ScriptError)
     variables = os.environ if environment is None else environment
-    return parse_script(data, file=str(file), environment=variables, check_place=check_place)
+    return parse_script(data, file=str(file), environment=variables, check_place=check_place, check_launch=check_launch)
 
 
 def parse_script(
-    data: bytes, *, file: str, environment: Mapping[str, str], check_place: CheckPlace | None = None
+    data: bytes,
+    *,
+    file: str,
+    environment: Mapping[str, str],
+    check_place: CheckPlace | None = None,
+    check_launch: CheckLaunch | None = None,
 ) -> Script:
     """Parse and check a script as `load_script` does, from bytes."""
     try:
-        return _parsed(data, file, environment, check_place)
+        return _parsed(data, file, environment, _Checks(check_place, check_launch))
     except ScriptError as error:
         raise _redacted(error) from None
 
@@ -105,18 +117,36 @@ class _Mistakes:
             self.found.append(error)
 
     def require_none(self) -> None:
-        """Raise the first one, with all others.
+        """Raise the first one in the file, with all others.
 
         Raises:
             ScriptError: There is one.
         """
         if self.found:
-            first, *others = self.found
+            first, *others = sorted(self.found, key=lambda mistake: (mistake.line, mistake.column))
             first.others = others
             raise first
 
 
-def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place: CheckPlace | None) -> Script:
+class _Checks(NamedTuple):
+    """Checks of commands by what is around the script."""
+
+    place: CheckPlace | None
+    launch: CheckLaunch | None
+
+    def check(self, arguments: object) -> None:
+        """Refuse the arguments of a command.
+
+        Raises:
+            ConsoleError: They cannot be carried out here.
+        """
+        if isinstance(arguments, ScreenshotArguments) and self.place is not None:
+            self.place(Path(arguments.file))
+        if isinstance(arguments, LaunchArguments) and self.launch is not None:
+            self.launch(arguments)
+
+
+def _parsed(data: bytes, file: str, environment: Mapping[str, str], checks: _Checks) -> Script:
     document = load_document(data, file=file, kind=ScriptError)
     document.require_plain(ScriptError)
     top = document.value
@@ -138,7 +168,7 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place:
     variables: dict[str, Any] = {}
     with mistakes.collected():
         variables = _variables(document)
-    parser = _Parser(document, environment, variables, check_place, mistakes)
+    parser = _Parser(document, environment, variables, checks, mistakes)
     deadline, size = 0.0, DEFAULT_SIZE
     with mistakes.collected():
         deadline = parser.duration(top.get("deadline", DEFAULT_DEADLINE_SECONDS), "deadline")
@@ -175,14 +205,14 @@ class _Parser:
         document: Document,
         environment: Mapping[str, str],
         variables: Mapping[str, Any],
-        check_place: CheckPlace | None,
+        checks: _Checks,
         mistakes: _Mistakes,
     ) -> None:
         self._document = document
         self._mistakes = mistakes
         self._environment = environment
         self._variables = variables
-        self._check_place = check_place
+        self._checks = checks
 
     def steps(self, key: str) -> tuple[ScriptStep, ...]:
         """Return the steps below a key, those without a mistake; the mistakes are collected."""
@@ -248,8 +278,7 @@ class _Parser:
         command = command_of(verb)
         try:
             call = Call(command, decode(command, value))
-            if isinstance(call.arguments, ScreenshotArguments) and self._check_place is not None:
-                self._check_place(Path(call.arguments.file))
+            self._checks.check(call.arguments)
         except ConsoleError as error:
             raise self._document.error(ScriptError, error.message, *where, hint=error.hint) from error
         if isinstance(call.arguments, TeardownArguments) and not call.arguments.confirm:

@@ -1,4 +1,4 @@
-"""Alarms on the curves of a training: a loss that is no number, spikes, a plateau, lost throughput, a hang."""
+"""Alarms on the curves of a training: a loss that is not a number, spikes, a plateau, lost throughput, a hang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CurveAlarmKind(StrEnum):
 
 
 class CurveAlarm(msgspec.Struct, frozen=True):
-    """Something in the curves of a training that an operator wants to know while it runs."""
+    """Something in the curves of a training that an operator needs to see while it runs."""
 
     kind: CurveAlarmKind
     metric: str
@@ -51,7 +51,7 @@ def alarms_of(curves: Curves, *, now: float | None = None) -> tuple[CurveAlarm, 
 
     Args:
         curves: Of the log.
-        now: Seconds since the epoch, while the job runs; `None` once it is over: silence is no hang then.
+        now: Seconds since the epoch, while the job runs; `None` once it is over: silence is not a hang then.
     """
     hang = hang_of(curves, now) if now is not None else None
     found = [*_not_a_number(curves), *_throughput_drops(curves), *([hang] if hang else [])]
@@ -144,7 +144,15 @@ def _plateaus(metric: str, samples: Sequence[Sample]) -> Iterator[CurveAlarm]:
 DROP_SHARE = 0.7
 """Throughput below this share of its median is a drop, if it stays there for `_DROP_POINTS` values."""
 _DROP_POINTS = 5
-_RATES = ("throughput", "tokens_per_second", "samples_per_second", "steps_per_second")
+_RATES = (
+    "throughput",
+    "tokens_per_s_per_gpu",
+    "tokens_per_s",
+    "samples_per_s",
+    "images_per_s",
+    "tflops",
+    "tflops_per_gpu",
+)
 _STEP_TIMES = ("step_time_s", "step_time_ms", "seconds_per_iter")
 
 

@@ -154,12 +154,13 @@ class LogReader:
         return found
 
     def _values_in(self, record: LogRecord) -> list[LogValue]:
+        released = [value for dialect in self._waiting for value in dialect.release(record)]
         for dialect in self._choice.of(record.outline, waiting=self._waiting):
             found = dialect.read(record)
             if found is not None:
                 self._note_loss(found)
-                return found
-        return self._generic.read(record) or []
+                return released + found
+        return released + (self._generic.read(record) or [])
 
     def _note_loss(self, found: list[LogValue]) -> None:
         """Leave training losses to the dialects, once one has read some: a generic line is not the curve then."""

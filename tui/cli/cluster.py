@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.select import ObjectSelector
 
 
+_RESOURCES = ("cpu_milli", "memory_bytes", "gpu", "neuron", "efa")
+NODE_FIELDS = (
+    "name", "instance_type", "region", "zone", "capacity_type", "pool", "state", "ready", "schedulable", "pods",
+    "pods_allocatable", *(f"requested.{name}" for name in _RESOURCES), *(f"allocatable.{name}" for name in _RESOURCES),
+    "accelerators", "idle_accelerators", "idle_usd_per_hour", "price.usd_per_hour", "price.source", "price.as_of",
+    "created_at", "version",
+)  # fmt: skip
+_FINDING_FIELDS = ("code", "severity", "headline", "evidence", "next_step")
+
+
 def print_nodes(options: Namespace) -> int:
     """Print the cluster's nodes with their usage and cost."""
     chosen = chosen_target(options)
@@ -34,6 +44,7 @@ def print_nodes(options: Namespace) -> int:
         table=lambda: nodes_table(census.nodes, census.usage, model),
         document=lambda: nodes_json(census.nodes, census.usage, model, region=region),
         rows="nodes",
+        fields=NODE_FIELDS,
     )
     return 0
 
@@ -56,7 +67,12 @@ def print_findings(options: Namespace) -> int:
     from actions.cluster.diagnose.codes import findings_json, findings_text
 
     found = _read(options) if options.source is not None else _ask(options)
-    print_table(options.output, table=lambda: findings_text(found), document=lambda: findings_json(found))
+    print_table(
+        options.output,
+        table=lambda: findings_text(found),
+        document=lambda: findings_json(found),
+        fields=_FINDING_FIELDS,
+    )
     return 0
 
 

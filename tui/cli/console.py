@@ -21,12 +21,14 @@ from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
     from actions.capture.writer import CaptureWriter
+    from actions.command.arguments import LaunchArguments
     from actions.replay.session import Replay
     from actions.run.limits.options import LimitTexts
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
     from actions.script.report import Report
     from tui.script_driver import ScriptDriver
+    from tui.settings.keymap import Keymap
     from tui.settings.settings import AlarmSettings, ConsoleSettings
 
 
@@ -167,7 +169,22 @@ def _script_of(options: Namespace, artifacts: Artifacts | None) -> Script | None
         return None
     from actions.script.parse import load_script
 
-    return load_script(options.script, check_place=artifacts.check)
+    return load_script(
+        options.script, check_place=artifacts.check, check_launch=None if options.replay else _launch_check(options)
+    )
+
+
+def _launch_check(options: Namespace) -> Callable[[LaunchArguments], None]:
+    """Return a check that blueprint, preset and parameters of a launch exist: not hours later."""
+
+    def check(launch: LaunchArguments) -> None:
+        from actions.blueprint.catalogue import Catalogue
+        from actions.blueprint.parameters import require_known
+
+        blueprint = Catalogue.usual(options.blueprints).find(launch.blueprint)
+        require_known(blueprint, launch.set, preset=launch.preset)
+
+    return check
 
 
 def _run_id_of(options: Namespace) -> str | None:
@@ -344,8 +361,18 @@ def _stop_on_signals(stop: Callable[[], object]) -> None:
         loop.add_signal_handler(number, stop)
 
 
+def _keymap() -> Keymap:
+    """Load the operator's own keys."""
+    from tui.settings.keymap import NO_CHANGES, keymap_path
+
+    if not keymap_path().exists():  # few have such a file, and only they import what reads YAML
+        return NO_CHANGES
+    from tui.settings.keyfile import load_keymap
+
+    return load_keymap()
+
+
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
-    from tui.settings.keymap import load_keymap
     from tui.settings.settings import ConsoleSettings, DemoBadge, DiskSettings
 
     return ConsoleSettings(
@@ -359,7 +386,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         profile=chosen.profile,
         open_run=run_id,
         watch=watch,
-        keymap=load_keymap(),
+        keymap=_keymap(),
         keeps_snapshots=options.keep_snapshots and not options.script,
         theme=options.theme,
         skin=getattr(options, "skin", None),

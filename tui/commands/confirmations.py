@@ -130,12 +130,12 @@ def _folded(text: str) -> list[str]:
 
 
 def _taking_over(arguments: TakeoverArguments) -> Confirmation | None:
-    """Return the dialog of a take-over; the run is on another machine, so none is put on screen."""
+    """Return the dialog of a takeover; the run is on another machine, so none is put on screen."""
     if arguments.confirm:
         return None  # typed on the line; the handler refuses a wrong one
     text = (
-        "The machine that carries it out now will not change anything of it any more. If it may be alive, some seconds "
-        "pass before this one begins."
+        "The machine that carries it out now will not change anything in it any more. If that machine may be alive, "
+        "this one waits a few seconds before it begins."
     )
     if arguments.machine_is_gone:
         text = "You state that the machine that had it no longer exists: locks that it left are removed."
@@ -203,7 +203,7 @@ def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = 
     if kept:
         lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
     if even_if_shared:
-        lines.append((Span("What other runs or pods use is removed all the same.", Tone.BAD),))
+        lines.append((Span("Objects that other runs or pods use are removed, too.", Tone.BAD),))
     if deletes_data:
         lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
     else:

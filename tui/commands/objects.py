@@ -209,7 +209,7 @@ class ObjectCommands:
             self._workspace.open("pods", owner.text())
 
     async def _any_subject(self, arguments: args.ObjectArguments) -> Subject:
-        """Return the named object, also of a kind that only the cluster knows, or the one under the cursor."""
+        """Return the named object, also of a kind that only the cluster has, or the one under the cursor."""
         words = arguments.object.split("/")
         if len(words) < 2 or find_word(words[0]) is not None or not self._services.objects.knows(words[0]):
             return self._subject(arguments)

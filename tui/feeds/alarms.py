@@ -1,4 +1,4 @@
-"""The feed of alarms: finds new ones when the runs change, and calls the operator as the settings have it."""
+"""The feed of alarms: finds new ones when the runs change, and notifies the operator as the settings demand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_CALLS = 3
 class AlarmFeed:
     """The alarms of all runs: present, acknowledged, and the call for each new one.
 
-    Those that were there when the runs were first read are not called: they are on screen. A call that was not
+    Those that existed when the runs were first read cause no call: they are on screen. A call that was not
     acknowledged is repeated after `AlarmSettings.repeat_minutes`. Used on the loop only; without a change it costs
     nothing.
 
@@ -134,20 +134,32 @@ class AlarmFeed:
             self._repeat = None
 
     async def _call_out(self, alarms: list[Alarm]) -> None:
-        try:
-            if self.settings.hook:
-                from actions.base.process import run_tool
+        """Call by every way; one that fails keeps no other from it."""
+        for way in (self._call_hook, self._call_webhook):
+            try:
+                await way(alarms)
+            except ConsoleError as error:
+                if self.complain is not None:
+                    self.complain(f"An alarm could not be passed on: {error.sentence()}")
 
-                await run_tool(self.settings.hook, deadline_seconds=HOOK_SECONDS, extra_environment=hook_words(alarms))
-            if self.settings.webhook:
-                from actions.cloud.download import post
+    async def _call_hook(self, alarms: list[Alarm]) -> None:
+        if self.settings.hook:
+            from actions.base.process import run_tool
 
-                url = await in_thread("webhook", _address_in, self.settings.webhook)
-                body = msgspec.json.encode({"text": "\n".join(alarm.text for alarm in alarms)})
-                await post(url, body, total_seconds=HOOK_SECONDS)
-        except ConsoleError as error:
-            if self.complain is not None:
-                self.complain(f"An alarm could not be passed on: {error.sentence()}")
+            await run_tool(self.settings.hook, deadline_seconds=HOOK_SECONDS, extra_environment=hook_words(alarms))
+
+    async def _call_webhook(self, alarms: list[Alarm]) -> None:
+        if self.settings.webhook:
+            from actions.cloud.download import post
+
+            url = await in_thread("webhook", _address_in, self.settings.webhook)
+            await post(url, webhook_body(alarms), total_seconds=HOOK_SECONDS)
+
+
+def webhook_body(alarms: list[Alarm]) -> bytes:
+    """Return what a webhook is sent, as Slack takes it: `&`, `<` and `>` are escaped, a text addresses nobody."""
+    text = redact("\n".join(alarm.text for alarm in alarms))
+    return msgspec.json.encode({"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")})
 
 
 def _address_in(file: Path) -> str:
@@ -170,7 +182,7 @@ def hook_words(alarms: list[Alarm]) -> Mapping[str, str]:
         "EKSML_ALARM_KEY": "\n".join(alarm.key for alarm in alarms),
         "EKSML_ALARM_KIND": "\n".join(alarm.kind.value for alarm in alarms),
         "EKSML_ALARM_RUN": "\n".join(alarm.run for alarm in alarms),
-        "EKSML_ALARM_TEXT": "\n".join(alarm.text for alarm in alarms),
+        "EKSML_ALARM_TEXT": redact("\n".join(alarm.text for alarm in alarms)),
     }
 
 

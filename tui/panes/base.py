@@ -31,7 +31,7 @@ from tui.widgets.table_model import Column
 def bindings_of(context: KeyContext) -> list[BindingType]:
     """Return the bindings of one context; each has the screen run its line.
 
-    Keys that are no commands (`ASIDES`) become the screen's action of that name.
+    Keys that are not commands (`ASIDES`) become the screen's action of that name.
     """
     bindings: list[BindingType] = []
     for row in keys_of(context):

@@ -413,7 +413,7 @@ class ChartsPane(PlotPane):
 
 
 def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
-    """Return whether the pods have told more than the home has: a run without a runner goes on there alone."""
+    """Return whether the pods have printed more than the home has: a run without a runner goes on there alone."""
     return watched is not None and watched.curves.revision > copied.curves.revision
 
 

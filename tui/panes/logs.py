@@ -43,7 +43,7 @@ _SAVED_AT_ONCE = 500
 """Lines, which take a few milliseconds."""
 _NO_LOG = "No log yet: enter on a stage or a pod shows its log, l that of a workload."
 _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
-"""A pane that was not refreshed for so long is hidden."""
+"""A pane that was not refreshed for this long is hidden."""
 
 
 class LogsPane(Pane):
@@ -166,7 +166,7 @@ class LogsPane(Pane):
         """Scroll to the first line from a moment on; see `moment_in`.
 
         Raises:
-            ConsoleError: It is no moment, or the log is empty.
+            ConsoleError: It is not a moment, or the log is empty.
         """
         buffer = self._view.buffer
         if buffer.start == buffer.end:

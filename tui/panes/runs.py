@@ -1,4 +1,4 @@
-"""The runs pane: all runs of this machine, and those of other machines that the connected cluster knows."""
+"""The runs pane: all runs of this machine, and those of other machines that are recorded in the connected cluster."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ _COPY_MARKS = {CopyState.UNVERIFIED: ("▲", Tone.WARN), CopyState.MISSING: ("�
 """Of operators that need a look."""
 _GOOD_COPIES = {
     CopyState.VERIFIED: "✔ Here and verified:",
-    CopyState.FETCHED: "Fetched and verified by the launch, before there is a run:",
+    CopyState.FETCHED: "Fetched and verified at launch, before the run starts:",
 }
 
 
@@ -298,7 +298,7 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
 
 def refusal_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
     """Return why a launch is refused, and by what it is launched all the same."""
-    sentence = "Such a launch fails. Mend it, or waive what refuses it by its name."
+    sentence = "This launch would fail. Fix the cause, or waive each failed check by name."
     return [*_wrapped(sentence, Tone.STRONG, width), *check_lines(lines, 0, width)]
 
 

@@ -48,13 +48,14 @@ def nccl_lines(reading: NcclReading | NccomReading) -> Iterator[str]:
             f"{row.count:,}",
             row.type,
             row.redop,
-            str(row.root),
+            "" if row.root is None else str(row.root),
             *_way(row.out_of_place),
             *(_way(row.in_place) if row.in_place else ("",) * 4),
         )
         for row in reading.rows
     ]
-    heads = ("size", "count", "type", "redop", "root", *("time µs", "algbw", "busbw", "wrong") * 2)
+    time = "cpu time µs" if reading.is_cpu_time else "time µs"
+    heads = ("size", "count", "type", "redop", "root", *(time, "algbw", "busbw", "wrong") * 2)
     yield from columns_of(heads, rows)
     yield from bandwidth_lines(reading)
 

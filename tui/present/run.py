@@ -505,7 +505,7 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
     lines: list[Cells] = []
     if audit.is_clean:
         kept = kept_text(view)
-        text = f"✓ The audit found nothing left but what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
+        text = f"✓ The audit found nothing left except what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
         tone = Tone.WARN if kept else Tone.GOOD
         lines += [(Span(line, tone),) for line in textwrap.wrap(text, max(20, width), subsequent_indent="  ")]
     if audit.leftovers:

@@ -14,18 +14,22 @@ from actions.command.verbs import (
     COMMANDS,
     nearest_hint,
 )
-from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, size_of
+from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path, size_of
+from tui.settings.filters import parse_filter
 from tui.settings.settings import hours_of
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
 
 
-def read_config(file: Path) -> ConfigFile:
-    """Parse and check the file.
+def load_config(path: Path | None = None) -> ConfigFile:
+    """Parse and check the file; without one, return an empty configuration.
 
     Raises:
         InputError: It has a mistake; with file, line and column, and a hint.
     """
+    file = path or config_path()
+    if not file.exists():
+        return ConfigFile()
     documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
     if not documents:
         return ConfigFile()  # nothing but comments
@@ -89,6 +93,8 @@ def _lines(document: Document, setting: Setting, value: Any) -> dict[str, str] |
             raise document.error(InputError, f"{name} must be a text.", section, name)
         if section == "aliases":
             _check_alias(document, name, line)
+        if section == "filters":
+            _check_filter(document, name, line)
     return dict(value)
 
 
@@ -101,6 +107,13 @@ def _check_alias(document: Document, name: str, line: str) -> None:
         parse_line(line)
     except ConsoleError as error:
         raise document.error(InputError, error.message, "aliases", name, hint=error.hint) from error
+
+
+def _check_filter(document: Document, name: str, line: str) -> None:
+    try:
+        parse_filter(line)
+    except ConsoleError as error:
+        raise document.error(InputError, error.message, "filters", name, hint=error.hint) from error
 
 
 def _home(_document: Document, _setting: Setting, value: Any) -> str | None:

@@ -101,7 +101,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("f9",), "replay toggle", "pause or play"),
     Key(KeyContext.EVERYWHERE, ("left_square_bracket",), "replay seek -30s", "back 30 s"),
-    Key(KeyContext.EVERYWHERE, ("right_square_bracket",), "replay seek +30s", "on 30 s"),
+    Key(KeyContext.EVERYWHERE, ("right_square_bracket",), "replay seek +30s", "forward 30 s"),
     Key(KeyContext.EVERYWHERE, ("right_curly_bracket",), "replay step", "next change"),
     Key(KeyContext.PANES, ("h", "left"), "focus left", "left"),
     Key(KeyContext.PANES, ("j", "down"), "focus down", "down"),

@@ -169,7 +169,7 @@ class PlotView(LineWidget, can_focus=True):
 
         Args:
             y_label: Label of the y axis.
-            x_label: Label of the x axis, while it is no time.
+            x_label: Label of the x axis, while it is not a time.
             is_by_size: The x axis is a number of bytes.
             time: The time axis that can be switched to.
         """

@@ -132,7 +132,7 @@ class PlotOptions(msgspec.Struct, frozen=True):
     @property
     def x_label(self) -> str:
         """The label of an x axis that is a time; empty for another one."""
-        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its begin"}.get(self.time, "")
+        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its start"}.get(self.time, "")
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -333,7 +333,7 @@ def place_at(curves: Sequence[Curve], x: float, x_label: str, options: PlotOptio
     Args:
         curves: Over the axis.
         x: The place.
-        x_label: Label of an axis that is no time.
+        x_label: Label of an axis that is not a time.
         options: Choose the axis.
     """
     at = time_at(curves, x)

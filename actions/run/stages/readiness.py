@@ -13,7 +13,7 @@ from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object
 from actions.run.spool.reader import SpoolReader
 
 RECENT_SECONDS = 600.0
-"""A container that runs again for so long is out of trouble: its restarts are history."""
+"""A container that runs again for this long is out of trouble: its restarts are history."""
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 200
 
@@ -125,7 +125,7 @@ def _word(end: Mapping[str, Any]) -> str:
 
 
 def _moment(text: object) -> float:
-    """Return seconds since the epoch; 0.0 if it is no time."""
+    """Return seconds since the epoch; 0.0 if it is not a time."""
     try:
         return parse_rfc3339(str(text)).timestamp()
     except ValueError:

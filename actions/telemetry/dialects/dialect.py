@@ -105,6 +105,10 @@ class WaitingDialect(ABC):
     def read(self, record: LogRecord) -> list[LogValue] | None:
         """As every dialect."""
 
+    def release(self, record: LogRecord) -> list[LogValue]:
+        """Return what it holds and this record, which it will not read, completes; asked before it is read by any."""
+        return []
+
     @property
     @abstractmethod
     def is_waiting(self) -> bool:

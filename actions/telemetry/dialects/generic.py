@@ -11,31 +11,50 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, Named, point_of, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress
 
 _STEP = re.compile(
-    r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)(?:[ :=]{1,12}\[?|\[)(\d{1,12})(?:/(\d{1,12}))?\]?"
-    r"(?=[\s:|]|,(?!\d)|$)"
+    r"(?:\b(?:global_|train_|num_)?[Ss]teps?|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)(?:[ :=]{1,12}[\[(#]?|[\[(])"
+    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?=[\s:|]|,(?!\d)|$)"
 )
+_RECALLED = re.compile(r"(?i)(?<!new )\b(?:best|lowest|resum\w{2,4}|restor\w{2,4})[: ] ?(?:[\w.]{1,12} ){0,6}\Z")
+"""The words before a step that name one of earlier."""
 _EPOCH = re.compile(r"\b[Ee]poch(?:[ :=]{1,3}\[?|\[)(\d{1,9}(?:\.\d{1,9})?)\b")
 _TRAIN = re.compile(
     r"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{1,4}|[Tt]rain/[Ll]oss[=:] ?)"
+    rf"(?:tensor\()?({NUMBER})(?![\w%-]|\.\w)"
+)
+_FURTHER = re.compile(
+    rf"(?<![\w/-])(?:reduced_train|total|step|avg|mean|lm)_loss[ =:]{{1,4}}(?:tensor\()?"
     rf"({NUMBER})(?![\w%-]|\.\w)"
 )
+"""Names of the loss that count where no plain one stands on the line."""
 _VALIDATION = re.compile(
-    r"(?<![\w/-])(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val)[ _][Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
-    rf"({NUMBER})(?![\w%-]|\.\w)"
+    r"(?<![\w/-])(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val(?:uation)?|[Dd]ev)[ _][Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
+    rf"(?:tensor\()?({NUMBER})(?![\w%-]|\.\w)"
 )
-_BEFORE_TRAIN = re.compile(r"(?i)(?:val|valid|validation|eval|test|packet)[ _]\Z")
+_BEFORE_TRAIN = re.compile(
+    r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uation)?|dev|test|packet|data|weight|frame|precision|kl|policy|value"
+    r"|aux(?:iliary)?)[ _]\Z"
+)
+"""Words before `loss` that make it another one."""
 _OF_VALIDATION = re.compile(
     r"(?i)(?:^|[\s(\[|])(?:val(?:id(?:ation)?)?|eval(?:uation)?)[\])]?[ :|-]{1,3}"
     r"(?=(?:global_)?(?:step|iter|batch|epoch))"
 )
 """The words before the step in a line about a validation: its plain `loss` is the validation's."""
-_LOOK_BACK = 12
+_RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
+"""A rank that a line begins with, or that stands in brackets."""
+_EXTRA = re.compile(
+    r"(?<![\w/-])(lr|LR|[Ll]earning[ _][Rr]ate|[Gg]rad[ _]norm|gnorm|tok(?:en)?s?/s(?:ec)?|samples/s(?:ec)?)"
+    rf"[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\w)"
+)
+_EXTRA_NAMES = {"l": "lr", "g": "grad_norm", "t": "tokens_per_s", "s": "samples_per_s"}
+"""Metric by the first letter of its name."""
+_LOOK_BACK = 20
 """Characters before a loss that can name its kind, and before its `oss` that can belong to it."""
 _STEP_WORDS = ("tep", "ter", "스텝", "Batch")
 """Texts of which one is in every name of a step, at most so many characters behind its beginning:"""
@@ -55,6 +74,8 @@ class _LoopPlaces(msgspec.Struct, frozen=True):
     validation_loss: slice | None = None
     is_of_validation: bool = False
     """True if `loss` is a validation loss."""
+    rank: slice | None = None
+    extras: tuple[Named, ...] = ()
 
 
 class GenericLines:
@@ -80,10 +101,13 @@ class GenericLines:
             released = self.flush()
             self._held = point_of(record, VAL_LOSS, None, text[places.alone], key="val loss")
             return released
-        step = int(text[places.step]) if places.step else None
+        step = int(text[places.step].replace(",", "")) if places.step else None
+        if places.rank:
+            record = record._replace(rank=int(text[places.rank]))
         findings = self._losses(record, places, step)
         if step is not None and findings:
             self._last_step = step
+            findings += points_at(record, step, places.extras)
             if places.last_step:
                 findings.append(TrainingProgress("step", step, int(text[places.last_step]), rank=record.rank))
             findings += self._release(step)
@@ -125,11 +149,14 @@ def _places_in(outline: str) -> _LoopPlaces | None:
     if alone:
         return _LoopPlaces(alone=place_of(alone, 1))
     has_validation = "val" in outline.lower()
-    loss = _training_in(outline)
+    loss = _training_in(outline) or _FURTHER.search(outline)
     validation = _VALIDATION.search(outline) if has_validation else None
     if loss is None and validation is None:
         return None
     step, epoch = _step_in(outline), _EPOCH.search(outline)
+    if step is not None and _RECALLED.search(outline, 0, step.start()):
+        return None
+    rank = _RANK.search(outline, 0, step.start()) if step is not None else None
     return _LoopPlaces(
         step=place_of(step, 1),
         last_step=place_of(step, 2),
@@ -137,7 +164,15 @@ def _places_in(outline: str) -> _LoopPlaces | None:
         loss=place_of(loss, 1),
         validation_loss=place_of(validation, 1),
         is_of_validation=has_validation and _OF_VALIDATION.search(outline) is not None,
+        rank=place_of(rank, 1),
+        extras=_extras_in(outline),
     )
+
+
+def _extras_in(outline: str) -> tuple[Named, ...]:
+    """Return what else stands on a line with a loss, the first of each metric."""
+    found = {_EXTRA_NAMES[match[1][0].lower()]: match for match in reversed(list(_EXTRA.finditer(outline)))}
+    return tuple(Named(metric, match[1], slice(*match.span(2))) for metric, match in found.items())
 
 
 def _step_in(text: str) -> re.Match[str] | None:

@@ -38,6 +38,8 @@ _COUNTER = re.compile(
 )
 BAR_MARKS = ("/ [", "/? [", "it [")
 """Marks of a bar without its digits: of `12/100 [`, `12/? [`, `12it [`."""
+_PERCENT = re.compile(r"\s{0,12}\d{1,4}%\|")
+"""Between label and bar."""
 _RATE = re.compile(rf"[, ]\s{{0,8}}({NUMBER})(it/s|s/it)(?=[,\]]|\s|$)")
 _METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
 _NOT_TRAINING = re.compile(
@@ -124,9 +126,9 @@ def _postfix_in(outline: str) -> _BarPlaces:
 
 
 def _label_of(before: str) -> str:
-    head, bar, _ = before[-600:].partition("|")
-    if bar:
-        head = re.sub(r"\s*\d{1,4}%$", "", head)
+    near = before[-600:]
+    drawn = _PERCENT.search(near)
+    head = near[: drawn.start()] if drawn else near.partition("|")[0]
     return head.strip().rstrip(":").strip().rstrip(":").strip()
 
 
@@ -176,6 +178,13 @@ _REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1
 screen's width or not."""
 _EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
 
+
+_LABEL_LOSS = re.compile(
+    rf"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?|[Aa]vg|[Mm]ean|[Ss]tep)[ _])?[Ll]oss[ =:]{{1,4}}({NUMBER})(?=[\s,:;|)\]]|$)"
+)
+"""A loss in the text before a bar, set by the loop itself."""
+_LABEL_EPOCH = re.compile(r"(?i)\bepoch[ :=]{0,3}(\d{1,9})(?:/\d{1,9})?\b")
+_LABEL_STEP = re.compile(r"(?i)\bstep[ :=]{0,3}(\d{1,12})(?:/\d{1,12})?\b")
 
 _RESULT = re.compile(rf"^[\s│|]{{0,40}}((?:test|val)[_/]loss(?:_epoch)?)[\s│|]{{2,80}}({NUMBER})[\s│|]{{0,40}}$")
 
@@ -237,8 +246,17 @@ class LightningBars:
         redraws = _REDRAWN.split(record.text) if is_glued else [record.text]
         bars = [bar for bar in map(bar_of, redraws) if bar is not None]
         if not any(bar.metrics for bar in bars):
-            return None
+            return self._read_label(record, bars[0]) if bars else None
         return [finding for bar in bars for finding in self._read_bar(record, bar)]
+
+    def _read_label(self, record: LogRecord, bar: Bar) -> list[LogValue] | None:
+        """Return the loss that stands before the bar, `None` if none does."""
+        loss = _LABEL_LOSS.search(bar.label) if "oss" in bar.label else None
+        if loss is None or not bar.is_training or bar.done == 0:
+            return None
+        named, counted = _LABEL_EPOCH.search(bar.label), _LABEL_STEP.search(bar.label)
+        step, epoch = int(counted[1]) if counted else bar.done, float(named[1]) if named else None
+        return [bar.progress(record.rank), point_of(record, TRAIN_LOSS, step, loss[1], key="loss", epoch=epoch)]
 
     def _read_bar(self, record: LogRecord, bar: Bar) -> list[LogValue]:
         findings: list[LogValue] = [bar.progress(record.rank)]

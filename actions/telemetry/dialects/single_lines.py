@@ -25,7 +25,7 @@ from actions.telemetry.dialects.dialect import (
 )
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
-from actions.telemetry.points import NUMBER, TrainingProgress, number_of
+from actions.telemetry.points import NUMBER, TrainingProgress, number_of, number_or_none
 
 
 class LineForm(NamedTuple):
@@ -180,6 +180,29 @@ FORMS = (
         metric=VAL_LOSS,
     ),
     LineForm(
+        "raining loss",
+        re.compile(
+            r"\b[Tt]raining loss(?: \([^()]{1,40}\))? at (?:step|iter(?:ation)?) (?P<step>\d{1,12}) ?: "
+            rf"(?P<loss>{_N})(?=[\s,]|$)"
+        ),
+        "training loss",
+    ),
+    LineForm(
+        "] loss: ",
+        re.compile(rf"^\[(?P<epoch>\d{{1,9}}), {{1,8}}(?P<step>\d{{1,12}})\] loss: (?P<loss>{_N})(?=\s|$)"),
+        "loss",
+    ),
+    LineForm(
+        "] loss: ",
+        re.compile(rf"^\[ {{0,8}}(?P<step>\d{{1,12}})/\d{{1,12}}\] loss: (?P<loss>{_N})(?=[\s,|]|$)"),
+        "loss",
+    ),
+    LineForm(
+        "loss: ",
+        re.compile(rf"^loss: (?P<loss>{_N}) {{1,4}}\[ {{0,8}}(?P<step>\d{{1,12}})/ {{0,8}}\d{{1,12}}\]$"),
+        "loss",
+    ),
+    LineForm(
         "loss train: ",
         re.compile(
             rf"\bEpoch (?P<epoch>\d{{1,9}}) \| iter (?P<step>\d{{1,12}}) step \d{{1,12}} \| loss train: (?P<loss>{_N}),"
@@ -297,10 +320,16 @@ def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
 
 
-_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps")
-_TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss")
+_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps", "num_updates")
+_TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss", "loss/train")
 _VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
-_EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
+_EXTRAS = {
+    "lr": "lr",
+    "learning_rate": "lr",
+    "grad_norm": "grad_norm",
+    "gnorm": "grad_norm",
+    "throughput": "throughput",
+}
 
 
 class _Printed(str):
@@ -309,27 +338,60 @@ class _Printed(str):
     __slots__ = ()
 
 
-class JsonLines:
-    """Reads objects that have a step and a loss."""
+_INNER = ("metrics", "data", "values", "logs", "train")
+"""Keys whose objects hold values, too; others hold settings."""
+_OF_VALIDATION = re.compile(
+    r"""(?i)["'](?:split|phase|mode|stage|event|type|kind|prefix)["']: ?["'](?:val|eval|valid|dev)"""
+)
+_OBJECT = re.compile(r"\{[\"']")
+_PYTHON_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")
+_STEP_BEFORE = re.compile(r"(?i)\b(?:global_)?(?:step|iter(?:ation)?)s?[ :=\[]{1,4}(\d{1,12})(?:/\d{1,12})?\W{0,8}\Z")
 
-    marks: ClassVar[tuple[str, ...]] = ('loss"',)
+
+class JsonLines:
+    """Reads objects that have a step and a loss, as JSON or as Python prints them, also behind other words.
+
+    The step may stand before the object, and the numbers may be texts (fairseq, metaseq).
+    """
+
+    marks: ClassVar[tuple[str, ...]] = ('loss"', "loss'", '/train"')
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
-        text = record.text.strip()
-        if not text.startswith('{"') or not text.endswith("}"):
+        text = record.text.rstrip()
+        found = _OBJECT.search(text) if text.endswith("}") else None
+        if found is None:
             return None
-        try:
-            parsed = json.loads(text, parse_float=_Printed, parse_int=_Printed, parse_constant=_Printed)
-        except (ValueError, RecursionError):
-            return None
-        texts: dict[str, str] = {key: value for key, value in parsed.items() if isinstance(value, _Printed)}
+        printed = text[found.start() :]
+        texts = _numbers_in(printed)
         step_key = first_of(texts, _STEP_KEYS)
-        if not step_key or not float(texts[step_key]).is_integer():
+        before = None if step_key else _STEP_BEFORE.search(text, 0, found.start())
+        counted = texts[step_key] if step_key else before[1] if before else ""
+        if not counted or not number_of(counted).is_integer():
             return None
-        step, epoch = int(float(texts[step_key])), float(texts["epoch"]) if "epoch" in texts else None
+        step, epoch = int(number_of(counted)), number_of(texts["epoch"]) if "epoch" in texts else None
         points: list[LogValue] = []
-        for metric, keys in ((TRAIN_LOSS, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
+        plain = VAL_LOSS if _OF_VALIDATION.search(printed) else TRAIN_LOSS
+        for metric, keys in ((plain, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
             key = first_of(texts, keys)
             if key:
                 points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
         return points + named_points(record, step, texts, _EXTRAS, epoch=epoch) if points else None
+
+
+def _numbers_in(text: str) -> dict[str, str]:
+    """Return the numbers of an object by name, as they are printed; those of objects within it where it has none."""
+    if text[1] == "'":
+        return dict(_PYTHON_PAIR.findall(text))
+    try:
+        parsed = json.loads(text, parse_float=_Printed, parse_int=_Printed, parse_constant=_Printed)
+    except (ValueError, RecursionError):
+        return {}
+    inner = [parsed[key] for key in _INNER if isinstance(parsed.get(key), dict)]
+    numbers: dict[str, str] = {}
+    for values in (*inner, parsed):
+        numbers |= {key: value for key, value in values.items() if _is_number(value)}
+    return numbers
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, _Printed) or (isinstance(value, str) and number_or_none(value) is not None)

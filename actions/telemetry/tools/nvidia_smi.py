@@ -4,7 +4,7 @@ In the table of drivers 418 to 610 widths, rows for each GPU and titles differ b
 not. So rows are known by their shape, never by columns or by the driver's version. The XML is of DTD versions 11 to
 13.
 
-Source: FORMATS 4 to 4.2; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`.
+Source: docs/facts/nvidia-smi.md; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     SmiReading,
     amount_of,
     count_of,
+    is_failure,
     throttle_reasons_named,
     word_of,
 )
@@ -251,7 +252,7 @@ def _gpu_of_xml(element: ElementTree.Element, index: int) -> Gpu:
         clock_max_mhz=count_of(element.findtext("max_clocks/sm_clock")),
         throttle=throttle_reasons_named(_active_reasons(element)),
         mig_mode=(element.findtext("mig_mode/current_mig") or "").strip() or None,
-        errors=tuple(sorted({leaf.tag for leaf in element.iter() if (leaf.text or "").strip() == "ERR!"})),
+        errors=tuple(sorted({leaf.tag for leaf in element.iter() if is_failure(leaf.text)})),
     )
 
 

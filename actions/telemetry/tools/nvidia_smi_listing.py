@@ -18,6 +18,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     SmiReading,
     amount_of,
     count_of,
+    is_failure,
     throttle_reasons_named,
     word_of,
 )
@@ -107,7 +108,7 @@ def _gpu_of(entries: Sequence[Entry], index: int, bus: str) -> Gpu:
         clock_mhz=count_of(_value(entries, "clocks", "sm")),
         clock_max_mhz=count_of(_value(entries, "max clocks", "sm")),
         throttle=throttle_reasons_named(_active(entries)),
-        errors=tuple(sorted({path[-1] for path, value in entries if value == "ERR!"})),
+        errors=tuple(sorted({path[-1] for path, value in entries if is_failure(value)})),
     )
 
 

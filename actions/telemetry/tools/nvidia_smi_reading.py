@@ -111,6 +111,14 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     """The rows of an answer that is a list of them, as they stand."""
 
 
+_FAILURES = ("ERR!", "Unknown Error", "GPU is lost", "GPU requires reset")
+
+
+def is_failure(text: str | None) -> bool:
+    """Return whether a value says that the GPU did not answer: a query puts the same words in brackets."""
+    return (text or "").strip(" []") in _FAILURES
+
+
 def amount_of(text: str | None) -> float | None:
     """Return a cell's first number: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`."""
     match = _AMOUNT.match(text.strip()) if text else None

@@ -3,7 +3,8 @@
 Queries come with or without header and units. Of dmon and pmon the columns differ by driver and by request; the first
 of the two `#` lines names them, and both come again every few rows.
 
-Source: FORMATS 4 and 4.3; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`, `csv_*` and `dmon_h200_*`.
+Source: docs/facts/nvidia-smi.md#queries and docs/facts/nvidia-smi.md#dmon-and-pmon; driver 580 captured in
+`tests/fixtures/corpus/nvidia_smi`, `csv_*` and `dmon_h200_*`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     SmiRows,
     amount_of,
     count_of,
+    is_failure,
     throttle_reasons,
     word_of,
 )
@@ -196,7 +198,7 @@ def _gpu_of(row: dict[str, str], position: int) -> Gpu:
         clock_max_mhz=count_of(row.get("clocks.max.sm")),
         throttle=throttle_reasons(row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active"))),
         mig_mode=row.get("mig.mode.current", "").strip("[]") or None,
-        errors=tuple(name for name, cell in row.items() if cell == "ERR!" or "Error]" in cell or "lost]" in cell),
+        errors=tuple(name for name, cell in row.items() if is_failure(cell)),
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from actions.base.errors import ConsoleError
 from tui.cli.arguments import parse_arguments
 from tui.cli.main import main
 from tui.cli.streams import speaks_unicode
@@ -96,6 +99,33 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
     assert "nodes is 'abc'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["node"], "eksml-tui: error: there is no command 'node'; nodes?\nSee eksml-tui --help\n"),
+        (["xyzzy"], "eksml-tui: error: there is no command 'xyzzy'\nSee eksml-tui --help\n"),
+        (["runs", "lst"], "eksml-tui runs: error: there is no verb 'lst'; list?\nSee eksml-tui runs --help\n"),
+        (
+            ["pods", "-o", "xml"],
+            "eksml-tui pods: error: --output/-o cannot be 'xml'; it is one of table, wide, json, yaml, csv\n"
+            "See eksml-tui pods --help\n",
+        ),
+    ],
+)
+def test_a_wrong_word_is_a_sentence_with_the_words_that_are_near(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse_arguments(words)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == said
+
+
+def test_a_misspelt_parameter_names_its_neighbours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "bionemo-esm1nv", "worker=3", "--no-checks"]) == 2
+    assert capsys.readouterr().err.endswith("has no parameter 'worker'. Did you mean workers?\n")
+
+
 def test_only_what_is_required_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(["plan"])
@@ -126,3 +156,28 @@ def test_a_capture_that_makes_no_sense_is_refused(
 def test_sizes_are_written_as_people_write_them() -> None:
     for text, size in (("200M", 200 << 20), ("2g", 2 << 30), ("8MiB", 8 << 20), ("10000000", 10_000_000)):
         assert parse_arguments(["--capture", "a", "--capture-limit", text]).capture_limit == size
+
+
+def test_words_of_others_are_ended_before_the_hint() -> None:
+    assert ConsoleError("Unable to locate credentials", hint="Log in.").sentence() == (
+        "Unable to locate credentials. Log in."
+    )
+    assert ConsoleError("It is away.", hint="Wait.").sentence() == "It is away. Wait."
+
+
+def test_launches_of_a_script_are_checked_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "life.yaml"
+    launches = (
+        "{blueprint: nope}",
+        "{blueprint: bionemo-esm1nv, preset: nope}",
+        "{blueprint: bionemo-esm1nv, set: {worker: 3}}",
+        "{blueprint: bionemo-esm1nv, set: {workers: 1000}}",
+        "{blueprint: bionemo-esm1nv, preset: short, set: {workers: 3}}",
+    )
+    script.write_text("eksml-script: 1\nsteps:\n" + "".join(f"- launch: {one}\n" for one in launches))
+    assert main(["--script", str(script), "--script-check"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[2] for line in told] == ["3", "4", "5", "6"]
+    assert [word in line for word, line in zip(("'nope'", "preset", "worker'", "1000"), told, strict=True)] == [
+        True
+    ] * 4

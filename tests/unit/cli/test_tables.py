@@ -49,6 +49,14 @@ def test_without_rows_csv_has_its_head() -> None:
     assert formatted("csv", '{"rows": []}', rows="rows", fields=("a",)) == "a\n"
 
 
+def test_a_key_that_is_null_or_an_object_has_the_same_columns_whatever_the_rows() -> None:
+    fields = ("name", "price.usd", "price.source", "state")
+    unknown, known = {"name": "x", "price": None, "state": "up"}, {"name": "y", "price": {"usd": 2, "source": "s"}}
+    for rows in ([], [unknown], [known], [unknown, known]):
+        assert formatted("csv", json.dumps(rows), fields=fields).splitlines()[0] == "name,price.usd,price.source,state"
+    assert formatted("csv", json.dumps([unknown, known]), fields=fields).splitlines()[1:] == ["x,,,up", "y,2,s,"]
+
+
 def test_rows_by_name_a_single_row_and_lists_of_objects() -> None:
     assert formatted("csv", '{"p": {"x": {"v": 1}, "y": 2}}', rows="p") == "name,v,value\nx,1,\ny,,2\n"
     assert formatted("csv", '{"a": [{"b": 1}]}') == 'a\n"[{""b"":1}]"\n'

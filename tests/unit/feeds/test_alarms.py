@@ -21,7 +21,7 @@ from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock
 from tests.support.polling import until
 from tests.unit.cluster.servers import serving
-from tui.feeds.alarms import AlarmFeed, call_sequence
+from tui.feeds.alarms import AlarmFeed, call_sequence, hook_words, webhook_body
 from tui.feeds.cluster import CredentialsFeed
 from tui.feeds.runs import RunFeed
 from tui.settings.settings import AlarmSettings, DesktopNotice
@@ -173,6 +173,35 @@ async def test_a_hook_that_fails_is_reported() -> None:
     await until(lambda: called.complaints, "a complaint")
     assert called.complaints[0].startswith("An alarm could not be passed on: ")
     called.feed.close()
+
+
+async def test_a_hook_that_fails_keeps_no_webhook_from_its_call(tmp_path: Path) -> None:
+    got: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        got.append(await request.read())
+        return web.Response(status=500)
+
+    async with serving(take) as address:
+        file = tmp_path / "webhook"
+        file.write_text(f"{address}/T1/secret\n")
+        called = Called(AlarmSettings(hook=("false",), webhook=file))
+        called.are(a_summary())
+        called.are(a_summary(RunState.FAILED))
+        await until(lambda: len(called.complaints) == 2, "both complaints")
+        called.feed.close()
+    assert len(got) == 1
+    assert "HTTP 500" in called.complaints[1]
+
+
+def test_what_leaves_the_machine_has_no_credentials_and_addresses_nobody() -> None:
+    text = "worker-0: <!channel> HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789 & more"
+    alarm = Alarm(AlarmKind.PODS, RUN, text)
+    sent = webhook_body([alarm]).decode()
+    assert "&lt;!channel&gt;" in sent
+    assert "&amp; more" in sent
+    assert "hf_abcdef" not in sent
+    assert "hf_abcdef" not in hook_words([alarm])["EKSML_ALARM_TEXT"]
 
 
 async def test_a_webhook_gets_the_text_as_slack_takes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

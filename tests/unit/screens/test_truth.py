@@ -102,7 +102,7 @@ async def test_what_a_teardown_keeps_is_named_with_what_it_costs(monkeypatch: py
     scene = Scene(picture(), view=replace(view, audit=clean, prices=prices), is_busy=False)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open run")
-        await console.calm("The audit found nothing left but what is kept on purpose")
+        await console.calm("The audit found nothing left except what is kept on purpose")
         shown = " ".join(screen_text(console.app).replace("│", " ").split())
         assert "File system ($1.17/h)" in shown
         assert "Network ($0.05/h)" in shown

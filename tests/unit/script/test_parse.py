@@ -124,3 +124,10 @@ def test_all_mistakes_are_named_at_once_and_in_order() -> None:
     assert [word in message for word, message in zip(("foo", "lunch", "stage", "zzz"), messages, strict=True)] == [
         True
     ] * 4
+
+
+def test_mistakes_are_in_the_order_of_the_file() -> None:
+    with pytest.raises(ScriptError) as caught:
+        parsed("eksml-script: 1\ndeadline: soon\nfoo: 1\nsteps:\n- lunch: x\n")
+    lines = [message.split(":")[1] for message in (caught.value.message, *(one.message for one in caught.value.others))]
+    assert lines == ["2", "3", "5"]

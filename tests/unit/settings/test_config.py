@@ -20,7 +20,8 @@ from tui.cli.target import chosen_target
 from tui.commands.dispatcher import expanded
 from tui.settings import THEMES
 from tui.settings.appearance import console_theme, theme_name, tokens
-from tui.settings.config import SETTINGS, ConfigFile, config_schema, load_config, settle
+from tui.settings.config import SETTINGS, ConfigFile, config_schema, settle
+from tui.settings.configfile import load_config
 from tui.settings.settings import AlarmSettings, ConsoleSettings, DesktopNotice
 from tui.textual_private import screen_strips
 
@@ -112,6 +113,8 @@ def test_a_demo_takes_no_home_that_its_account_cannot_have(monkeypatch: pytest.M
         ("aliases: {x: opne pods}", "config.yaml:1:11", "Did you mean open"),
         ("aliases: {'a b': open pods}", "config.yaml:1:11", "is not a word"),
         ("filters: {x: [1]}", "config.yaml:1:11", "must be a text"),
+        ("filters: {x: '/[/'}", "config.yaml:1:11", "cannot be read as a regular expression"),
+        ("filters: {ok: '!Running', x: '-l'}", "config.yaml:1:27", "has nothing behind -l"),
         ("home: /mnt/runs", "config.yaml:1:1", "must be an address such as s3://BUCKET/PREFIX"),
         ("home: 3", "config.yaml:1:1", "must be an address such as s3://BUCKET/PREFIX"),
         ("- theme", "config.yaml:1:1", "is a mapping"),

@@ -6,6 +6,8 @@ import math
 import random
 from collections.abc import Iterable
 
+import pytest
+
 from actions.telemetry.alarms import CurveAlarm, CurveAlarmKind, alarms_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
@@ -63,6 +65,11 @@ def test_a_plateau_is_a_third_of_the_curve_without_a_gain() -> None:
     alarm = only(curves([*flat, *[flat[-1]] * 900]))
     assert (alarm.kind, alarm.key) == (CurveAlarmKind.PLATEAU, "plateau:train_loss")
     assert "has not fallen since step" in alarm.detail
+
+
+@pytest.mark.parametrize("metric", ["tokens_per_s_per_gpu", "samples_per_s", "images_per_s", "tflops"])
+def test_every_rate_that_a_dialect_reads_can_drop(metric: str) -> None:
+    assert only(curves([100.0] * 60 + [40.0] * 6, metric=metric)).key == f"throughput-drop:{metric}:60"
 
 
 def test_throughput_below_its_median_is_a_drop() -> None:

@@ -210,5 +210,7 @@ def test_a_table_of_processor_times_is_read_like_one_of_times() -> None:
         "#   size   count  type  redop  root  cputime  algbw  busbw  #wrong  cputime  algbw  busbw  #wrong\n"
         "16777216 4194304 float    sum    -1    412.9  40.63  71.11       0    401.1  41.83  73.20       0\n"
     )
-    (row,) = read_nccl(text).rows
-    assert row.out_of_place.time_us == 412.9
+    reading = read_nccl(text)
+    assert reading.rows[0].out_of_place.time_us == 412.9
+    assert reading.is_cpu_time
+    assert not read_nccl(text.replace("cputime", "time")).is_cpu_time

@@ -313,3 +313,23 @@ def test_a_padded_nan_is_nan() -> None:
     value = number_or_none("nan.0")
     assert value is not None
     assert math.isnan(value)
+
+
+RICH = "Epoch {epoch}  ━━━━━━━━━━━━━━━━━ {n}/20 0:00:00 • 0:01:05 12.34it/s {first}"
+BELOW = " " * 63
+
+
+def test_rich_bars_without_a_last_epoch_are_read() -> None:
+    assert losses_of(RICH.format(epoch="0/-2", n=7, first="train_loss: 2.500")) == [("train_loss", 7, 2.5)]
+
+
+def test_a_name_of_a_rich_bar_that_is_cut_is_the_only_one_that_begins_so() -> None:
+    bar = RICH.format(epoch="0/1", n=7, first="reduced_train_lo…")
+    assert losses_of(bar, f"{BELOW}1.020", f"{BELOW}global_step:", f"{BELOW}39.000") == [("train_loss", 39, 1.02)]
+    assert losses_of(RICH.format(epoch="0/1", n=7, first="train_loss_…"), f"{BELOW}1.020") == []
+
+
+def test_the_line_that_ends_a_rich_bar_is_read_too() -> None:
+    bar = RICH.format(epoch="0/1", n=7, first="v_num: 0")
+    expected = [("train_loss", 7, 2.5), ("val_loss", 8, 2.25)]
+    assert losses_of(bar, f"{BELOW}train_loss_step: 2.500", "step 8 val_loss 2.25") == expected

@@ -116,6 +116,21 @@ def test_columns_of_a_query_with_header_may_be_renamed_and_carry_units() -> None
     assert (gpu.util_pct, gpu.power_w, gpu.errors) == (31, None, ("power.draw",))
 
 
+@pytest.mark.parametrize("words", ["ERR!", "Unknown Error", "GPU is lost", "GPU requires reset"])
+def test_a_gpu_that_does_not_answer_has_errors_in_every_form(words: str) -> None:
+    listing = (
+        "==============NVSMI LOG==============\n\nAttached GPUs : 1\nGPU 00000000:54:00.0\n"
+        f"    Utilization\n        GPU : {words}\n"
+    )
+    xml = (
+        "<nvidia_smi_log><driver_version>580</driver_version><gpu id='0'><product_name>NVIDIA H200</product_name>"
+        f"<utilization><gpu_util>{words}</gpu_util></utilization></gpu></nvidia_smi_log>"
+    )
+    query = f"index, name, utilization.gpu [%]\n0, NVIDIA H200, [{words}]\n"
+    errors = [gpu.errors for text in (listing, xml, query) for gpu in read(text).gpus]
+    assert errors == [("gpu",), ("gpu_util",), ("utilization.gpu",)]
+
+
 def test_processes_can_be_asked_for_alone() -> None:
     reading = read("pid, process_name, used_gpu_memory [MiB], gpu_uuid\n691, python3, 28042 MiB, GPU-1\n")
     assert [(process.pid, process.name, process.mem_mib) for process in reading.processes] == [(691, "python3", 28042)]

@@ -147,6 +147,46 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
         "tokens_per_sec: 22.8K | global_batch_size: 64 | lm_loss: 2.38 | lr: 1e-05 | grad_norm: 1.25",
         [("train_loss", 3271, "2.38", None)],
     ),
+    "metaseq": (
+        'slurm_procid 0 : 2022-11-11 | INFO | train_inner | {"epoch": 1, "loss": "15.878", "num_updates": "1", '
+        '"lr": "2.80112e-07", "gnorm": "16.981"}',
+        [("train_loss", 1, "15.878", 1)],
+    ),
+    "a dictionary as Python prints it": ("{'step': 10, 'loss': 3.2, 'lr': 0.0001}", [("train_loss", 10, "3.2", None)]),
+    "a dictionary behind its step": ("step 10: {'loss': 3.2, 'lr': 0.1}", [("train_loss", 10, "3.2", None)]),
+    "an object within an object": (
+        '{"global_step": 10, "metrics": {"loss": 3.2}, "args": {"loss": 7}}',
+        [("train_loss", 10, "3.2", None)],
+    ),
+    "an object about a validation": (
+        '{"split": "validation", "step": 10, "loss": 2.1}',
+        [("val_loss", 10, "2.1", None)],
+    ),
+    "settings in an object": ('{"step": 10, "args": {"loss": 3}}', []),
+    "a text before a bar": (
+        "Epoch 1 loss 2.31:  10%|#         | 10/100 [00:01<00:09,  9.12it/s]\n"
+        "Epoch 1/3 | Step 20/100 | Loss 2.21:  20%|##        | 20/100 [00:02<00:08,  9.12it/s]\n",
+        [("train_loss", 10, "2.31", 1), ("train_loss", 20, "2.21", 1)],
+    ),
+    "a validation before a bar": ("Eval loss 2.31:  10%|#         | 10/100 [00:01<00:09,  9.12it/s]", []),
+    "keras' loop from scratch": (
+        "Training loss (for 1 batch) at step 200: 0.9385",
+        [("train_loss", 200, "0.9385", None)],
+    ),
+    "pytorch quickstart": ("loss: 2.303520  [   64/60000]", [("train_loss", 64, "2.303520", None)]),
+    "pytorch cifar": ("[1,  2000] loss: 2.173", [("train_loss", 2000, "2.173", 1)]),
+    "a tensor": (
+        "step 10 loss: tensor(3.2000, device='cuda:0', grad_fn=<NllLossBackward0>)",
+        [("train_loss", 10, "3.2000", None)],
+    ),
+    "thousands": ("step 12,000 | loss 3.2 | lr 1e-4", [("train_loss", 12000, "3.2", None)]),
+    "a best one of earlier": (
+        "step 600 val loss 2.2\nbest val loss 2.1 at step 500\n",
+        [("val_loss", 600, "2.2", None)],
+    ),
+    "a new best one": ("New best val loss 2.1 at step 500", [("val_loss", 500, "2.1", None)]),
+    "losses of parts": ("[step 10] KL loss: 0.3, policy loss: 1.2\nstep 11: data loss: 12 files\n", []),
+    "a mean": ("step 10 | total_loss=3.2 | lm_loss=3.1", [("train_loss", 10, "3.2", None)]),
     "llama-factory": (
         '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
         [("train_loss", 10, "1.2031", 0.03)],
@@ -198,3 +238,22 @@ def test_the_losses_of_rlhf_are_read_with_blanks_too() -> None:
         ("actor_loss", 3, 5.626),
         ("critic_loss", 3, 5.109),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("Rank 3: step 10 loss 3.2", 3),
+        ("[2025-01-01 00:00:00][rank 5] step 10 loss 3.2", 5),
+        ("rank=7 step=10 loss=3.2", 7),
+        ("LoRA: rank 16, step 10 loss 3.2", 0),
+    ],
+)
+def test_a_line_of_ones_own_loop_may_name_its_rank(line: str, rank: int) -> None:
+    assert [(point.step, point.value, point.rank) for point in read_log(line.encode())] == [(10, 3.2, rank)]
+
+
+def test_what_else_a_loop_of_ones_own_prints_is_read() -> None:
+    line = "Step 10 | loss: 3.2 | lr: 1.0e-4 | grad_norm: 1.2 | tokens/s: 1,234 | mfu: 32.1%"
+    values = {point.metric: point.value for point in read_log(line.encode())}
+    assert values == {"train_loss": 3.2, "lr": 1e-4, "grad_norm": 1.2, "tokens_per_s": 1234}

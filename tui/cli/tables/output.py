@@ -45,8 +45,15 @@ def formatted(form: str, document: str, *, rows: str = "", fields: Sequence[str]
         text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
         return text
     flat = [flattened(row) for row in _rows_of(content, rows)]
-    columns = list(dict.fromkeys([*fields, *(name for row in flat for name in row)]))
+    columns = _columns_of(flat, fields)
     return _csv(flat, columns) if form == "csv" else _wide(flat, columns)
+
+
+def _columns_of(rows: Sequence[Mapping[str, str]], fields: Sequence[str]) -> list[str]:
+    """Return the columns, known ones first. A key that is `null` in some row and an object in others has none."""
+    names = dict.fromkeys([*fields, *(name for row in rows for name in row)])
+    outer = {name[:at] for name in names for at, sign in enumerate(name) if sign == "."}
+    return [name for name in names if name not in outer or any(row.get(name) for row in rows)]
 
 
 def _rows_of(content: Any, key: str) -> Iterable[Mapping[str, Any]]:

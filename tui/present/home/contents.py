@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -127,7 +127,13 @@ def _text(text: str, tone: Tone = Tone.MUTED) -> BoardRow:
 
 
 def _texts(text: str, width: int, tone: Tone = Tone.MUTED) -> tuple[BoardRow, ...]:
-    return tuple(_text(line, tone) for line in textwrap.wrap(text, max(20, width - 2)))
+    return tuple(_text(line, tone) for line in _wrapped(text, max(20, width - 2)))
+
+
+@lru_cache(maxsize=64)
+def _wrapped(text: str, width: int, max_lines: int | None = None) -> tuple[str, ...]:
+    """Wrap a text. The same ones are laid out at each paint, a third of what a board costs."""
+    return tuple(textwrap.wrap(text, width, max_lines=max_lines, placeholder=" …"))
 
 
 def _clusters(facts: HomeFacts, width: int, *, is_dense: bool) -> Section:
@@ -144,7 +150,7 @@ def _key_lines(keys: Mapping[str, str], width: int) -> list[Cells]:
     panes = f"{keys.get('open nodes', '1')} … {keys.get('open runs', '0')}: other panes"
     rest = f"{keys.get('command-line', ':')} any command · {keys.get('palette', 'ctrl+p')} finds one"
     text = f"{here} · {panes} · {rest} · {keys.get('help', '?')} all keys"
-    return [(Span(f"  {line}", Tone.MUTED),) for line in textwrap.wrap(text, max(20, width - 2))]
+    return [(Span(f"  {line}", Tone.MUTED),) for line in _wrapped(text, max(20, width - 2))]
 
 
 def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
@@ -406,7 +412,7 @@ def _problems(facts: HomeFacts, width: int) -> Section:
 def _problem_row(one: Problem, names: int, width: int) -> BoardRow:
     sign, tone = _SEVERITIES[one.severity.value]
     cells: Cells = (Span(f"{sign} ", tone), *fit_ends(one.title or "cluster", names), Span(f"  {one.text}"))
-    steps = textwrap.wrap(one.next_step, max(20, width - 6), max_lines=2, placeholder=" …")
+    steps = _wrapped(one.next_step, max(20, width - 6), max_lines=2)
     details = tuple((Span("      " if at else "    → ", tone), Span(step, Tone.MUTED)) for at, step in enumerate(steps))
     selector = one.selector
     subject = Subject(one.kind, one.name, one.namespace) if one.kind else None
@@ -446,7 +452,7 @@ def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardR
     title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
     name = fit(Span(blueprint.id, Tone.STRONG), min(names, 30))
     cells = (Span("  "), *name, *figures, Span(f"  {title}", Tone.MUTED))
-    summary = textwrap.wrap(blueprint.summary, max(20, width - 6), max_lines=2, placeholder=" …")
+    summary = _wrapped(blueprint.summary, max(20, width - 6), max_lines=2)
     details = tuple((Span(f"    {line}", Tone.MUTED),) for line in summary)
     entry = BoardEntry(f"blueprint {blueprint.id}", f"launch {blueprint.id}", Subject("Blueprint", blueprint.id))
     return BoardRow(cells, entry, details)

@@ -68,6 +68,16 @@ _PATTERNS = (
         _gpu_headline,
         "Lower the micro batch size, turn on activation checkpointing, or shard the model over more GPUs.",
     ),
+    LogPattern(
+        Code.GPU_OOM,
+        pattern(
+            r"[Ff]ailed to alloc(?:ate)? (?:DEVICE|HBM|device) memory",
+            r"\bNRT_RESOURCE\b",
+            r"\bnrt_\w+ status=4\b",
+        ),
+        lambda hit: f"A Neuron device{pod_suffix(hit)} is out of memory",
+        "Lower the micro batch size, turn on activation checkpointing, or raise the tensor parallel degree.",
+    ),
 )
 
 _LIMIT_STEP = "Raise limits.memory, lower the number of data-loader workers or their prefetch, or stream the data."

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Container, Evidence, Log, ObservedState, Pod, is_failed
+from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
 from actions.cluster.diagnose.patterns import Hit, LogPattern, all_messages, match_patterns, pattern, pod_suffix
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
@@ -39,21 +39,35 @@ _PATTERNS = (
     LogPattern(
         Code.GPU_RUNTIME,
         pattern(
-            r"nvidia-container-cli: [^\n]+",
+            r"unsatisfied condition: [\w>=<., ]+",
+            r"CUDA driver version is insufficient",
+            r"NVIDIA driver on your system is too old",
+            r"forward compatibility was attempted on non supported HW",
+        ),
+        lambda hit: f"The NVIDIA driver of the node is too old for the CUDA{f' of {hit.pod}' if hit.pod else ''}",
+        "Use a newer AMI (driver), or an image with an older CUDA; nvidia-smi on the node names the newest one.",
+    ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(r"no kernel image is available for execution"),
+        lambda hit: f"The program{f' of {hit.pod}' if hit.pod else ''} was not built for this type of GPU",
+        "Use an image whose PyTorch and CUDA know this GPU, or build its extensions for it (TORCH_CUDA_ARCH_LIST).",
+    ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(
+            r"nvidia-container-cli: (?!requirement error)[^\n]+",
             r"Failed to initialize NVML",
             r"couldn't communicate with the NVIDIA driver",
             r"[Nn]o NVIDIA (?:driver|GPU)[^\n]{0,40}(?:found|detected)",
             r"Found no NVIDIA driver",
             r"no runtime for \"?nvidia\"? is configured",
             r"could not select device driver",
-            r"CUDA driver version is insufficient",
-            r"NVIDIA driver on your system is too old",
             r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
-            r"CUDA initialization:",
+            r"CUDA initialization:(?! The NVIDIA driver on your system is too old)",
             r"Unexpected error from cudaGetDeviceCount",
-            r"forward compatibility was attempted on non supported HW",
             r"libcuda\.so\.1: cannot open shared object",
             r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
             r"[Ee]rror 802: system not yet initialized",
@@ -64,6 +78,15 @@ _PATTERNS = (
         ),
         lambda hit: f"The NVIDIA driver cannot be reached{f' from {hit.pod}' if hit.pod else ''}",
         "Check that the pod requests nvidia.com/gpu, that driver and image fit, and the NVIDIA runtime of the node.",
+    ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(
+            r"CUDA error: invalid device ordinal",
+            r"Invalid number of GPUs: \d{1,6} requested but only \d{1,6} were found",
+        ),
+        lambda hit: f"More ranks are started{f' in {hit.pod}' if hit.pod else ''} than there are GPUs for them",
+        "Start one process for each GPU of the pod: make --nproc-per-node what nvidia.com/gpu requests.",
     ),
 )
 
@@ -78,14 +101,18 @@ def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
 
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff")
-_START_ERRORS = (
-    "RunContainerError",
-    "CreateContainerError",
-    "CreateContainerConfigError",
-    "StartError",
-    "ContainerCannotRun",
-    "PostStartHookError",
+_NO_START_ERRORS = frozenset(
+    {
+        "",
+        "ContainerCreating",
+        "PodInitializing",
+        "CrashLoopBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+    }
 )
+"""Reasons to wait that are none, or that other rules read; any other keeps a container from its start."""
 
 
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
@@ -95,9 +122,11 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
     loops = waiting.reason == "CrashLoopBackOff"
-    if failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
+    if failed is not None and (disruption := _disruption_of(pod)):
+        yield _disrupted(pod, failed, disruption)
+    elif failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
         yield _sigkill(evidence, pod, container, failed)
-    elif loops or waiting.reason in _START_ERRORS or (failed is not None and _keeps_failing(container)):
+    elif loops or waiting.reason not in _NO_START_ERRORS or (failed is not None and _keeps_failing(container)):
         if failed is None or failed.reason != "OOMKilled":
             yield _crash(evidence, pod, container, failed)
     elif failed is not None and failed.reason != "OOMKilled" and container.state.kind == "terminated":
@@ -106,6 +135,37 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
 
 def _keeps_failing(container: Container) -> bool:
     return container.restarts >= 1 and not container.is_ready
+
+
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "the scheduler preempted it for a pod of a higher priority",
+    "EvictionByEvictionAPI": "it was evicted, as a drain or Karpenter does",
+    "DeletionByTaintManager": "its node got a taint that it does not tolerate",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "its node ended it",
+}
+"""Reasons of the condition `DisruptionTarget`, which Kubernetes sets since 1.26.
+
+Source: kubernetes.io, *Disruptions*, pod disruption conditions.
+"""
+
+
+def _disruption_of(pod: Pod) -> Condition | None:
+    """Return the condition of a pod that was ended from outside."""
+    target = pod.condition("DisruptionTarget")
+    return target if target is not None and target.status == "True" and target.reason in _DISRUPTIONS else None
+
+
+def _disrupted(pod: Pod, failed: ObservedState, disruption: Condition) -> Finding:
+    is_lost = disruption.reason == "DeletionByPodGC"
+    return finding(
+        Code.NODE_LOST if is_lost else Code.KILLED_SIGKILL,
+        f"{pod.name} did not end by itself: {_DISRUPTIONS[disruption.reason]}",
+        [disruption.message, field_quote("reason", disruption.reason), field_quote("exitCode", failed.exit_code)],
+        "Resume from the last checkpoint on another node."
+        if is_lost
+        else "Resume from the last checkpoint; a PriorityClass, or karpenter.sh/do-not-disrupt, keeps it from others.",
+    )
 
 
 _KILLERS = re.compile(
@@ -132,16 +192,17 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
     waiting = container.state
     lines = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
+    cause = _ended_by_signal(evidence, pod, error) or error
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
-    if failed is None and waiting.reason in _START_ERRORS:
+    if failed is None and waiting.reason not in _NO_START_ERRORS:
         headline = f"{container.name} of {pod.name} cannot be started"
     quotes = [error, waiting.reason]
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
-        f"{headline}: {error}" if error else headline,
+        f"{headline}: {cause}" if cause else headline,
         quotes,
         f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
         f" (restart count {container.restarts}).",
@@ -193,15 +254,18 @@ def _detail(waiting: ObservedState) -> str:
 def _failure(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     """Return the finding of a container that has ended for good; it is a warning while its job is known to continue."""
     error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
+    cause = _ended_by_signal(evidence, pod, error) or error
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job continues" if goes_on else ""
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
-        f"{headline}: {error}" if error else headline,
+        f"{headline}: {cause}" if cause else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
-        f"Read the end of its log: kubectl logs {pod.name}.",
+        f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
+        if _CHILD_KILLED.search(error)
+        else f"Read the end of its log: kubectl logs {pod.name}.",
         severity=Severity.WARNING if goes_on else None,
     )
 
@@ -212,34 +276,57 @@ _COMPLAINT = re.compile(
     r"|core dumped|killed)\b",
     re.IGNORECASE,
 )
+_SIGNALLED = re.compile(r"Signal \d{1,2} \((?!SIGTERM)(?P<name>SIG\w{1,12})\) received by PID (?P<pid>\d{1,10})")
+"""torchrun about a rank; the others, which it ends itself, get SIGTERM."""
+_RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -\d{{1,3}} \(pid: {}\)"
+_SIGNAL_MEANS = {
+    "SIGKILL": "was killed (SIGKILL), as the kernel does when memory runs short",
+    "SIGSEGV": "crashed in native code (SIGSEGV)",
+    "SIGBUS": "crashed (SIGBUS), as it happens when /dev/shm is full",
+    "SIGABRT": "aborted (SIGABRT)",
+}
 _SECOND_HAND = (
     "ChildFailedError",
     "TrainingFailedError",
     "torch.distributed.elastic.multiprocessing.api",
+    "torch/distributed/elastic/multiprocessing/api.py",
+    "NCCL INFO Failed to initialize NET plugin",
     ".py FAILED",
     "mpirun detected that",
     "a non-zero exit code",
     "Please use a different submission_id",
 )
-"""Messages of launchers and drivers about their children, and of submitters whose job exists already."""
+"""Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
+network that it then does without."""
 _TAIL_LINES = 400
 
 
 def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     """Return the line that explains a program's end; empty if it printed nothing.
 
-    An exception of Python counts more than other complaints, those more than the last line; of several the last one
-    counts, but not one about another program's end.
+    An exception of Python counts more than the signal that ended a rank, that more than other complaints, those more
+    than the last line; of several the last one counts, but not one about another program's end.
     """
     logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
     lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
     own = [line for line in lines if not any(words in line for words in _SECOND_HAND)]
-    for expression in (_EXCEPTION, _COMPLAINT):
+    for expression in (_EXCEPTION, _SIGNALLED, _COMPLAINT):
         if found := [(line, match) for line in own if (match := expression.search(line))]:
             line, match = found[-1]
             start = max(0, match.start() - QUOTE_LIMIT // 2)
             return line[start : start + QUOTE_LIMIT].strip()
     return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""
+
+
+def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
+    """Return which rank was ended by which signal; empty if the error is another one."""
+    signal = _SIGNALLED.search(error)
+    if signal is None:
+        return ""
+    rank_of = re.compile(_RANK_OF.format(signal["pid"]))
+    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
+    who = f"process {signal['pid']}" if rank is None else f"rank {rank}"
+    return f"{who} {_SIGNAL_MEANS.get(signal['name'], 'was ended by ' + signal['name'])}"
 
 
 WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."

@@ -16,7 +16,14 @@ from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
 from actions.cluster.diagnose.patterns import Hit, all_messages, find_hits, pattern
 from actions.cluster.diagnose.rules.resources import ACCELERATORS, EFA, is_accelerator
-from actions.cluster.diagnose.rules.scheduler_messages import SchedulingRefusal, pod_names, quotes_of, refusals
+from actions.cluster.diagnose.rules.scheduler_messages import (
+    RAISE_MAXIMUM,
+    SchedulingRefusal,
+    full_groups,
+    pod_names,
+    quotes_of,
+    refusals,
+)
 
 
 class _Refused(msgspec.Struct, frozen=True):
@@ -33,19 +40,23 @@ _ZONE = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d[a-z])\b")
 _REFUSALS = (
     _Refused(
         Code.AWS_QUOTA,
-        pattern(r"VcpuLimitExceeded", r"more vCPU capacity than your current vCPU limit"),
+        pattern(
+            r"VcpuLimitExceeded", r"more vCPU capacity than your current vCPU limit", r"would exceed your VCPU quota"
+        ),
         "The account's vCPU quota is used up",
         "Request an increase of the quota of this instance family (Service Quotas, EC2); retrying will never help.",
     ),
     _Refused(
         Code.AWS_QUOTA,
-        pattern(r"MaxSpotInstanceCountExceeded", r"Max spot instance count exceeded"),
+        pattern(
+            r"MaxSpotInstanceCountExceeded", r"Max spot instance count exceeded", r"exceed your spot instance quota"
+        ),
         "The account's spot quota is used up",
         "Request an increase of the spot quota, or use on-demand instances.",
     ),
     _Refused(
         Code.AWS_QUOTA,
-        pattern(r"MaxFleetCountExceeded", r"InstanceLimitExceeded"),
+        pattern(r"MaxFleetCountExceeded", r"InstanceLimitExceeded", r"exceed your fleet request quota"),
         "A quota of EC2 is used up",
         "Request an increase of the quota that the message names.",
     ),
@@ -168,7 +179,19 @@ def _not_launched(evidence: Evidence) -> Iterator[tuple[KubeObject, Condition]]:
             yield claim, launched
 
 
-_LAUNCH_REASONS = ("LaunchFailed", "NodeClassNotReady")
+_LAUNCH_REASONS = frozenset(
+    {
+        "LaunchFailed",
+        "NodeClassNotReady",
+        "Unauthorized",
+        "SpotSLRCreationFailed",
+        "InstanceProfileNameInvalid",
+        "LaunchTemplateNotFound",
+        "InvalidAMIID",
+        "AccountPendingVerification",
+    }
+)
+"""Reasons of Karpenter's `ToReasonMessage` that no retry removes and that are not about capacity or quotas."""
 _BRIEF = 240
 
 
@@ -251,12 +274,24 @@ _MISFITS = (
     "taint {node.kubernetes.io/pid-pressure",
     "taint {ToBeDeletedByClusterAutoscaler",
 )
+_OTHER_RULES = ("Insufficient", " taint", "ersistent", "volume", "cannot allocate all claims", "pod group", "gang")
+"""Words of reasons that other rules read."""
+_FULL_OF_VOLUMES = "exceed max volume count"
+_ADVICE = (
+    (("were unschedulable", "node.kubernetes.io/unschedulable"), "Uncordon them (kubectl uncordon), or add nodes."),
+    ((_FULL_OF_VOLUMES,), "Add nodes, or use fewer EBS volumes: an instance takes only so many."),
+    (("topology spread", "anti-affinity"), "Add nodes where the pod may be, or relax its spread or anti-affinity."),
+    (("free ports",), "Wait for the pod that holds the host port, or use another one."),
+    (("resource claim", "resourceclaim"), "Make the ResourceClaim, or correct its name: kubectl get resourceclaims."),
+)
+"""Next steps by words that every reason of a refusal has one of."""
 
 
 def find_pool_limits(evidence: Evidence) -> Iterator[Finding]:
     """Yield the reasons why no node is added, or no present node fits."""
     refused = list(refusals(evidence))
     yield from _limits(refused)
+    yield from _full_groups(evidence, refused)
     yield from _taints(refused)
     yield from _mismatches(refused)
     yield from _misfits(refused)
@@ -272,6 +307,18 @@ def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
             f"NodePool{pool} has reached its resource limit: no node is added for {pod_names(full)}",
             quotes_of(full),
             "Raise spec.limits of the NodePool (nvidia.com/gpu, cpu or memory), or free nodes of it.",
+        )
+
+
+def _full_groups(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+    """Yield node groups that may not be enlarged, for pods that lack no accelerators: their shortage says it itself."""
+    full = full_groups(evidence)
+    if full and not any(map(_is_special, refused)):
+        yield finding(
+            Code.NODEPOOL_LIMIT,
+            f"The node group has reached its greatest size: no node is added for {full[0].name or 'the pod'}",
+            [event.message for event in full[:3]],
+            RAISE_MAXIMUM,
         )
 
 
@@ -312,13 +359,26 @@ def _is_special(refusal: SchedulingRefusal) -> bool:
 
 
 def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Yield labels, processors or memory that no present node has."""
-    unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))]
+    """Yield labels, processors or memory that no present node has, and reasons that no other rule reads."""
+    unfit = [
+        one
+        for one in refused
+        if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one)))
+        or one.has(_FULL_OF_VOLUMES)
+        or (one.reasons and not one.has(*_OTHER_RULES))
+    ]
     if unfit:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
         yield finding(
             Code.NODEPOOL_MISMATCH,
             f"No node fits {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
             quotes_of(unfit),
-            "Compare the pod's node selector, affinity and requests with the nodes' labels and free room.",
+            _advice(unfit[0]),
         )
+
+
+def _advice(refusal: SchedulingRefusal) -> str:
+    for words, advice in _ADVICE:
+        if refusal.reasons and all(any(word in reason for word in words) for reason in refusal.reasons):
+            return advice
+    return "Compare the pod's node selector, affinity and requests with the nodes' labels and free room."

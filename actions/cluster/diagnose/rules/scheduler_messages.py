@@ -97,6 +97,22 @@ def scheduling_events(evidence: Evidence) -> Iterator[Event]:
     return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
 
 
+RAISE_MAXIMUM = (
+    "Raise the maximum of the node group (aws eks update-nodegroup-config --scaling-config), or free its nodes."
+)
+
+
+def full_groups(evidence: Evidence) -> list[Event]:
+    """Return cluster-autoscaler's events about node groups that it may not enlarge for a pod without a node."""
+    return [
+        event
+        for event in evidence.events
+        if event.reason == "NotTriggerScaleUp"
+        and "max node group size reached" in event.message
+        and is_unscheduled(evidence, event)
+    ]
+
+
 def is_unscheduled(evidence: Evidence, event: Event) -> bool:
     """Return whether the event's object still has no node: of another object than a pod, any pod that is known."""
     pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None

@@ -18,7 +18,9 @@ from actions.cluster.diagnose.rules.resources import (
     is_accelerator,
 )
 from actions.cluster.diagnose.rules.scheduler_messages import (
+    RAISE_MAXIMUM,
     SchedulingRefusal,
+    full_groups,
     is_unscheduled,
     names_ask,
     pod_names,
@@ -48,7 +50,7 @@ def find_unschedulable(evidence: Evidence) -> Iterator[Finding]:
     yield from _adapters(evidence, refused)
     yield from _taints(evidence, refused)
     yield from _claims(refused)
-    yield from _accelerators(refused)
+    yield from _accelerators(evidence, refused)
     yield from match_patterns(unresolved_log_text(evidence), _RAYS_OWN)
     yield from _nominations(evidence, refused)
 
@@ -268,7 +270,7 @@ def _claims(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
 
 
-def _accelerators(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     claimed = [one for one in refused if one.has("cannot allocate all claims")]
     if claimed:
         yield finding(
@@ -281,12 +283,16 @@ def _accelerators(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     if not short:
         return
     resource = next(name for name in short[0].short_of() if is_accelerator(name))
+    full = full_groups(evidence)
     yield finding(
         Code.GPU_SHORTAGE,
         f"No node has the {resource} free that {names_ask(short)}"
-        f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and no nodes are being added",
-        quotes_of(short),
-        "Wait for the job that holds them, or stop it; else scale the node group or give Karpenter a fitting NodePool.",
+        f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and "
+        + ("their node group has reached its greatest size" if full else "no nodes are being added"),
+        [*quotes_of(short), *(event.message for event in full[:1])],
+        RAISE_MAXIMUM
+        if full
+        else "Wait for the job that holds them, or stop it; else scale the node group, or give Karpenter a NodePool.",
     )
 
 

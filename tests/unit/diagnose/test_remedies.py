@@ -1,0 +1,142 @@
+"""Causes that were missed or taken for others: their code, their words, their remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.diagnose.samples import Document, why
+
+GPUS = {"nvidia.com/gpu": "8"}
+SHORT = (
+    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: 2 No victims found."
+)
+
+
+def waiting(message: str, *further: Document) -> Document:
+    """Return a pod that the scheduler refuses, and other objects."""
+    container = {"name": "pytorch", "resources": {"requests": GPUS, "limits": GPUS}}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "train-0", "namespace": "ml"},
+        "spec": {"containers": [container]},
+        "status": {"phase": "Pending", "conditions": [condition]},
+    }
+    return {"items": [pod, *further]}
+
+
+def ended(exit_code: int, *conditions: Document, log: str = "") -> Document:
+    """Return a pod whose container has ended."""
+    state = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+    status = {
+        "phase": "Failed",
+        "conditions": list(conditions),
+        "containerStatuses": [{"name": "pytorch", "ready": False, "restartCount": 0, "state": state}],
+    }
+    pod = {"kind": "Pod", "metadata": {"name": "train-0", "namespace": "ml"}, "spec": {}, "status": status}
+    return {"pods": [pod], "logs": {"train-0": log}} if log else {"pods": [pod]}
+
+
+def claim(reason: str, message: str) -> Document:
+    condition = {"type": "Launched", "status": "Unknown", "reason": reason, "message": message}
+    return {"kind": "NodeClaim", "metadata": {"name": "gpu-x"}, "spec": {}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "step"),
+    [
+        ("2 node(s) exceed max volume count", "Add nodes, or use fewer EBS volumes"),
+        ('waiting for resource claim to be created: resourceclaim "gpus" not found', "Make the ResourceClaim"),
+        ("2 node(s) were unschedulable", "Uncordon them"),
+        ("2 node(s) didn't match pod anti-affinity rules", "Add nodes where the pod may be"),
+        ("2 node(s) have something that nobody has heard of", "Compare the pod's node selector"),
+    ],
+)
+def test_no_reason_of_the_scheduler_is_nothing_and_each_has_its_remedy(reasons: str, step: str) -> None:
+    (found,) = why(waiting(f"0/2 nodes are available: {reasons}. preemption: 0/2 nodes are available."))
+    assert found.code.value == "NODEPOOL_MISMATCH"
+    assert reasons in found.headline
+    assert found.next_step.startswith(step)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "code"),
+    [
+        ("Unauthorized", "User is not authorized to perform this operation", "NODE_NOT_JOINING"),
+        ("InstanceProfileNameInvalid", "Instance profile name does not exist", "NODE_NOT_JOINING"),
+        ("VCPULimitExceeded", "An instance was requested that would exceed your VCPU quota", "AWS_QUOTA"),
+        (
+            "SpotQuotaExceeded",
+            "A spot launch was requested but this would exceed your spot instance quota",
+            "AWS_QUOTA",
+        ),
+    ],
+)
+def test_what_karpenter_could_not_launch_is_the_cause_of_a_shortage(reason: str, message: str, code: str) -> None:
+    (found,) = why(waiting(SHORT, claim(reason, message)))
+    assert found.code.value == code
+    assert message in found.evidence
+
+
+def test_a_node_group_at_its_greatest_size_is_said_to_be() -> None:
+    event = {
+        "kind": "Event",
+        "reason": "NotTriggerScaleUp",
+        "message": "pod didn't trigger scale-up: 1 max node group size reached",
+        "involvedObject": {"kind": "Pod", "name": "train-0", "namespace": "ml"},
+    }
+    (short,) = why(waiting(SHORT, event))
+    assert short.headline.endswith("their node group has reached its greatest size")
+    processors = why(waiting("0/2 nodes are available: 2 Insufficient cpu.", event))
+    assert [one.code.value for one in processors][:1] == ["NODEPOOL_LIMIT"]
+    assert processors[0].next_step == short.next_step
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "words"),
+    [
+        ("PreemptionByScheduler", "KILLED_SIGKILL", "preempted it for a pod of a higher priority"),
+        ("EvictionByEvictionAPI", "KILLED_SIGKILL", "it was evicted"),
+        ("DeletionByPodGC", "NODE_LOST", "its node is gone"),
+    ],
+)
+@pytest.mark.parametrize("exit_code", [137, 143])
+def test_a_pod_that_was_ended_from_outside_says_by_what(reason: str, code: str, words: str, exit_code: int) -> None:
+    (found,) = why(ended(exit_code, {"type": "DisruptionTarget", "status": "True", "reason": reason}))
+    assert found.code.value == code
+    assert words in found.headline
+
+
+@pytest.mark.parametrize("reason", ["SignatureValidationFailed", "ImageInspectError", "SomethingNew"])
+def test_a_container_that_cannot_start_for_whatever_reason_is_not_fine(reason: str) -> None:
+    state = {"waiting": {"reason": reason, "message": "because of this"}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "train-0", "namespace": "ml"},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": "Pending", "containerStatuses": [{"name": "pytorch", "state": state}]},
+    }
+    assert [one.headline for one in why({"pods": [pod]})] == ["pytorch of train-0 cannot be started: because of this"]
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "words"),
+    [
+        (
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver",
+            "GPU_RUNTIME",
+            "too old for the CUDA",
+        ),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 12020).", "GPU_RUNTIME", "too old"),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "GPU_RUNTIME",
+            "not built for this type of GPU",
+        ),
+        ('RuntimeError: nrt_tensor_allocate status=4 message="Allocation Failure"', "GPU_OOM", "A Neuron device"),
+    ],
+)
+def test_a_driver_or_a_device_is_not_blamed_for_something_else(log: str, code: str, words: str) -> None:
+    found = why(ended(1, log=log))
+    assert found[0].code.value == code
+    assert words in found[0].headline
