@@ -65,6 +65,7 @@ class RunCommands:
         blueprint = await self._services.blueprints.find(arguments.blueprint)
         preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
+        self._app.notify_plainly(f"Launching {blueprint.id}.")  # account and journal may take seconds
         await self._run_actions.fetch_supplies(blueprint, binding, say=self._app.notify_plainly)
         texts = texts_of_command(arguments)
         if not texts.is_given and self._services.settings.limits is not None:

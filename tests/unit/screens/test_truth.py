@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -180,6 +181,20 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         shown = dialog_of(console)
         assert f"In cluster arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks" in shown
         assert "without asking" not in shown
+
+
+async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def takes_long(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("tui.feeds.run_actions.RunActions.fetch_supplies", takes_long)
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("launch efa-nccl-tests")
+        await console.calm("launch efa-nccl-tests")
+        await console.press("enter")
+        await console.calm(ConfirmModal)
+        await console.press("y")
+        await console.calm("Launching efa-nccl-tests.")
 
 
 async def test_all_plans_can_be_approved_in_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
