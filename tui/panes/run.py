@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MOST_HEADING = 6
-_LEAST_DETAIL = 4
+_LEAST_DETAIL = 3
 """Rows, with the rule above them."""
 
 

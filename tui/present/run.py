@@ -519,7 +519,7 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
 
 def _listed(texts: Iterable[str], tone: Tone, width: int) -> list[Cells]:
     """Fold texts below a heading: a command at the end of one is whole."""
-    fold = textwrap.TextWrapper(max(20, width - 2), subsequent_indent="  ", break_on_hyphens=False)
+    fold = textwrap.TextWrapper(max(20, width - 2), subsequent_indent=" ", break_on_hyphens=False)
     return [(Span(f"  {line}", tone),) for text in texts for line in fold.wrap(text)]
 
 
