@@ -7,7 +7,9 @@ import pytest
 from tests.unit.diagnose.samples import Document, why
 
 GPUS = {"nvidia.com/gpu": "8"}
-SHORT = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: 2 No victims found."
+SHORT = (
+    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: 2 No victims found."
+)
 
 
 def waiting(message: str, *further: Document) -> Document:
