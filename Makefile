@@ -8,7 +8,7 @@ COMPILED := $(VENV)/.compiled
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test durations snapshots check lint types layers lock keys schema pictures clean bench realcluster schedules
+.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster schedules
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -24,26 +24,33 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/eksml-tui --demo; \
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
-OTHERS := $(filter-out tests/unit,$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
+# What is tried in pieces, and what is tried as a whole: lives of runs on embedded clusters, under faults, with Terraform.
+PARTS := tests/contract tests/snapshots tests/terminal tests/unit tests/upstream
+WHOLES := $(filter-out $(PARTS),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 # Ahead and once, not by each worker: collecting makes pytest's own form of the tests. What fails here fails in a test.
 $(COMPILED): $(STAMP) $(shell find actions assets blueprints tests tui -name '*.py')
 	@$(BIN)/python -m compileall -q -j 2 -x '/test_[^/]*$$' actions assets blueprints tests tui || true
-	@$(BIN)/python -m pytest --collect-only --quiet tests/unit >/dev/null 2>&1 & \
-	$(BIN)/python -m pytest --collect-only --quiet $(OTHERS) >/dev/null 2>&1; wait
+	@$(BIN)/python -m pytest --collect-only --quiet $(PARTS) >/dev/null 2>&1 & \
+	$(BIN)/python -m pytest --collect-only --quiet $(WHOLES) >/dev/null 2>&1; wait
 	@touch $@
 
-# Ten at a time, as most of a test is waiting: with eight, two cores were idle for an eighth of the time.
-test: $(COMPILED)  ## all tests
-	$(BIN)/python -m pytest --numprocesses 10 --dist loadfile --no-loadscope-reorder
+# Each worker collects all tests of its command, ten seconds for those of parts, and most of what these do is computing.
+# The others wait most of the time for each other's processes: with eight workers, two cores were idle for an eighth of it.
+test: $(COMPILED)  ## the tests of parts, of rules, of every screen, and of the console in a terminal
+	$(PYTEST) --numprocesses 6 $(PARTS)
+
+integration: $(COMPILED)  ## the tests of whole runs: on embedded clusters, under faults, with Terraform
+	$(PYTEST) --numprocesses 10 $(WHOLES)
 
 durations: $(COMPILED)  ## write tests/support/durations.json anew, by which the longest tests start first
-	RECORD_DURATIONS=1 $(MAKE) test
+	RECORD_DURATIONS=1 $(PYTEST) --numprocesses 10
 
 snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff
 	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots
 
-check: lint types layers test  ## what CI runs
+check: lint types layers test integration  ## what CI runs
 
 lint: $(STAMP)  ## format, lint
 	$(BIN)/ruff format --check .

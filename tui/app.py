@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.worker import Worker
 
 from actions.base.clock import Clock, SystemClock
@@ -74,7 +75,7 @@ class ConsoleApp(BaseApp[Any]):
         self.workspace = PaneWorkspace(self.services)
         self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
-        first = console_theme(settings.theme, settings.skin)
+        first = _first_theme(settings)
         self.register_theme(first)
         # assigned, it would have all styles parsed a second time
         self.set_reactive(ConsoleApp.theme, first.name)
@@ -93,7 +94,7 @@ class ConsoleApp(BaseApp[Any]):
         """Draw in the theme of this name, one of `tui.settings.THEMES`."""
         self.register_theme(console_theme(name))
         self.theme = theme_name(name)
-        self.call_after_refresh(self._redraw)  # two themes may differ by a line filter alone, which changes no style
+        self.call_after_refresh(self.redraw)  # two themes may differ by a line filter alone, which changes no style
 
     def on_mount(self) -> None:
         """Install keymap and signal handlers; start the feeds after the first frame."""
@@ -132,12 +133,6 @@ class ConsoleApp(BaseApp[Any]):
 
         return handlers_for(self, self.services, self.workspace, self._run_actions)
 
-    def _redraw(self) -> None:
-        for screen in self.screen_stack:
-            screen.refresh()
-            for widget in screen.query("*"):
-                widget.refresh()
-
     def _ring(self, text: str) -> None:
         send_to_terminal(self, call_sequence(self.services.settings.alarms, text))
 
@@ -174,7 +169,7 @@ class ConsoleApp(BaseApp[Any]):
         if self.services.settings.record is not None:
             from tui.commands.recorder import begin_to_record
 
-            begin_to_record(self, self.services, self.workspace, self.dispatcher)
+            self.dispatcher.recorder = begin_to_record(self, self.services, self.workspace)
         if self._play is None:
             self.workspace.arranged = self._keep_layout
             settings = self.services.settings
@@ -192,3 +187,11 @@ class ConsoleApp(BaseApp[Any]):
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.script_driver))
+
+
+def _first_theme(settings: ConsoleSettings) -> Theme:
+    if settings.skin is None:
+        return console_theme(settings.theme)
+    from tui.settings.skin import skin_theme  # imports YAML, which few consoles need
+
+    return skin_theme(settings.skin)

@@ -39,7 +39,7 @@ _TURN_SECONDS = 0.1
 _PASSES = 3
 """Times that the path of a key is followed: a message that the key causes may cause another one higher up."""
 _ERROR_SECONDS = 8.0
-"""A notification of an error stays so long."""
+"""Time that a notification of an error stays."""
 
 
 _NAMES = {
@@ -187,6 +187,13 @@ class TypeAheadApp(RedactingApp[ResultT]):
 
     def choose_theme(self, name: str) -> None:
         """Draw in the theme of this name; overridden by apps that have several."""
+
+    def redraw(self) -> None:
+        """Draw everything on all screens again."""
+        for screen in self.screen_stack:
+            screen.refresh()
+            for widget in screen.query("*"):
+                widget.refresh()
 
     def release_when_shown(self, release: Callable[[], None], place: DOMNode) -> None:
         """End a hold after the next refresh of the front: of a screen pushed over the first one, else of `place`."""

@@ -168,7 +168,7 @@ class ChangesCompositor(Compositor):
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out, and report every widget as shown that the last layout had not placed, and as resized by its sizes.
 
-        Textual compares with a map that is also made anew when a widget's size is needed before the layout: what had
+        Textual compares with a map that is also made again when a widget's size is needed before the layout: what had
         come into the map by then would never get its `Show`, and what had another size there never its `Resize`.
         """
         result = super().reflow(parent, size)

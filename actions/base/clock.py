@@ -54,7 +54,7 @@ def parse_rfc3339(text: str) -> datetime:
         text: RFC 3339, with any number of fractional digits (Python keeps six).
 
     Raises:
-        ValueError: The text is no timestamp.
+        ValueError: The text is not a timestamp.
     """
     body, zone = (text[:-1], "+00:00") if text.endswith("Z") else (text, "")
     if "." in body:

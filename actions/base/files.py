@@ -69,7 +69,7 @@ def write_private(path: Path, data: bytes, *, is_synced: bool = True) -> None:
     Args:
         path: The file.
         data: Its new content.
-        is_synced: It is on disk when this returns; else some seconds later, for what is written anew soon anyway.
+        is_synced: It is on disk when this returns; else some seconds later, for what is rewritten soon anyway.
 
     Raises:
         OSError: There is no room; the file is as it was.

@@ -22,11 +22,12 @@ class FencedError(ConflictError):
 class ChangeGuard(Protocol):
     """The guard of one process' changes."""
 
-    async def require(self, deed: str) -> None:
+    async def require(self, deed: str, *, stays_here: bool = False) -> None:
         """Return once the change may be made; nothing may be waited for between this and the change.
 
         Args:
             deed: The change, as the subject of a sentence: `POST /api/v1/namespaces`.
+            stays_here: It changes nothing but this machine's own disk.
 
         Raises:
             FencedError: It may not, and neither may any later one.
@@ -34,7 +35,7 @@ class ChangeGuard(Protocol):
         ...
 
     def dismiss(self, place: str) -> None:
-        """Wait no more for the answer of a place from which this process itself has removed what it would tell.
+        """Stop waiting for the answer of a place from which this process itself has removed the run.
 
         Args:
             place: Its name.
@@ -62,15 +63,16 @@ def dismiss_place(place: str) -> None:
         guard.dismiss(place)
 
 
-async def require_guard(deed: str) -> None:
+async def require_guard(deed: str, *, stays_here: bool = False) -> None:
     """Require that this process may make a change now.
 
     Args:
         deed: See `ChangeGuard.require`.
+        stays_here: As well.
 
     Raises:
         FencedError: It may not.
     """
     guard = _guard.get()
     if guard is not None:
-        await guard.require(deed)
+        await guard.require(deed, stays_here=stays_here)

@@ -33,7 +33,7 @@ def own_image(path: str, environment: Mapping[str, str] | None = None) -> str:
         environment: With the name of the registry, if another one serves it; this process' by default.
 
     Raises:
-        ConfigError: That is no registry.
+        ConfigError: That is not a registry.
     """
     given = (os.environ if environment is None else environment).get(REGISTRY_VARIABLE, "").rstrip("/")
     if given and not _REGISTRY.fullmatch(given):

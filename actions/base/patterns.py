@@ -20,7 +20,7 @@ _KEPT: Final = 512
 
 
 class PatternError(ValueError):
-    """A text is no regular expression, or one that may take for ever. The message goes behind the pattern's name."""
+    """A text is not a regular expression, or one that may take for ever. The message goes behind the pattern's name."""
 
 
 class Pattern:

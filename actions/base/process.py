@@ -45,7 +45,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
 
 def user_agent(program: str) -> str:
-    """Return a user agent that tells this process from those of other machines in an audit log: `eksml-tui/17@bastion`.
+    """Return a user agent with process and machine, for audit logs: `eksml-tui/17@bastion`.
 
     Args:
         program: In front of the slash, which API servers take as the manager of fields.

@@ -64,7 +64,7 @@ class NodeMarket(msgspec.Struct, frozen=True):
 
 
 def markets_of(holdings: Iterable[Holding], binding: Binding) -> Mapping[str, NodeMarket]:
-    """Return how each instance type is bought, by type; on demand and without a disk if no holding says."""
+    """Return how each instance type is bought, by type; on demand and without a disk if no holding states it."""
     return {
         fill(holding.instance_type, binding.everything): NodeMarket(
             market_of(fill(holding.capacity_type, binding.everything)),

@@ -1,6 +1,6 @@
 """The releases of operators that blueprints pin: making one file of several, finding it, and what a stage applies.
 
-A folder holds `NAME/VERSION/manifest.yaml` with its `manifest.yaml.sha256`. Some releases are no single file but a
+A folder holds `NAME/VERSION/manifest.yaml` with its `manifest.yaml.sha256`. Some releases are not a single file but a
 kustomization of several. Its files are then taken one by one, each with its own SHA-256, and what the kustomization
 would do to them is written out in the blueprint: a namespace, images, single fields. No kubectl and no helm is needed.
 """
@@ -116,7 +116,7 @@ def checked_bytes(path: Path, source: Source) -> bytes:
         raise BlueprintError(
             f"{source.name} {source.version} is not what was recorded: its sha256 is {found[:12]}….",
             file=str(path),
-            hint=f"Fetch it again, or record it anew in {SUM_FILE}.",
+            hint=f"Fetch it again, or record the new sum in {SUM_FILE}.",
         )
     return data
 

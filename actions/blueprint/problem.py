@@ -23,5 +23,5 @@ class BlueprintProblem(msgspec.Struct, frozen=True):
 
 
 def known_names(names: Collection[str]) -> str:
-    """A hint that lists what there is; empty if there is nothing."""
+    """A hint that lists the names; empty if there are none."""
     return f"Known: {', '.join(sorted(names))}." if names else ""

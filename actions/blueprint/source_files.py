@@ -35,7 +35,7 @@ def read_manifests(folder: Path, relative: str) -> list[Document]:
     """The Kubernetes objects of one file.
 
     Raises:
-        BlueprintError: The file is missing, is not strict YAML, or one of its documents is no object.
+        BlueprintError: The file is missing, is not strict YAML, or one of its documents is not an object.
     """
     path = inside(folder, relative)
     return parse_manifests(read_input(path, kind=BlueprintError), file=_shown(folder, relative))
@@ -50,7 +50,7 @@ def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> 
         limit_bytes: The most that it may have.
 
     Raises:
-        BlueprintError: It is not strict YAML, or one of its documents is no object.
+        BlueprintError: It is not strict YAML, or one of its documents is not an object.
     """
     documents = load_documents(data, file=file, kind=BlueprintError, limit_bytes=limit_bytes)
     for document in documents:

@@ -91,13 +91,7 @@ def take_module(folder: Path, release: ModuleRelease, data: bytes) -> Path:
         ConfigError: It cannot be written.
     """
     release_files(data, release)
-    path = archives_path(folder) / release.file_name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_private(path, data)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Free some space there.") from error
-    return path
+    return _put(archives_path(folder) / release.file_name, data)
 
 
 def missing_modules(blueprint: Blueprint, binding: Binding) -> tuple[ModuleRelease, ...]:
@@ -193,7 +187,10 @@ def take_package(folder: Path, package: ProviderPackage, platform: str, data: by
         ConfigError: It cannot be written.
     """
     package.require(data, platform)
-    path = package.path_in(packages_path(folder), platform)
+    return _put(package.path_in(packages_path(folder), platform), data)
+
+
+def _put(path: Path, data: bytes) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_private(path, data)

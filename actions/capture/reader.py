@@ -59,7 +59,7 @@ class CaptureReader:
         """Yield the records in order.
 
         Raises:
-            UnreadableError: It is no capture, of another version, damaged, or too large unpacked.
+            UnreadableError: It is not a capture, of another version, damaged, or too large unpacked.
         """
         buffer = bytearray()
         place = 0

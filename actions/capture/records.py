@@ -156,7 +156,7 @@ class RunLived(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     run: str
     is_alive: bool
     token: str = ""
-    """Of its lease, as in what it has written: it tells an earlier runner's intents from this one's."""
+    """Of its lease, as in what it has written: it distinguishes an earlier runner's intents from this one's."""
     is_stalled: bool = False
     notes: Mapping[str, str] = msgspec.field(default_factory=dict)
     troubles: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -81,7 +81,7 @@ def end_sentence(ends_at: datetime | None, *, seconds: float, now: datetime) -> 
         return "The AWS credentials have expired. Log in before the launch."
     return (
         f"The AWS credentials end at {ends_at:%H:%M} UTC, before the run may: stages that need AWS after that fail, "
-        "and retry after a login continues them. Log in anew first, or use a role that renews itself."
+        "and retry after a login continues them. Log in again first, or use a role that renews itself."
     )
 
 

@@ -103,7 +103,7 @@ async def fetch_zones(session: AwsSession) -> list[Zone]:
 
 
 async def fetch_offering_zones(session: AwsSession, instance_type: str) -> frozenset[str]:
-    """The ids of the zones that offer an instance type. It says nothing of what is free there.
+    """The ids of the zones that offer an instance type. What is free there is not known.
 
     Raises:
         AccessError: No right for `ec2:DescribeInstanceTypeOfferings`.

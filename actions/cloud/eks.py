@@ -144,7 +144,7 @@ class TokenRequest(NamedTuple):
 
 
 class EksToken:
-    """The token of one cluster, made anew every ten minutes. Used from one loop.
+    """The token of one cluster, renewed every ten minutes. Used from one loop.
 
     Args:
         cluster: Its name, not its ARN.

@@ -23,7 +23,7 @@ from actions.fleet.instance_types import InstanceTable
 
 
 class Market(StrEnum):
-    """A way to buy an instance, as far as quotas tell it apart."""
+    """A way to buy an instance, as far as quotas differ by it."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"

@@ -125,7 +125,7 @@ class TargetArguments(Arguments, frozen=True):
     object: Annotated[
         str,
         Meta(
-            description="`kind/name` or `kind/namespace/name`, several with commas; `@UID` behind a name means that "
+            description="`kind/name` or `kind/namespace/name`, several with commas; `@UID` after a name means that "
             "one object. Empty: the marked ones, or the selected one."
         ),
     ] = ""
@@ -143,7 +143,7 @@ class DrainArguments(TargetArguments, frozen=True):
     """Evict the pods of nodes."""
 
     even_if_lost: Annotated[
-        bool, Meta(description="Also evict pods that no controller makes again, and those with data in an emptyDir.")
+        bool, Meta(description="Also evict pods that no controller recreates, and those with data in an emptyDir.")
     ] = False
 
 
@@ -163,8 +163,8 @@ class LogsArguments(Arguments, frozen=True):
 
     object: Annotated[str, Meta(description="`namespace/name` of a pod. Empty: the selected one.")] = ""
     container: Annotated[str, Meta(description="Container; empty: all.")] = ""
-    since: Annotated[str, Meta(description="Begin so long ago: 10m, 1h30m, 2d.")] = ""
-    tail: Annotated[int, Meta(description="Begin with so many of the last lines.", ge=1, le=1_000_000)] = 2_000
+    since: Annotated[str, Meta(description="Begin this long ago: 10m, 1h30m, 2d.")] = ""
+    tail: Annotated[int, Meta(description="Begin with this many of the last lines.", ge=1, le=1_000_000)] = 2_000
     previous: Annotated[bool, Meta(description="The log of the container before its last restart.")] = False
 
 
@@ -187,9 +187,40 @@ class SaveArguments(Arguments, frozen=True):
 
 
 class GotoArguments(Arguments, frozen=True):
-    """Go to a time of the log."""
+    """Go to a time of the log, an error or a match."""
 
-    time: Annotated[str, Meta(description="14:02, 14:02:07, 2026-11-20T14:02 (UTC), or -10m before the newest line.")]
+    time: Annotated[
+        str,
+        Meta(
+            description="14:02, 14:02:07, 2026-11-20T14:02 (UTC), -10m before the newest line; "
+            "error, previous-error, match, previous-match."
+        ),
+    ]
+
+
+class SearchArguments(Arguments, frozen=True):
+    """Search the log."""
+
+    pattern: Annotated[str, Meta(description="Regular expression; empty: end the search.")] = ""
+
+
+class SetArguments(Arguments, frozen=True):
+    """Set how the focused log or chart is shown."""
+
+    option: Annotated[
+        Literal["follow", "wrap", "time", "source", "json", "log", "smooth"],
+        Meta(description="Of a log: follow, wrap, time, source, json. Of a chart: log, smooth, time."),
+    ]
+    value: Annotated[str, Meta(description="on, off; wrap: tracebacks, all, none. Empty: the next one.")] = ""
+
+
+class AxisArguments(Arguments, frozen=True):
+    """Move along the x axis of the focused chart."""
+
+    move: Annotated[
+        Literal["in", "out", "whole", "left", "right", "next", "previous"],
+        Meta(description="in, out: zoom; whole: all of it; left, right: move; next, previous: the cursor, by a point."),
+    ]
 
 
 class MarkArguments(Arguments, frozen=True):
@@ -263,7 +294,7 @@ _Budget = Annotated[str, Meta(description="A limit: US dollars that the run may 
 _MaxHourly = Annotated[str, Meta(description="A limit: US dollars that an hour may cost.")]
 _AtLimit = Annotated[Literal["", "park", "teardown"], Meta(description="How it ends at a limit. Empty: park.")]
 _Watchdog = Annotated[
-    str, Meta(description="1h, 90m: a CronJob in the cluster stops its jobs after so long without a heartbeat.")
+    str, Meta(description="1h, 90m: a CronJob in the cluster stops its jobs after this long without a heartbeat.")
 ]
 YesNo = Literal["", "yes", "no"]
 
@@ -303,7 +334,7 @@ class LimitArguments(Arguments, frozen=True):
     before_capacity_end: Annotated[YesNo, Meta(description="A limit: the end of the capacity block.")] = ""
     at_limit: _AtLimit = ""
     watchdog: _Watchdog = ""
-    none: Annotated[bool, Meta(description="Take all limits away.")] = False
+    none: Annotated[bool, Meta(description="Remove all limits.")] = False
 
 
 class ResumeArguments(Arguments, frozen=True):
@@ -330,7 +361,7 @@ class RetryArguments(Arguments, frozen=True):
 class TeardownArguments(Arguments, frozen=True):
     """Remove what a run made."""
 
-    confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
+    confirm: Annotated[str, Meta(description="The exact name of the cluster.")] = ""
     run: str = ""
     delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
     even_if_shared: Annotated[bool, Meta(description="Remove it although other runs or pods use it.")] = False
@@ -358,7 +389,7 @@ class WaiveArguments(Arguments, frozen=True):
     """Declare that a resource does not exist that Terraform may have made."""
 
     address: Annotated[str, Meta(description="Address of the resource, or errored.tfstate.")]
-    confirm: Annotated[str, Meta(description="The address again, letter by letter.")] = ""
+    confirm: Annotated[str, Meta(description="The exact address again.")] = ""
     stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
     run: str = ""
 

@@ -105,7 +105,7 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
 
 
 def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
-    """Read a `:` line as `parse_line` does; a first word that is no command may be a kind: `pvc`, `jobs training`.
+    """Read a `:` line as `parse_line` does; a first word that is not a command may be a kind: `pvc`, `jobs training`.
 
     Args:
         text: The line.
@@ -192,7 +192,7 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
         else:
             raise ParameterError(f"{command.id} cannot use {word!r}.", hint=_usage(command))
     if flag:
-        raise ParameterError(f"{command.id} has nothing behind {flag}.", hint=_usage(command))
+        raise ParameterError(f"{command.id} has nothing after {flag}.", hint=_usage(command))
     if parameters:
         given["set"] = parameters
     return given

@@ -106,7 +106,7 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read the table at `path`, or the one that ships with the program.
 
         Raises:
-            FormatError: It cannot be read, or is not one; the message says where.
+            FormatError: It cannot be read, or is not one; the message has the place.
         """
         if path is None:
             return _shipped()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +49,23 @@ class TableRow:
         if not text.isascii() or not text.isdigit():
             raise self.error(f"{column} is {text!r}, not a whole number")
         return int(text)
+
+    def number(self, column: str) -> float | None:
+        """The cell as a number, `None` if it is empty.
+
+        Raises:
+            FormatError: It is neither.
+        """
+        text = self.text(column)
+        if not text:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise self.error(f"{column} is {text!r}, not a number")
+        return number
 
     def error(self, complaint: str) -> FormatError:
         """An error that points at this row."""
@@ -161,23 +179,21 @@ class InstanceTable:
 
 
 def _instance_of(row: TableRow) -> InstanceType:
-    vcpu, memory_gib = row.count("vcpu"), row.text("memory_gib")
+    vcpu, memory_gib = row.count("vcpu"), row.number("memory_gib")
     if not vcpu or not memory_gib:
         raise row.error("vcpu and memory_gib must be known")
-    try:
-        accelerator = Accelerator(row.text("accelerator"))
-        memory_bytes = int(float(memory_gib) * GIB)
-        each_gib = float(row.text("accelerator_memory_gib")) if row.text("accelerator_memory_gib") else None
-    except ValueError as error:
-        raise row.error(str(error)) from error
+    accelerator = row.text("accelerator")
+    if accelerator not in tuple(Accelerator):
+        known = " or ".join(filter(None, Accelerator))
+        raise row.error(f"accelerator is {accelerator!r}, not {known}; leave it empty for none")
     return InstanceType(
         name=row.text("instance_type"),
         vcpu=vcpu,
-        memory_bytes=memory_bytes,
-        accelerator=accelerator,
+        memory_bytes=int(memory_gib * GIB),
+        accelerator=Accelerator(accelerator),
         accelerator_model=row.text("accelerator_model"),
         accelerators=row.count("accelerator_count") or 0,
-        accelerator_memory_gib=each_gib,
+        accelerator_memory_gib=row.number("accelerator_memory_gib"),
         neuron_cores=row.count("neuron_cores") or 0,
         efa_interfaces=row.count("efa_interfaces"),
         max_pods=row.count("max_pods"),

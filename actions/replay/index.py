@@ -233,7 +233,7 @@ def read_index(reader: CaptureReader) -> CaptureIndex:
     """Read a whole capture. Blocking; seconds for a long one.
 
     Raises:
-        UnreadableError: It is no capture, or damaged.
+        UnreadableError: It is not a capture, or damaged.
     """
     builder: _Builder | None = None
     try:

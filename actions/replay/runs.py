@@ -1,4 +1,4 @@
-"""The runs of a capture as folders: made anew below a private folder, as far as they had come at a moment.
+"""The runs of a capture as folders: made again below a private folder, as far as they had come at a moment.
 
 Readers of runs read them as they read any run. A runner that lived at the moment is this process in the lease, with
 heartbeats, so that the run is shown as it was; nothing carries it out.

@@ -182,7 +182,7 @@ class ReplayTransport:
         return _whole(self._index.store.read(timeline.places[place], timeline.sizes[place]), timeline)
 
     def _find(self, key: SourceKey) -> _Found | None:
-        """Return the watched resource that knows what `key` asks for, in its own form or in JSON."""
+        """Return the watched resource that holds the object of `key`, in its own form or in JSON."""
         forms = dict.fromkeys((key.form, "json"))
         for form in forms:
             wanted = SourceKey(key.server, key.path, key.selectors, form)

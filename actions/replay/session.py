@@ -135,6 +135,6 @@ def open_replay(file: Path, *, speed: float = 1.0) -> Replay:
     """Read a capture. Blocking: a long one takes seconds.
 
     Raises:
-        UnreadableError: It is no capture, damaged, or too large.
+        UnreadableError: It is not a capture, damaged, or too large.
     """
     return Replay(read_index(CaptureReader(file)), speed=speed)

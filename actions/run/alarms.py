@@ -1,4 +1,4 @@
-"""The alarms of runs: what an operator who looks elsewhere has to know. Pure.
+"""The alarms of runs: what an operator who looks elsewhere has to see. Pure.
 
 An alarm has a key that stays the same as long as its cause does. When the cause is gone, so is the alarm; if it comes
 again, that is a new one.
@@ -42,7 +42,7 @@ class Alarm(msgspec.Struct, frozen=True):
         kind: Its cause.
         run: Id of the run.
         text: One sentence, without secrets.
-        place: What tells two alarms of one kind and run apart, as a stage; empty for none.
+        place: The key that distinguishes two alarms of one kind and run, such as a stage; empty for none.
     """
 
     kind: AlarmKind

@@ -37,7 +37,7 @@ class Forgettable(msgspec.Struct, frozen=True):
         records: The number of records in its journal.
         is_restored: It was restored from an archive.
         home: Where a copy of all but its logs stays; empty for nowhere.
-        put_aside: Its folders that take-overs have put aside, which go with it.
+        put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
     """
 

@@ -186,7 +186,7 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
 
 
 def found_supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
-    """Return what there is on this machine of what a run uses from elsewhere.
+    """Return the supplies of a run that are on this machine already.
 
     Args:
         blueprint: With its preset applied.
@@ -309,7 +309,7 @@ def create_run(
             tried: a run whose home cannot be written is not created. That blocks for some seconds at most.
 
     Raises:
-        UsageError, AccessError, UnreachableError, RefusedError: `home_url` is no home, or cannot be written.
+        UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written.
         BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.

@@ -408,7 +408,7 @@ def _audit(view: RunView) -> str:
         ("Kept on purpose", audit.retained),
     )
     kept = kept_text(view)
-    nothing = f"Nothing is left but what is kept on purpose: {kept}.\n" if kept else "Nothing is left.\n"
+    nothing = f"Nothing is left except what is kept on purpose: {kept}.\n" if kept else "Nothing is left.\n"
     text = nothing if audit.is_clean else ""
     return text + "".join(f"{head}:\n" + "".join(f"  {line}\n" for line in lines) for head, lines in parts if lines)
 

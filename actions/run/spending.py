@@ -101,7 +101,7 @@ def spending_of(view: RunView, now: float) -> Spending | None:
 
 
 def _known_until(view: RunView) -> float | None:
-    """Return when the records of a copy end, of which others may know more: seconds since the epoch; else `None`."""
+    """Return when the records of a copy end, of which others may have more: seconds since the epoch; else `None`."""
     for notice in view.notices:
         if notice.kind is NoticeKind.ELSEWHERE and notice.since is not None:
             return notice.since
@@ -117,7 +117,7 @@ def held_titles(view: RunView) -> tuple[str, ...]:
 
 
 def last_moment(view: RunView) -> float:
-    """Return the last moment that the journal knows of, in seconds since the epoch, where no clock is given."""
+    """Return the last moment that the journal has, in seconds since the epoch, where no clock is given."""
     ends = [end for stage in (*view.stages, *view.teardown) for end in (stage.started_at, stage.ended_at) if end]
     return max([view.created_at, *ends])
 
@@ -153,7 +153,7 @@ def unfinished_teardown(view: RunView) -> tuple[str, ...]:
     return (
         f"The teardown stopped: {listed([step.title for step in failed], _SHOWN)} failed.{waits}",
         *([f"Still there: {listed(left, _SHOWN)}."] if left else []),
-        f"Correct the cause, then: eksml-tui runs retry {view.id}",
+        f"Fix the cause, then: eksml-tui runs retry {view.id}",
     )
 
 

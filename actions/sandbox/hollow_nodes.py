@@ -122,7 +122,7 @@ class RenderedObject(Stored):
         return []
 
 
-NAMESPACE = "crowd"
+NAMESPACE = "hollow"
 MOST_NODES, MOST_PODS = 60_000, 600_000
 _TYPES = ("p5.48xlarge", "g5.48xlarge", "trn1.32xlarge", "m5.4xlarge")
 _NODES, _PODS = GroupResource("", "nodes"), GroupResource("", "pods")
@@ -237,7 +237,7 @@ class _HollowNodeBuilder:
             "resources": {"limits": amounts, "requests": amounts},
             "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a path in a container
         }
-        labels = {HOLLOW: "true", "app": "crowd", "training.kubeflow.org/replica-index": placeholder("index")}
+        labels = {HOLLOW: "true", "app": "hollow", "training.kubeflow.org/replica-index": placeholder("index")}
         spec: Object = {
             "nodeName": placeholder("node"),
             "containers": [container],
@@ -286,7 +286,7 @@ class _HollowNodeBuilder:
 
     def _pod_words(self, nodes: int) -> TemplateValues:
         return {
-            "name": lambda number: f"crowd-{number:06d}",
+            "name": lambda number: f"hollow-{number:06d}",
             "namespace": lambda _: NAMESPACE,
             "uid": lambda number: _uid(_POD_UIDS + number),
             "version": lambda number: str(_OLDEST + nodes + number),

@@ -69,7 +69,7 @@ class IdleTracker:
         return 0.0 if self._open else self._clock.monotonic() - self._last_used
 
     async def idle_for(self, seconds: float) -> None:
-        """Wait until the sandbox has been idle for so long."""
+        """Wait until the sandbox has been idle for this long."""
         while (left := seconds - self.idle_seconds()) > 0:
             await self._clock.sleep(min(left, _POLL_SECONDS))
 

@@ -49,7 +49,7 @@ VERSION = 1
 TOP_KEYS = ("eksml-script", "vars", "deadline", "size", "steps", "always")
 """The keys of a script."""
 WORDS = ("wait", "expect", "press")
-"""Steps that are no commands of the console."""
+"""Steps that are not commands of the console."""
 _VARIABLE = re.compile(r"\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 CheckPlace = Callable[[Path], None]
 CheckLaunch = Callable[[LaunchArguments], None]

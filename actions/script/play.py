@@ -39,7 +39,7 @@ PrintLine = Callable[[str], None]
 SHOW_SECONDS = 1.0
 """For the newest data to come on screen before a failure is saved."""
 EXPECT_SECONDS = 2.0
-"""An expectation is evaluated for so long: an event may not have reached the console yet."""
+"""An expectation is evaluated for this long: an event may not have reached the console yet."""
 
 _ENDS = {
     "teardown": (RunState.TORN_DOWN,),

@@ -1,4 +1,4 @@
-"""Alarms on the curves of a training: a loss that is no number, spikes, a plateau, lost throughput, a hang."""
+"""Alarms on the curves of a training: a loss that is not a number, spikes, a plateau, lost throughput, a hang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CurveAlarmKind(StrEnum):
 
 
 class CurveAlarm(msgspec.Struct, frozen=True):
-    """Something in the curves of a training that an operator wants to know while it runs."""
+    """Something in the curves of a training that an operator needs to see while it runs."""
 
     kind: CurveAlarmKind
     metric: str
@@ -51,7 +51,7 @@ def alarms_of(curves: Curves, *, now: float | None = None) -> tuple[CurveAlarm, 
 
     Args:
         curves: Of the log.
-        now: Seconds since the epoch, while the job runs; `None` once it is over: silence is no hang then.
+        now: Seconds since the epoch, while the job runs; `None` once it is over: silence is not a hang then.
     """
     hang = hang_of(curves, now) if now is not None else None
     found = [*_not_a_number(curves), *_throughput_drops(curves), *([hang] if hang else [])]

@@ -273,11 +273,11 @@ class Curves:
 
 
 STEADY = 3
-"""So many values in a row are no accident: scalers skip a step that overflowed, and the next one is a number."""
+"""This many values in a row are not an accident: scalers skip a step that overflowed, and the next one is a number."""
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Since when a loss is no number."""
+    """Since when a loss is not a number."""
 
     metric: str
     word: str

@@ -42,7 +42,7 @@ def ask_state(
 
     Raises:
         UninitialisedError: The root's own backend has to be configured in the working directory by `init` first.
-        StateLockedError: As Terraform says it.
+        StateLockedError: Another process holds the lock.
         FormatError: It is not a state of a version that is known.
         ConsoleError: The backend does not answer, or refuses.
     """

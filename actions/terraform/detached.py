@@ -4,10 +4,10 @@ The process leads its own session and writes to a private file, so that neither 
 a killed Terraform does not save its last changes. A shell records its own identity and then *becomes* Terraform, so
 there is no moment in which it runs unrecorded.
 
-Its own log tells the ids of the locks that it asks for. S3 may take a lock and lose its answer: Terraform then asks
-again, finds that the state is locked, and describes its own lock as that of another process. Only the id tells: it is
-made anew for each lock, and the `s3` backend logs it, with level INFO, before the request. A log of this level holds no
-values of resources, and nothing of providers.
+Its own log has the ids of the locks that it asks for. S3 may take a lock and lose its answer: Terraform then asks
+again, finds that the state is locked, and describes its own lock as that of another process. Only the id shows whose
+lock it is: each lock has a new one, and the `s3` backend logs it, with level INFO, before the request. A log of this
+level holds no values of resources, and nothing of providers.
 
 Source: Terraform 1.10 to 1.14, `internal/backend/remote-state/s3/client.go`, `logging.go` beside it; `internal/logging`
 for the variables; `internal/states/statemgr/locker.go` for the id.

@@ -357,7 +357,7 @@ class TerraformDriver:
     async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
         """Update some resources of the state with other variables; make, replace and destroy none.
 
-        A resource that does not exist any more is left out.
+        A resource that no longer exists is left out.
 
         Raises:
             RefusedError: More than an update would happen, or an operation is running.

@@ -109,7 +109,7 @@ def release_files(archive: bytes, release: ModuleRelease) -> dict[str, bytes]:
     """Return the files of an archive by their path below its one folder.
 
     Raises:
-        FormatError: It is no archive, is too large, or holds links or paths that lead out of it.
+        FormatError: It is not an archive, is too large, or holds links or paths that lead out of it.
         ConflictError: Its files are not those that are pinned.
     """
     try:

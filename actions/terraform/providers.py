@@ -2,7 +2,7 @@
 
 Left alone, `terraform init` downloads every provider into each root's own `.terraform`: hashicorp/aws alone has some
 700 MB unpacked. With a plugin cache a root holds links instead. Terraform does not lock that folder, so an init holds a
-lock of ours on it. What the operator's own CLI configuration says about either counts before this.
+lock of ours on it. The operator's own CLI configuration takes precedence.
 
 Source: developer.hashicorp.com/terraform/cli/config/config-file, "Provider Installation" and "Provider Plugin Cache".
 """

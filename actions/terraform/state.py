@@ -201,7 +201,7 @@ def is_of_the_dead(lock: StateLock, dead: Sequence[DeadHolder], *, user: str = "
 
 
 class GoneHolder(msgspec.Struct, frozen=True):
-    """A machine that does not exist any more, as an operator stated."""
+    """A machine that no longer exists, as an operator stated."""
 
     who: str
     """`user@host`."""

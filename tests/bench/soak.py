@@ -1,6 +1,6 @@
-"""Hours of use in minutes: the real console on the embedded cluster, with a crowd that changes, runs, and keys pressed.
+"""Hours of use in minutes: the real console on the embedded cluster, with changing hollow pods, runs, and keys pressed.
 
-An operator is taken to press a key every ten seconds, and the cluster to change a pod a second and to tell of something
+An operator is taken to press a key every ten seconds, and the cluster to change a pod a second and to have an event
 every five. All of these are played, and as many frames are drawn as four a second allow where the machine can; only the
 time between them is shorter, and the cluster forgets events after as many as an hour brings. What this cannot show is
 what goes by the clock: tokens that expire, watches that the server ends, connections that idle.
@@ -51,7 +51,7 @@ def measure_soak(*, hours: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="eksml-soak-", ignore_cleanup_errors=True) as name:
         program = Program(Path(name))
         try:
-            with _crowded_sandbox(program) as kubeconfig:
+            with _large_sandbox(program) as kubeconfig:
                 return _played(program, kubeconfig, keys=keys, hours=hours, seconds=seconds)
         finally:
             program.end_all()
@@ -80,7 +80,7 @@ def _say(pressed: int, megabytes: float) -> None:
 
 
 @contextmanager
-def _crowded_sandbox(program: Program) -> Iterator[Path]:
+def _large_sandbox(program: Program) -> Iterator[Path]:
     """The sandbox `demo`, with some hundred nodes and a thousand pods that nobody runs."""
     argv = program.argv("sandbox", "--name", "demo", "--speed", _SPEED, "--scale", "nodes=100,pods=1000")
     with subprocess.Popen(argv, env=dict(program.environment), stdout=subprocess.DEVNULL) as serving:
@@ -98,8 +98,8 @@ def _crowded_sandbox(program: Program) -> Iterator[Path]:
 
 @contextmanager
 def _churning(arguments: list[str]) -> Iterator[dict[str, object]]:
-    """The crowd changes until the context is left; then what it yielded says how often."""
-    argv = [sys.executable, "-m", "tests.bench.crowdchurn", *arguments]
+    """Hollow pods change until the context is left; what it yielded then has the counts."""
+    argv = [sys.executable, "-m", "tests.bench.hollow_churn", *arguments]
     told: dict[str, object] = {}
     with subprocess.Popen(argv, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -23,6 +23,9 @@ _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
 _NAMED = re.compile(r"(?<![\w/.-])[\w-]+\.md\b")
 _NUMBERED = re.compile(r"(?<![\w/.-])([A-Z]{4,})(?:\.md)? (?:§ ?\d|\d{1,2}(?:\.\d{1,2})+)")
 """A document that is cited by its name in capitals and the number of one of its parts."""
+_SOURCE = re.compile(r"^Source: .*?(?=\n\n|\"\"\"|\Z)", re.MULTILINE | re.DOTALL)
+_CAPITALS = re.compile(r"(?<![\w/.-])([A-Z]{4,})\s+\d{1,2}(?![.\d]\d)")
+"""In a source also by a single number, which stands elsewhere behind many a word in capitals."""
 _VERSIONED = frozenset({"CUDA", "HTTP", "JSON", "NCCL", "YAML"})
 """Programs and standards, whose numbers are versions."""
 _URL = re.compile(r"https?://\S+")
@@ -74,7 +77,10 @@ def complaints(path: Path) -> list[str]:
         if not leads_somewhere(start / place if place else path, anchor):
             wrong.append(name)
     wrong += [name for name in _NAMED.findall(text) if name not in names()]
-    wrong += [match[0] for match in _NUMBERED.finditer(text) if match[1] not in _VERSIONED]
+    numbered = [*_NUMBERED.finditer(text)]
+    for source in _SOURCE.findall(text):
+        numbered += _CAPITALS.finditer(source)
+    wrong += [match[0] for match in numbered if match[1] not in _VERSIONED]
     return wrong
 
 
@@ -148,6 +154,7 @@ def test_no_term_of_the_glossary_has_two_rows() -> None:
         ("See NOTES.md.", ["NOTES.md"]),
         ("Source: NOTES 2.1.", ["NOTES 2.1"]),
         ("Source: NOTES §3.", ["NOTES §3"]),
+        ("Source: kubectl 1.36; NOTES\n4 and 5.", ["NOTES\n4"]),
         ("See https://example.com/docs/other.md.", []),
     ],
 )

@@ -15,6 +15,10 @@ RELATIVE_CLAUSE = re.compile(
 """In place of the thing's name or an imperative ("Return whether…", "The node table"); of attributes, too."""
 IDIOM = re.compile(r"\b(?:somebody|nobody|anybody|everybody|is told|are told|is asked|are asked)\b", re.IGNORECASE)
 """Code and data are not persons."""
+PERSON = re.compile(r"\b(?:some|no|any|every)body\b|\b(?:is|are) told\b", re.IGNORECASE)
+"""In documents; there a server may be asked."""
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*?$", re.MULTILINE | re.DOTALL)
+"""Names of tests and commands in a document."""
 SCREEN = re.compile(r"(?<!here )\bis no (?!longer\b|more\b)\w+|To be put right|Let the nodes go")
 """`x is no pod` is "x is not a pod"; `there is no pod` may stay."""
 
@@ -61,6 +65,12 @@ def test_a_docstring_that_is_a_relative_clause_is_found() -> None:
 
 def test_docstrings_do_not_personify() -> None:
     assert [f"{place} {found[0]}" for place, text in docstrings() if (found := IDIOM.search(text))] == []
+
+
+def test_documents_do_not_personify() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "blueprints").rglob("README.md")]
+    texts = [(page.relative_to(ROOT), _CODE.sub("", page.read_text(encoding="utf-8"))) for page in pages]
+    assert [f"{path}: {found[0]}" for path, text in texts for found in PERSON.finditer(text)] == []
 
 
 def test_sentences_on_screen_are_plain_english() -> None:

@@ -42,7 +42,7 @@ def a_long_run(
     program.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = a_run(program.state, sandbox, WORK, job=job_of(command), name=own_name(program.home))
     start_runner(folder, environment=environment)
-    until_view(folder, lambda view: "1 of 1 pods are ready" in view.stage("work").message, "the job to run")
+    until_view(folder, lambda view: "1 of 1 pods ready" in view.stage("work").message, "the job to run")
     return folder
 
 

@@ -48,6 +48,11 @@ def refused_streams(sandbox: RunningSandbox, kind: str) -> Iterator[None]:
         yield
 
 
+def refusals(sandbox: RunningSandbox) -> int:
+    """Return how often the server has refused a log."""
+    return next(report.hits for report in control_faults(sandbox.kubeconfig, []) if report.name == "test")
+
+
 @pytest.mark.parametrize("kind", ["kind=forbidden", "kind=unauthorized"])
 async def test_d04_a_log_is_followed_again_after_a_refusal(tmp_path: Path, sandbox: RunningSandbox, kind: str) -> None:
     folder = a_logged_run(tmp_path, sandbox, printing(LINES))
@@ -74,8 +79,9 @@ async def test_d04_a_log_is_followed_again_after_an_error_of_the_server(
     begun(folder)
     with refused_streams(sandbox, kind):
         known = len(texts(folder))
-        await asyncio.sleep(2)  # of errors that pass soon, nothing is said: only the missing lines would tell
+        await until(lambda: refusals(sandbox) > 2, "the log to be asked for again and again")
         assert len(texts(folder)) == known
+        assert "Logs cannot be read" not in work_of(folder).message, "of errors that pass soon, nothing is said"
     has_succeeded(folder)
     assert texts(folder) == printed(LINES)
     taken_down(folder)

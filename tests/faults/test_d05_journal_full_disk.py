@@ -40,6 +40,12 @@ def use_all_room(journal: Journal, folder: Path) -> None:
     assert takes_nothing(folder)
 
 
+def is_told(folder: Path) -> bool:
+    """Return whether the run says that its disk is full, and since when."""
+    told = [notice for notice in load_run(folder).notices if notice.kind is NoticeKind.DISK_FULL]
+    return any(notice.since is not None for notice in told)
+
+
 async def test_what_a_handler_owns_waits_for_room_before_the_world_is_touched(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         folder = make_run(disk, CLOCK)
@@ -51,23 +57,20 @@ async def test_what_a_handler_owns_waits_for_room_before_the_world_is_touched(tm
         use_all_room(journal, folder)
 
         owning = asyncio.create_task(StageRecorder(desk, "provision", 1).own(AN_OBJECT))
-
-        def is_told() -> bool:
-            told = [notice for notice in load_run(folder).notices if notice.kind is NoticeKind.DISK_FULL]
-            return any(notice.since is not None for notice in told)
-
-        await until(is_told, "the full disk to be told, and since when")
+        await until(lambda: is_told(folder), "the full disk to be told, and since when")
         assert not owning.done()
         assert [item.name for item in load_run(folder).owned] == []
 
         filling.unlink()
         await asyncio.wait_for(owning, 60)
         assert [item.name for item in load_run(folder).owned] == ["a-thing"]
-        assert not is_told()
+        assert not is_told(folder)
         journal.close()
 
 
-async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(tmp_path: Path) -> None:
+async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with small_disk(tmp_path / "disk") as disk:
         folder = make_run(disk, CLOCK)
         (folder / "hold-provision").touch()
@@ -75,12 +78,22 @@ async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(tmp_pat
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
         desk = RunnerJournal(journal, lease, CLOCK)
         desk.keep_alive()
+        answers: list[bool] = []
+        really_may_begin = desk.may_begin
+
+        def may_begin() -> bool:
+            answers.append(really_may_begin())
+            return answers[-1]
+
+        monkeypatch.setattr(desk, "may_begin", may_begin)
         runner = asyncio.create_task(Runner(desk, FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None).run())
         await until(lambda: load_run(folder).stage("provision").message == "waiting to be let go", "the first stage")
         fill(disk)
         (folder / "hold-provision").unlink()
         await until(lambda: load_run(folder).stage("provision").state is StageState.SUCCEEDED, "its end")
-        await asyncio.sleep(1)  # in which the next one would begin
+        answers.clear()
+        await until(lambda: len(answers) > 1, "the runner to ask for room, and to ask again")
+        assert answers[0] is False
         assert load_run(folder).stage("operators").attempt == 0
         assert World(folder).names() == ["provision"]
 

@@ -112,7 +112,6 @@ async def test_d05_what_is_lost_for_good_is_marked_and_said(
         await asyncio.to_thread(wait_for_note, folder, "Waiting for the last lines of its logs.")
         pod = spooled(folder)[0].pod
         await somebody.remove(ObjectRef("v1", "Pod", "default", pod))
-        await asyncio.sleep(1)  # nobody has to see it go: what is asked for next is not there
         disk.is_full = False
         view = await runner
     assert view.state is RunState.SUCCEEDED

@@ -53,7 +53,7 @@ async def test_f30_a_capacity_block_says_when_its_instances_end_half_an_hour_bef
 async def test_f30_a_block_in_its_last_half_hour_is_none(hours: float) -> None:
     result, said = await seen(hours)
     assert result is CheckResult.FAILED
-    assert "EC2 has been ending its instances since" in said
+    assert "EC2 has been terminating its instances since" in said
 
 
 async def test_f30_instances_of_other_reservations_go_on_after_its_end() -> None:

@@ -69,5 +69,4 @@ async def test_no_more_files_are_asked_for_once_a_second(monkeypatch: pytest.Mon
             with socket.create_connection(listener.getsockname()):
                 while not told:
                     await asyncio.sleep(0.01)
-                await asyncio.sleep(0.1)
     assert (asked, len(told)) == (1, 1)

@@ -108,7 +108,7 @@ def taken_over(folder: Path, tmp_path: Path, *, is_gone: bool = False) -> Path:
     """Return the run on another machine, with what a home has of it; the first machine's disk is lost."""
     copy = roots.elsewhere(folder, tmp_path / "elsewhere")
     body = TakenOver(Operator("ann", "laptop"), 2, previous=SELF, is_previous_gone=is_gone)
-    append_record(copy, body, deed="the take-over")
+    append_record(copy, body, deed="the takeover")
     return copy
 
 

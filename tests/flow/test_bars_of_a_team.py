@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ import pytest
 from actions.base.process import ProcessIdentity, is_alive
 from actions.run.client import load_run, send_request
 from actions.run.journal.elsewhere import read_fence
-from actions.run.journal.folder import runner_log_path
+from actions.run.journal.folder import journal_path, runner_log_path
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.sandbox.locate import RunningSandbox
@@ -153,9 +155,42 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
     ]
     assert all(one.status == 412 for one in puts), puts
     assert "was taken over" in runner_log_path(folder).read_text()
-    assert read_fence(folder).epoch in (0, 2)  # 0: the refused lease ended it before the fence was asked
+    assert read_fence(folder).epoch == 2
 
     (here,) = ben.run_folders()
     new = runner_of(ben, here)
     wait(lambda: load_run(here).stage("train").state is StageState.RUNNING, "the training with the new runner")
     wait(lambda: audited(cloud, new.pid), "a change by the new one")
+
+
+def test_a_copy_of_the_folder_on_a_machine_of_the_same_name_changes_nothing(
+    anna: Member, ben: Member, cloud: RunningSandbox, store: Proxy
+) -> None:
+    folder = in_training(anna)
+    wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
+    (ben.state / "runs").mkdir(parents=True, exist_ok=True)
+    copy = ben.state / "runs" / folder.name
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("machine"))
+    with closing(sqlite3.connect(journal_path(copy))) as connection:
+        connection.execute("DELETE FROM lease")
+        connection.commit()
+    first, asked = runner_of(anna, folder), len(store.answered)
+
+    done = ben.run("runs", "resume", copy.name)
+    assert done.returncode == 0, done.stderr
+    wait(lambda: "has a copy of its folder" in runner_log_path(copy).read_text(), "the end of the copy's runner")
+    second = ben.runner(copy)
+    wait(lambda: second is None or not is_alive(second), "the end of its process")
+    found = read_fence(copy)
+    assert (found.epoch, found.is_copy) == (1, True)
+    assert is_alive(first)
+    assert load_run(folder).stage("train").state is StageState.RUNNING
+    agents = {one.headers.get("User-Agent", "") for one in store.answered[asked:] if one.method != "GET"}
+    assert all(is_of(agent, first.pid) for agent in agents), agents
+    refused = ben.run("runs", "teardown", copy.name, "--confirm", CLUSTER)
+    assert refused.returncode != 0
+    assert "another machine" in refused.stderr
+    assert "that has a copy of its folder" in refused.stderr
+    assert f"eksml-tui runs takeover {copy.name}" in refused.stderr
+    runners = {one["userAgent"] for one in audited(cloud) if "runner" in one["userAgent"]}
+    assert all(is_of(agent, first.pid) for agent in runners), runners

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -37,6 +38,7 @@ from actions.run.state.view import RunState
 from actions.run.watchdog import keeper
 from actions.run.watchdog.manifests import config_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, Api, watch
+from tests.support.pods import as_a_pod
 from tests.support.polling import until
 from tests.support.smallrun import a_small_run, own_name
 
@@ -125,6 +127,8 @@ async def surroundings(kubeconfig: Path, session: KubeSession, account: str, fol
     folder.mkdir()
     (folder / "ca.crt").write_bytes(text)
     (folder / "token").write_text(own_token(kubeconfig) or await _token_of(session, account))
+    for place, mode in ((folder, 0o755), (folder / "ca.crt", 0o644), (folder / "token", 0o644)):
+        place.chmod(mode)  # as a kubelet mounts them
     address = urlsplit(cluster["server"])
     return {
         "KUBERNETES_SERVICE_HOST": str(address.hostname),
@@ -151,15 +155,42 @@ async def carried_out(folder: Path) -> AsyncIterator[asyncio.Task[int]]:
             await work
 
 
-def in_two_hours(
-    environment: dict[str, str], config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, impersonates: bool
-) -> str:
-    """The watchdog's program as its service account, two hours after the last heartbeat."""
+def as_its_pod(
+    cron: dict[str, Any], environment: dict[str, str], *, minutes: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The command of the CronJob's container, as it stands there and under what its pod demands.
+
+    Args:
+        cron: The object.
+        environment: See `surroundings`.
+        minutes: Allowed without a heartbeat, if not those of the run.
+    """
+    pod = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsUser"] == 65534
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    program, *arguments = container["command"]
+    assert program == "python3"
+    config = json.loads(container["env"][0]["value"])
+    changed = {} if minutes is None else {"minutes": minutes}
+    variables = {name: environment[name] for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")}
+    variables["EKSML_WATCHDOG"] = json.dumps(config | changed)
+    account = Path(environment["EKSML_SERVICE_ACCOUNT"])
+    if os.geteuid() or not shutil.which("unshare"):  # a namespace of mounts is for root alone
+        everything = {**os.environ, **variables, "EKSML_SERVICE_ACCOUNT": str(account)}
+        return subprocess.run([sys.executable, *arguments], env=everything, capture_output=True, text=True, check=False)
+    mebibytes = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    tried = as_a_pod(["-c", "open('/tmp/x', 'w')"], variables, account, memory_bytes=mebibytes << 20)
+    assert "Read-only file system" in tried.stderr, tried.stderr
+    return as_a_pod(arguments, variables, account, memory_bytes=mebibytes << 20)
+
+
+def in_two_hours(environment: dict[str, str], config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The watchdog's program as its service account on the sandbox, two hours after the last heartbeat."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     api = Api()
-    if impersonates:
-        api.headers["Impersonate-User"] = f"system:serviceaccount:default:{watchdog_name(config['run'])}"
+    api.headers["Impersonate-User"] = f"system:serviceaccount:default:{watchdog_name(config['run'])}"
     return watch(api, config, datetime.now(UTC) + timedelta(hours=2))
 
 
@@ -179,19 +210,21 @@ async def test_a_silent_run_is_parked_by_its_watchdog_and_its_runner_takes_note(
         )
         container = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
         assert json.loads(container["env"][0]["value"]) == config
-        command = [sys.executable, *container["command"][1:]]
-        asked = {**os.environ, **environment, "EKSML_WATCHDOG": container["env"][0]["value"]}
-        early = await asyncio.to_thread(subprocess.run, command, env=asked, capture_output=True, text=True, check=False)
+        early = await asyncio.to_thread(as_its_pod, cron, environment)
         assert (early.returncode, "0 min old: nothing was done" in early.stdout) == (0, True), early.stderr
-        said = await asyncio.to_thread(
-            in_two_hours, environment, config, monkeypatch, impersonates=bool(own_token(kubeconfig))
-        )
+        if own_token(kubeconfig):
+            said = await asyncio.to_thread(in_two_hours, environment, config, monkeypatch)
+        else:
+            late = await asyncio.to_thread(as_its_pod, cron, environment, minutes=0)
+            assert late.returncode == 0, late.stderr
+            said = late.stdout
         assert f"suspended Job/{own_name(tmp_path)}/train" in said
         assert await work == 0
     parked = load_run(folder)
     assert parked.state is RunState.PARKED
     assert [one.limit for one in parked.limits_reached] == ["watchdog_minutes"]
-    assert "heartbeat was 120 min old, 60 min are allowed" in parked.limits_reached[0].text
+    silence = (120, 60) if own_token(kubeconfig) else (0, 0)
+    assert "heartbeat was {} min old, {} min are allowed".format(*silence) in parked.limits_reached[0].text
     assert names_of(folder) == set()
     assert NOTE not in ((await fetch(session, Discovery(session), record))["metadata"].get("annotations") or {})
     send_request(folder, RequestKind.TEARDOWN, start=False)

@@ -13,15 +13,26 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import SystemClock
+from actions.blueprint.render import RUN_LABEL
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.health import SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT
 from actions.sandbox.clientkit.client import ApiClient
-from actions.sandbox.clientkit.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
+from actions.sandbox.clientkit.kinds import (
+    CONFIG_MAPS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Document,
+    Kind,
+    uid_of,
+)
 
-KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, PODS, JOBS)
+KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, PODS, JOBS)
 _SECONDS = 60.0
 
 
@@ -44,6 +55,15 @@ class Seen(msgspec.Struct):
     """0 while it is there."""
     phase: str = ""
     """Of a pod, the newest."""
+    version: str = ""
+    """The newest."""
+    changes: int = 0
+    """Number of newer versions that were seen before its deletion was asked for."""
+
+    @property
+    def run(self) -> str:
+        """The run of its label; empty without one."""
+        return self.labels.get(RUN_LABEL, "")
 
     @property
     def key(self) -> str:
@@ -163,6 +183,9 @@ class _Sink:
                 data=None,
                 first_at=time.time(),
             )
+        if known.version not in ("", metadata["resourceVersion"]) and not metadata.get("deletionTimestamp"):
+            known.changes += 1
+        known.version = str(metadata["resourceVersion"])
         known.labels = dict(metadata.get("labels") or {})
         known.data = item.get("data")
         known.phase = str((item.get("status") or {}).get("phase") or "")

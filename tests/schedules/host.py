@@ -13,41 +13,37 @@ from tempfile import TemporaryFile
 
 import msgspec
 
+from actions.base.process import ProcessIdentity, boot_id
+from tests.schedules.partition import Relay
 from tests.support import zygote
 from tests.support.forked import forked
 from tests.support.homes import Proxy
 from tests.support.program import Program
 from tui.cli.main import main
 
-_READS = ("GET", "HEAD", "OPTIONS")
-_QUESTIONS = "/apis/authorization.k8s.io/"
-"""Posts that change nothing."""
+_KEPT_CHARACTERS = 1 << 17
 HOOK = """\
-import os, time
+import os
 try:
-    import aiohttp
+    from actions.base import process
 except ImportError:
-    aiohttp = None
-
-def _noted(send):
-    async def request(self, method, url, **options):
-        began = time.time()
-        answer = await send(self, method, url, **options)
-        if method not in ("GET", "HEAD"):
-            line = f"{began:.3f} {answer.status} {method} {getattr(url, 'path', url)}\\n"
-            with open(os.environ["XDG_STATE_HOME"] + "-requests", "a") as file:
-                file.write(line)
-        return answer
-    return request
-
-if aiohttp is not None and "XDG_STATE_HOME" in os.environ:
-    aiohttp.ClientSession._request = _noted(aiohttp.ClientSession._request)
+    process = None
+if process is not None:
+    process._PASSED_ON = (*process._PASSED_ON, "PYTHONPATH", "EKSML_TEST_CLOCK")
+if "XDG_STATE_HOME" in os.environ:
+    with open("/proc/self/stat") as file:
+        ticks = file.read().rpartition(")")[2].split()[19]
+    with open(os.environ["XDG_STATE_HOME"] + "-processes", "a") as file:
+        file.write(f"{os.getpid()} {ticks}\\n")
 """
-"""A `sitecustomize` by which the program's processes of a machine note what they have changed in a cluster."""
+"""A `sitecustomize` by which each process of the program is noted beside the state folder of its machine.
+
+It is handed on to every runner: one that a takeover starts gets the variables of its own machine, and not the run's.
+"""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request that changed something."""
+    """A request that changed something in the home."""
 
     at: float
     """Seconds since the epoch at which it was begun."""
@@ -62,13 +58,26 @@ class Host:
         user: Who works there.
         environment: Of all machines of the life.
         proxy: The way to the home, if there is one.
+        relay: The way to the cluster.
+        kubeconfig: Leads there.
     """
 
-    def __init__(self, program: Program, user: str, environment: Mapping[str, str], proxy: Proxy | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        user: str,
+        environment: Mapping[str, str],
+        *,
+        proxy: Proxy | None,
+        relay: Relay,
+        kubeconfig: Path,
+    ) -> None:
         self.program = program
         self.user = user
         self._shared = environment
         self.proxy = proxy
+        self.relay = relay
+        self.kubeconfig = kubeconfig
 
     @property
     def environment(self) -> dict[str, str]:
@@ -88,14 +97,19 @@ class Host:
         return self.program.state / "runs" / run
 
     def requests(self) -> list[Request]:
-        """All that the program's processes of this machine have changed in the cluster or the home, in no order."""
-        found = [Request(at, text) for at, text in (self.proxy.changes if self.proxy else ())]
-        file = self.state.with_name("state-requests")
-        for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-            at, status, method, path = line.split(" ", 3)
-            if method not in _READS and int(status) < 400 and not path.startswith(_QUESTIONS):
-                found.append(Request(float(at), f"{method} {path}"))
-        return found
+        """All that came from this machine and changed the home, by the account's own answers."""
+        return [Request(at, text) for at, text in (self.proxy.changes if self.proxy else ())]
+
+    def processes(self) -> list[ProcessIdentity]:
+        """All processes of the program that were ever begun on this machine."""
+        file = self.state.with_name("state-processes")
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        pairs = (line.split() for line in lines)
+        return [ProcessIdentity(int(pid), int(ticks), boot_id()) for pid, ticks in pairs]
+
+    def pids(self) -> frozenset[int]:
+        """Of these processes."""
+        return frozenset(process.pid for process in self.processes())
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """An operator's command, to its end."""
@@ -119,6 +133,18 @@ class Host:
     def open_console(self, *arguments: str) -> Console:
         """The console in a terminal of its own."""
         return Console(self.program.argv(*arguments), self.environment, self.program.home)
+
+    def cut_off(self) -> None:
+        """Lose what it sends to cluster and home, and what they send."""
+        self.relay.hush()
+        if self.proxy is not None:
+            self.proxy.is_cut_off = True
+
+    def reconnect(self) -> None:
+        """Let it reach both again."""
+        self.relay.flow()
+        if self.proxy is not None:
+            self.proxy.is_cut_off = False
 
     def fill_disk(self) -> None:
         """Leave no byte."""
@@ -162,7 +188,8 @@ class Console:
     """A console whose terminal is read by nobody but a drain."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> None:
-        self.bytes_read = 0
+        self.text = ""
+        """The end of what it has written."""
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
             argv, stdin=slave, stdout=slave, stderr=slave, env=dict(environment), cwd=folder, start_new_session=True
@@ -170,6 +197,11 @@ class Console:
         os.close(slave)
         self._drain = threading.Thread(target=self._read, daemon=True)
         self._drain.start()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
 
     def kill(self) -> None:
         """SIGKILL, as when the machine runs out of memory."""
@@ -183,4 +215,4 @@ class Console:
     def _read(self) -> None:
         with suppress(OSError):
             while data := os.read(self._master, 1 << 16):
-                self.bytes_read += len(data)
+                self.text = (self.text + data.decode(errors="replace"))[-_KEPT_CHARACTERS:]

@@ -22,6 +22,7 @@ from actions.terraform.detached import DetachedOperation
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.host import Console, Host
 from tests.schedules.machine import Machine
+from tests.schedules.partition import Relay
 from tests.schedules.schedule import Fault, FaultKind
 from tests.support.homes import DENIED, EXPIRED, SLOW_DOWN, Proxy
 
@@ -110,6 +111,7 @@ class Injector:
         """The process that carries the run out, as far as is known."""
         self._stopped: list[ProcessIdentity] = []
         self._consoles: list[Console] = []
+        self._cut_off_hosts: list[Host] = []
         self.foreign: list[Foreign] = []
         self.elsewhere: list[Elsewhere] = []
 
@@ -148,8 +150,10 @@ class Injector:
             FaultKind.TAKE_OVER_STOPPED: self._stop,
             FaultKind.KILL_CONSOLE: self._open_console,
             FaultKind.FULL_DISK: lambda: _told(self.host.fill_disk),
-            FaultKind.REFUSED: lambda: _told(self._machine.relay.refuse),
-            FaultKind.RESET: lambda: _told(self._machine.relay.reset),
+            FaultKind.REFUSED: lambda: self._on_the_way(Relay.refuse),
+            FaultKind.RESET: lambda: self._on_the_way(Relay.reset),
+            FaultKind.SILENT: lambda: self._on_the_way(Relay.hush),
+            FaultKind.TAKE_OVER_CUT_OFF: self._cut_off,
             FaultKind.SKEW: lambda: self._skew(fault, number),
             FaultKind.CLOCK: lambda: self._jump(fault.amount),
             FaultKind.PAUSE: self._pause,
@@ -172,7 +176,11 @@ class Injector:
             case FaultKind.FULL_DISK:
                 self._free_disks()
             case FaultKind.REFUSED | FaultKind.RESET:
-                self._machine.relay.accept()
+                self._on_the_way(Relay.accept)
+            case FaultKind.SILENT:
+                self._on_the_way(Relay.flow)
+            case FaultKind.TAKE_OVER_CUT_OFF:
+                self._reconnect()
             case FaultKind.CLOCK:
                 self._jump(0.0)
             case kind if kind in _HOME:
@@ -241,6 +249,22 @@ class Injector:
     def _tear_down(self) -> str:
         done = self.host.command("runs", "teardown", self.folder.name, "--confirm", "bionemo-on-eks")
         return _said(done.returncode, done.stdout + done.stderr)
+
+    def _on_the_way(self, change: Callable[[Relay], None]) -> str:
+        for host in self._machine.hosts:
+            if change is not Relay.flow or host not in self._cut_off_hosts:
+                change(host.relay)
+        return "on"
+
+    def _cut_off(self) -> str:
+        self._cut_off_hosts.append(self.host)
+        self.host.cut_off()
+        return f"{self.host.user} reaches nobody"
+
+    def _reconnect(self) -> None:
+        for host in self._cut_off_hosts:
+            host.reconnect()
+        self._cut_off_hosts = []
 
     def _free_disks(self) -> None:
         for host in self._machine.hosts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -10,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import ConsoleError
-from actions.blueprint.render import RUN_LABEL
+from actions.base.process import is_alive
 from actions.run.journal.folder import runner_log_path
 from actions.run.spool.format import ALL_SOURCES, GapLine, SourceLine, source_line_in, sources_file, whole_lines
 from actions.run.spool.reader import SpoolReader
@@ -18,24 +19,29 @@ from actions.run.state.records import OPERATOR, Action, Deleted, Intent, Journal
 from actions.run.state.view import RunState
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
+from tests.schedules.audited import changes_of_foreign, unknown_senders
 from tests.schedules.blueprint import NAMESPACE, printed_lines
 from tests.schedules.history import Seen
 from tests.schedules.inject import FOREIGN_DATA
 from tests.schedules.life import Story, made_by_terraform
 from tests.schedules.machine import Machine
-from tests.schedules.schedule import FOREIGN, HOME, MOVES, FaultKind
+from tests.schedules.schedule import CUT_OFF, FOREIGN, HOME, MOVES, FaultKind
 from tests.schedules.team import (
     changes_by_fenced,
+    copies_of,
     differences_from_home,
     record_that_is_left,
+    records_of,
     requests_from_elsewhere,
 )
 
 JOB_UID = "batch.kubernetes.io/controller-uid"
+_END_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
 _LATE_SECONDS = 2.0
 """A fault explains what fails up to so long after it: requests that it has hit end later."""
 _CREDENTIALS = frozenset({FaultKind.UNAUTHORIZED, FaultKind.FORBIDDEN})
-_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH, FaultKind.FULL_DISK, *HOME, *MOVES})
+_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH, FaultKind.FULL_DISK, *HOME, *MOVES, *CUT_OFF})
 
 
 class Broken(StrEnum):
@@ -55,6 +61,8 @@ class Broken(StrEnum):
     HOME = "the home's journal is not that of the machine that has the run"
     FENCED = "a machine changes something after its run was taken over"
     ELSEWHERE = "a machine acts on a run that it does not have"
+    SENDER = "a process of no machine changes something"
+    PROCESS = "a process goes on after all is over"
     TRACEBACK = "a program ends in a traceback"
 
 
@@ -72,7 +80,7 @@ def violations_of(story: Story, machine: Machine) -> list[Violation]:
     """All that does not hold; empty if all is well."""
     if not story.is_over:
         state = story.view.state.value if story.view else "nothing"
-        return [Violation(Broken.END, f"it is {state}; {'; '.join(story.steps[-3:])}"), *_tracebacks(story)]
+        return [Violation(Broken.END, f"it is {state}; {'; '.join(story.steps[-3:])}"), *_tracebacks(story, machine)]
     checks: tuple[Callable[[], Iterator[Violation]], ...] = (
         lambda: _objects(story, machine),
         lambda: _foreign(story, machine),
@@ -83,9 +91,11 @@ def violations_of(story: Story, machine: Machine) -> list[Violation]:
         lambda: _writers(story.records),
         lambda: (Violation(Broken.RECORD, text) for text in record_that_is_left(story, machine)),
         lambda: (Violation(Broken.HOME, text) for text in differences_from_home(story, machine)),
-        lambda: (Violation(Broken.FENCED, text) for text in changes_by_fenced(story)),
+        lambda: (Violation(Broken.FENCED, text) for text in changes_by_fenced(story, machine)),
         lambda: (Violation(Broken.ELSEWHERE, text) for text in requests_from_elsewhere(story)),
-        lambda: _tracebacks(story),
+        lambda: (Violation(Broken.SENDER, text) for text in unknown_senders(machine)),
+        lambda: _processes(machine),
+        lambda: _tracebacks(story, machine),
     )
     return [violation for check in checks for violation in check()]
 
@@ -97,29 +107,36 @@ def _ours(story: Story, machine: Machine) -> list[Seen]:
     return [
         seen
         for seen in machine.history.objects.values()
-        if seen.labels.get(RUN_LABEL) == run and not seen.has_owner and seen.uid not in foreign
+        if seen.run == run and not seen.has_owner and seen.uid not in foreign
     ]
 
 
 def _objects(story: Story, machine: Machine) -> Iterator[Violation]:
-    uids: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, list[Seen]] = defaultdict(list)
     for seen in _ours(story, machine):
-        uids[seen.key].append(seen.uid)
-    owned: dict[str, set[str]] = defaultdict(set)
+        found[seen.key].append(seen)
+    owned: set[str] = set()
     deleted: Counter[str] = Counter()
     for record in story.records:
         match record.body:
-            case Owned(object_kind=kind, namespace=namespace, name=name, uid=uid):
-                owned[f"{kind} {namespace}/{name}"].add(uid)
+            case Owned(uid=uid):
+                owned.add(uid)
             case Deleted(object_kind=kind, namespace=namespace, name=name):
                 deleted[f"{kind} {namespace}/{name}"] += 1
-    for key, found in uids.items():
-        if len(found) > 1 + deleted[key]:
-            yield Violation(Broken.TWICE, f"{key} had the uids {', '.join(found)}; {deleted[key]} were deleted")
-        if key not in owned:
-            yield Violation(Broken.UNJOURNALLED, key)
-        elif (unknown := set(found) - owned[key]) and "" not in owned[key]:
-            yield Violation(Broken.UNJOURNALLED, f"{key} {', '.join(unknown)}")
+    elsewhere = {uid for folder in copies_of(story) for uid in _owned_in(folder)}
+    arrived_at = max((move.at for move in story.moves), default=0.0)
+    for key, ours in found.items():
+        if len(ours) > 1 + deleted[key]:
+            uids = ", ".join(seen.uid for seen in ours)
+            yield Violation(Broken.TWICE, f"{key} had the uids {uids}; {deleted[key]} were deleted")
+        for seen in ours:
+            is_lost = 0.0 < seen.gone_at < arrived_at and seen.uid in elsewhere
+            if seen.uid not in owned and not is_lost:
+                yield Violation(Broken.UNJOURNALLED, f"{key} {seen.uid}")
+
+
+def _owned_in(folder: Path) -> set[str]:
+    return {record.body.uid for record in records_of(folder) if isinstance(record.body, Owned)}
 
 
 def _foreign(story: Story, machine: Machine) -> Iterator[Violation]:
@@ -127,15 +144,18 @@ def _foreign(story: Story, machine: Machine) -> Iterator[Violation]:
         seen = machine.history.objects[item.uid]
         if not item.is_withdrawn and (seen.deletion_at or seen.gone_at):
             yield Violation(Broken.FOREIGN, f"{seen.key} was deleted")
-        elif seen.data != FOREIGN_DATA:
-            yield Violation(Broken.FOREIGN, f"{seen.key} was changed: {seen.data}")
+        elif seen.data != FOREIGN_DATA or seen.changes:
+            yield Violation(Broken.FOREIGN, f"{seen.key} was changed: {seen.data}, {seen.changes} times")
+    journals = [records_of(folder) for folder in copies_of(story)]
+    for text in changes_of_foreign(machine, journals, story.folder.name):
+        yield Violation(Broken.FOREIGN, f"not of the run: {text}")
 
 
 def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
     points: dict[str, Counter[tuple[str, int | None, float]]] = defaultdict(Counter)
     try:
         # Lines stay on the machine that has read them; points are in the home, and come along.
-        copies = [_lines_in(folder) for folder in _copies_of(story)]
+        copies = [_lines_in(folder) for folder in copies_of(story)]
         for item in SpoolReader(story.folder, "train").findings(limit_bytes=1 << 26)[0]:
             if isinstance(item.finding, Point):
                 points[item.pod][(item.finding.metric, item.finding.step, item.finding.value)] += 1
@@ -149,8 +169,11 @@ def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
         lines, marked = max(copies, key=lambda copy: len(copy[0][seen.name]))
         kept = lines[seen.name]
         is_whole = kept == expected if seen.phase == "Succeeded" else kept == expected[: len(kept)]
-        if not is_whole and (seen.name not in marked or len(kept) > len(set(kept))):
+        if not is_whole and seen.name not in marked:
             yield Violation(Broken.LOG, f"{seen.name} ({seen.phase}) {_difference(kept, expected)}")
+        for copy, _ in copies:
+            if copy[seen.name] != [line for line in expected if line in copy[seen.name]]:
+                yield Violation(Broken.LOG, f"{seen.name} out of order: {_difference(copy[seen.name], expected)}")
         wrong = points[seen.name], _points_of(kept)
         is_said = not wrong[0] - wrong[1] and (_is_loss_said(story, seen.name) or _is_of_unknown_job(story, seen))
         if wrong[0] != wrong[1] and not is_said:
@@ -178,13 +201,6 @@ def _is_of_unknown_job(story: Story, pod: Seen) -> bool:
     """
     known = {record.body.uid for record in story.records if isinstance(record.body, Owned)}
     return bool(story.moves) and pod.labels[JOB_UID] not in known
-
-
-def _copies_of(story: Story) -> list[Path]:
-    """Return all folders of the run: that of the machine that has it first, and what a take-over has put aside."""
-    folders = dict.fromkeys((story.folder, *(move.folder for move in story.moves)))
-    aside = [each for folder in folders for each in folder.parent.glob(f".{folder.name}.before-epoch-*")]
-    return [*folders, *aside]
 
 
 def _lines_in(folder: Path) -> tuple[dict[str, list[str]], set[str]]:
@@ -292,9 +308,23 @@ def _writers(records: tuple[JournalRecord, ...]) -> Iterator[Violation]:
         newest = record.writer
 
 
-def _tracebacks(story: Story) -> Iterator[Violation]:
-    texts = [("runner", _text(runner_log_path(story.folder))), *(("command", step) for step in story.steps)]
-    for what, text in texts:
+def _processes(machine: Machine) -> Iterator[Violation]:
+    """A console stays open; all else of the program has a moment to end."""
+    consoles = {console.pid for console in machine.consoles}
+    deadline = time.monotonic() + _END_SECONDS
+    for host in machine.hosts:
+        for process in host.processes():
+            while process.pid not in consoles and is_alive(process):
+                if time.monotonic() > deadline:
+                    yield Violation(Broken.PROCESS, f"{process.pid} on the machine of {host.user}")
+                    break
+                time.sleep(_LOOK_SECONDS)
+
+
+def _tracebacks(story: Story, machine: Machine) -> Iterator[Violation]:
+    logs = [(f"runner in {folder.name}", _text(runner_log_path(folder))) for folder in copies_of(story)]
+    consoles = [("console", console.text) for console in machine.consoles]
+    for what, text in (*logs, *consoles, *(("command", step) for step in story.steps)):
         place = text.find("Traceback (most recent call last)")
         if place >= 0:
             yield Violation(Broken.TRACEBACK, f"{what}: {text[place : place + 3000][-600:]}")

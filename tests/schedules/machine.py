@@ -53,10 +53,9 @@ class Machine:
 
     hosts: Sequence[Host]
     sandbox: RunningSandbox
-    relay: Relay
     history: History
     kubeconfig: Path
-    """Leads to the sandbox through the relay."""
+    """Leads to the sandbox through the relay of the first machine."""
     base: Path
     run_environment: Mapping[str, str]
     """Of the run's processes, beside what operators hand on."""
@@ -112,7 +111,7 @@ def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
     """
     with ExitStack() as stack:
         (base / "hook").mkdir()
-        (base / "hook" / "sitecustomize.py").write_text(_CLOCK_HOOK + (HOOK if has_home else ""), encoding="utf-8")
+        (base / "hook" / "sitecustomize.py").write_text(_CLOCK_HOOK + HOOK, encoding="utf-8")
         (base / "state").mkdir()
         with _variables(XDG_STATE_HOME=str(base / "world")):
             sandbox = find_or_start("schedules", speed=SPEED)
@@ -120,12 +119,6 @@ def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
         stack.enter_context(_variables(XDG_STATE_HOME=str(base / "state"), **CREDENTIALS))
         stack.enter_context(_variables(AWS_SHARED_CREDENTIALS_FILE=str(sandbox.credentials)))
         has_small_disk = stack.enter_context(_small_disk(base / "state"))
-        port = urlsplit(sandbox.process.url).port or 0
-        relay = Relay(port)
-        stack.callback(relay.end)
-        kubeconfig = base / "kubeconfig"
-        kubeconfig.write_text(sandbox.kubeconfig.read_text().replace(f":{port}", f":{relay.port}"), encoding="utf-8")
-        kubeconfig.chmod(0o600)
         history = History(sandbox.kubeconfig)
         stack.callback(history.end)
         environment = {
@@ -137,22 +130,30 @@ def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
         }
         account = stack.enter_context(an_account()) if has_home else ""
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's, which names each request
-        hosts = [_host(stack, base, "anna", environment, account)]
+        hosts = [_host(stack, base, "anna", environment, account=account, sandbox=sandbox)]
         if account:
             (base / "second" / "state").mkdir(parents=True)
             stack.enter_context(_small_disk(base / "second" / "state"))
-            hosts.append(_host(stack, base / "second", "ben", environment, account))
+            hosts.append(_host(stack, base / "second", "ben", environment, account=account, sandbox=sandbox))
             _make_bucket(account)
         machine = Machine(
-            hosts, sandbox, relay, history, kubeconfig, base, environment, has_small_disk, has_home, account
+            hosts, sandbox, history, hosts[0].kubeconfig, base, environment, has_small_disk, has_home, account
         )
         stack.callback(_end_processes, machine)
         yield machine
 
 
-def _host(stack: ExitStack, base: Path, user: str, environment: Mapping[str, str], account: str) -> Host:
+def _host(
+    stack: ExitStack, base: Path, user: str, environment: Mapping[str, str], *, account: str, sandbox: RunningSandbox
+) -> Host:
     proxy = stack.enter_context(a_proxy(account)) if account else None
-    return Host(Program(base), user, {**CREDENTIALS, **environment}, proxy)
+    port = urlsplit(sandbox.process.url).port or 0
+    relay = Relay(port)
+    stack.callback(relay.end)
+    kubeconfig = base / "kubeconfig"
+    kubeconfig.write_text(sandbox.kubeconfig.read_text().replace(f":{port}", f":{relay.port}"), encoding="utf-8")
+    kubeconfig.chmod(0o600)
+    return Host(Program(base), user, {**CREDENTIALS, **environment}, proxy=proxy, relay=relay, kubeconfig=kubeconfig)
 
 
 def _make_bucket(account: str) -> None:

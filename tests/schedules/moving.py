@@ -1,4 +1,4 @@
-"""A run that moves to the other machine: the take-over, repeated until it is done."""
+"""A run that moves to the other machine: the takeover, repeated until it is done."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.home.segments import read_rows
 from actions.run.home.store import open_home
 from actions.run.journal.folder import terraform_path
 from actions.run.journal.store import RecordRow
 from actions.run.state.view import RunView
 from actions.terraform.detached import DetachedOperation
+from tests.schedules.audited import length_of_log
 from tests.schedules.host import Command, Host
 from tests.schedules.machine import Machine
 from tests.support.homes import URL
@@ -32,7 +34,7 @@ _NOT_THERE = ("has no lease", "has no record of")
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A take-over that is done."""
+    """A takeover that is done."""
 
     began_at: float
     at: float
@@ -44,30 +46,37 @@ class Moved(msgspec.Struct, frozen=True):
     runner: ProcessIdentity | None
     """The last runner there that is known."""
     records: int
-    """Number of records there that the runner had written when the take-over was done."""
+    """Number of records there that the runner had written when the takeover was done."""
     target: Host
+    began_line: int = 0
+    line: int = 0
+    """The length of the audit log at both times."""
 
 
 class Move:
-    """One take-over.
+    """One takeover.
 
     Args:
         machine: The life's.
         target: The machine that gets the run.
         run: Its id.
         is_gone: The operator states that the other machine does not exist any more.
+        has_own_way: The target reaches the cluster by its own kubeconfig.
     """
 
-    def __init__(self, machine: Machine, target: Host, run: str, *, is_gone: bool) -> None:
+    def __init__(self, machine: Machine, target: Host, run: str, *, is_gone: bool, has_own_way: bool = False) -> None:
         self._machine = machine
         self.target = target
         self._run = run
         self._options = ("--machine-is-gone",) if is_gone else ()
+        self._ways = _way_of(target) if has_own_way else ()
         self._tries = 0
         self._command: Command | None = None
         self._next_at = 0.0
         self.began_at = 0.0
         """The begin of the first try, seconds since the epoch."""
+        self.began_line = 0
+        """The length of the audit log then."""
         self.is_done = False
         self.is_given_up = False
 
@@ -76,9 +85,10 @@ class Move:
         if self._command is None:
             if time.monotonic() >= self._next_at:
                 self._tries += 1
-                self.began_at = self.began_at or time.time()
+                if not self.began_at:
+                    self.began_at, self.began_line = time.time(), length_of_log(self._machine)
                 words = ("runs", "takeover", self._run, "--home", URL, "--confirm", self._run, *self._options)
-                self._command = self._machine.begin(self.target, *words)
+                self._command = self._machine.begin(self.target, *words, *self._ways)
             return ""
         code = self._command.code()
         if code is None:
@@ -89,6 +99,12 @@ class Move:
         self.is_given_up = not self.is_done and (is_missing or self._tries >= _MOST_TRIES)
         self._next_at = time.monotonic() + _PAUSE_SECONDS
         return f"{self.target.user}: takeover: {code} {text}"
+
+
+def _way_of(host: Host) -> tuple[str, ...]:
+    """Return the options by which a command on a machine takes its own kubeconfig for the run."""
+    target = ClusterTarget(host.kubeconfig)
+    return ("--kubeconfig", str(host.kubeconfig), "--context", load_context(target).context)
 
 
 def rows_in_home(account: str, run: str) -> Sequence[RecordRow]:

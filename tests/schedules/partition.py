@@ -26,6 +26,8 @@ class Relay:
         self._open: set[asyncio.StreamWriter] = set()
         self._relays: set[asyncio.Task[Any]] = set()
         self._resets = False
+        self._flows = asyncio.Event()
+        self._flows.set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -47,6 +49,14 @@ class Relay:
         """Accept connections, and reset them at once."""
         self._resets = True
         self._run(self._abort())
+
+    def hush(self) -> None:
+        """Lose what is sent from now on, in both directions, and close nothing."""
+        self._loop.call_soon_threadsafe(self._flows.clear)
+
+    def flow(self) -> None:
+        """Hand on again. A connection that has lost something ends: neither side can go on with it."""
+        self._loop.call_soon_threadsafe(self._flows.set)
 
     def end(self) -> None:
         """End the thread, when every connection is closed."""
@@ -94,6 +104,7 @@ class Relay:
             self._relays.add(relay)
             relay.add_done_callback(self._relays.discard)
         try:
+            await self._flows.wait()
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 20)
         except OSError:
             writer.transport.abort()
@@ -101,20 +112,23 @@ class Relay:
             return
         self._open.add(far_writer)
         try:
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
             for closing in (writer, far_writer):  # one that has unsent bytes stays open until they are read
                 with suppress(OSError):
                     await closing.wait_closed()
         finally:
             self._open -= {writer, far_writer}
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.transport.abort() if writer.transport.is_closing() else writer.close()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                if not self._flows.is_set():
+                    await self._flows.wait()
+                    writer.transport.abort()
+                    return
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.transport.abort() if writer.transport.is_closing() else writer.close()

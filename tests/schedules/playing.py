@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -102,6 +103,8 @@ def play_seed(seed: int, *, without: frozenset[FaultKind], shrinks: bool) -> Pla
     schedule = schedule_of(seed, without=without)
     result = play(schedule)
     if result.broken and shrinks and len(schedule.faults) > 1:
+        sys.stdout.write(f"{seed:4} is made smaller; as it is:\n{result.report()}\n")  # which takes many lives
+        sys.stdout.flush()
         smaller, went = shrink(schedule, result.broken)
         if went is not None:
             result.shrunk = [*smaller.lines(), *(f"! {line}" for line in went.violations)]

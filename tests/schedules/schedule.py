@@ -52,6 +52,8 @@ class FaultKind(StrEnum):
     TAKE_OVER = "taken over"
     TAKE_OVER_LOST = "machine lost and taken over"
     TAKE_OVER_STOPPED = "stopped, taken over, continued"
+    SILENT = "no packet arrives"
+    TAKE_OVER_CUT_OFF = "cut off, taken over, there again"
 
 
 KILLS = (
@@ -94,12 +96,18 @@ HOME = (
 )
 OTHERS = (FaultKind.OTHER_APPROVE, FaultKind.OTHER_TEARDOWN)
 MOVES = (FaultKind.TAKE_OVER, FaultKind.TAKE_OVER_LOST, FaultKind.TAKE_OVER_STOPPED)
+CUT_OFF = (FaultKind.SILENT, FaultKind.TAKE_OVER_CUT_OFF)
+STOPS = (FaultKind.STOP, FaultKind.TAKE_OVER_STOPPED)
 CLOCKS = (FaultKind.SKEW, FaultKind.CLOCK)
 TEAM_SEEDS = 1000
 """From this one on, the run of a seed has a home, and a second machine beside its own."""
+CUT_OFF_SEEDS = 2000
+"""From this one on, it also is cut off: packets are lost, and nobody is told."""
 ONLY_WITH_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH})
 
-_LASTING = frozenset({*PARTITIONS, *CLOCKS, *HOME, FaultKind.STOP, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE})
+_LASTING = frozenset(
+    {*PARTITIONS, *CLOCKS, *HOME, *CUT_OFF, FaultKind.STOP, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE}
+)
 _RECORDS_FORWARD = 22
 """About so many records has a quiet life before its teardown, and so many with it:"""
 _RECORDS = 39
@@ -151,6 +159,8 @@ class Schedule(msgspec.Struct, frozen=True):
     """The time that the operator takes to notice that no runner is at work."""
     has_home: bool = False
     """The run is replicated to a home, and there is a second machine."""
+    has_own_ways: bool = False
+    """Each machine reaches the cluster by a way of its own, which the other's loss leaves alone."""
 
     def lines(self) -> list[str]:
         """For people."""
@@ -163,7 +173,8 @@ class Schedule(msgspec.Struct, frozen=True):
 def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Schedule:
     """The schedule of a seed: one kill, one fault of a kind that goes round with the seed, and up to two more.
 
-    From `TEAM_SEEDS` on, faults of a home and of a second machine follow, drawn after the others.
+    From `TEAM_SEEDS` on, faults of a home and of a second machine follow, drawn after the others; from `CUT_OFF_SEEDS`
+    on one more, or two.
 
     Args:
         seed: Any number.
@@ -180,12 +191,15 @@ def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Sc
     has_home = seed >= TEAM_SEEDS
     if has_home:
         faults += tuple(_fault(rng, kind) for kind in _team_kinds(rng, seed))
+    if seed >= CUT_OFF_SEEDS:
+        faults += tuple(_fault(rng, kind) for kind in CUT_OFF[seed % len(CUT_OFF) :])
     return Schedule(
         seed,
         tuple(fault for fault in faults if fault.kind not in without),
         is_approved_by_hand=is_approved_by_hand,
         absence_seconds=absence_seconds,
         has_home=has_home,
+        has_own_ways=seed >= CUT_OFF_SEEDS,
     )
 
 
@@ -211,7 +225,7 @@ def _team_kinds(rng: random.Random, seed: int) -> list[FaultKind]:
 
 def _fault(rng: random.Random, kind: FaultKind) -> Fault:
     seconds = round(rng.uniform(0.5, 6.0), 1) if kind in _LASTING else 0.0
-    if kind is FaultKind.TAKE_OVER_STOPPED:
+    if kind in (FaultKind.TAKE_OVER_STOPPED, FaultKind.TAKE_OVER_CUT_OFF):
         seconds = round(rng.uniform(2.0, 30.0), 1)
     amount = rng.choice((-86400.0, -420.0, 420.0, 86400.0)) if kind in CLOCKS else 0.0
     return Fault(kind, _moment(rng, kind), seconds, amount)

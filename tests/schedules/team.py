@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from actions.run.engine.fence import TRUST_SECONDS
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import RecordRow
 from actions.run.presence.record import ref_of
 from actions.run.state.records import OPERATOR, JournalRecord, encode_body
+from tests.schedules.audited import changes_of
 from tests.schedules.life import Story
 from tests.schedules.machine import Machine
 from tests.schedules.moving import Moved, rows_in_home
-
-_PART = re.compile(r"^PUT \S+/series/[^/\s]+/[^/\s]+/[0-9]{6}-[0-9]{6}/[0-9]+(?:\s|\?|$)")
+from tests.schedules.schedule import STOPS
 
 
 def record_that_is_left(story: Story, machine: Machine) -> Iterator[str]:
@@ -48,26 +47,20 @@ def _is_same(row: RecordRow, record: JournalRecord) -> bool:
     return ours == (row.seq, row.writer, row.stage, row.attempt, row.json) and abs(row.at - record.at) < 0.001
 
 
-def changes_by_fenced(story: Story) -> Iterator[str]:
-    """Yield what a machine has changed after another had taken the run over, and before it had it again.
-
-    A curve may still grow in the home while the fence trusts its last answer: each epoch writes under names of its own,
-    and what the new machine writes is what is read from then on.
-    """
+def changes_by_fenced(story: Story, machine: Machine) -> Iterator[str]:
+    """Yield what a machine has changed after another had taken the run over, and before it had it again."""
     for number, moved in enumerate(story.moves):
-        later = story.moves[number + 1 :]
-        back_at = next((move.at for move in later if move.target is moved.origin), float("inf"))
-        began_at = min([back_at, *(move.began_at for move in later if move.target is moved.origin)])
-        late = [one for one in moved.origin.requests() if moved.at < one.at < began_at]
-        wrong = [
-            one
-            for one in late
-            if not _is_terraforms(one.text) and not (_is_of_a_curve(one.text) and one.at - moved.at < TRUST_SECONDS)
-        ]
-        for request in wrong[:3]:
-            yield f"{moved.origin.user} sent {request.text} {request.at - moved.at:.1f} s after the take-over"
-        if back_at == float("inf"):
-            yield from _written_late(moved)
+        back = [move for move in story.moves[number + 1 :] if move.target is moved.origin]
+        began_at = min((move.began_at for move in back), default=float("inf"))
+        for request in moved.origin.requests():
+            if moved.at < request.at < began_at and not _is_terraforms(request.text):
+                yield f"{moved.origin.user} sent {request.text} {request.at - moved.at:.1f} s after the takeover"
+        began_line = min((move.began_line for move in back), default=math.inf)
+        for change in changes_of(machine, moved.origin):
+            if moved.line <= change.line < began_line:
+                yield f"{moved.origin.user} sent {change.text} after the takeover: {change.code}"
+        if not back:
+            yield from _written_late(story, moved)
 
 
 def _is_terraforms(text: str) -> bool:
@@ -75,19 +68,22 @@ def _is_terraforms(text: str) -> bool:
     return "/terraform/" in text
 
 
-def _is_of_a_curve(text: str) -> bool:
-    """Return whether it writes a part of an append-only file of the run, under the name of an epoch."""
-    return _PART.search(text) is not None
-
-
-def _written_late(moved: Moved) -> Iterator[str]:
+def _written_late(story: Story, moved: Moved) -> Iterator[str]:
     """Yield that the fenced runner went on in its own journal.
 
-    One record may be on its way: of a process that was stopped between the fence's check and what it was about to do.
+    Of one that was stopped between the fence's check and what it was about to do, one record may be on its way.
     """
+    was_stopped = any(item.fault.kind in STOPS and item.begun_at for item in story.injected)
     written = sum(record.writer != OPERATOR for record in records_of(moved.folder))
-    if written > moved.records + 1:
-        yield f"{moved.origin.user}'s runner wrote {written - moved.records} records after the take-over"
+    if written > moved.records + was_stopped:
+        yield f"{moved.origin.user}'s runner wrote {written - moved.records} records after the takeover"
+
+
+def copies_of(story: Story) -> list[Path]:
+    """Return all folders of the run: that of the machine that has it first, and what a takeover has put aside."""
+    folders = dict.fromkeys((story.folder, *(move.folder for move in story.moves)))
+    aside = [each for folder in folders for each in folder.parent.glob(f".{folder.name}.before-epoch-*")]
+    return [*folders, *aside]
 
 
 def records_of(folder: Path) -> tuple[JournalRecord, ...]:

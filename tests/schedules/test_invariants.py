@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from msgspec.structs import replace
 
+from actions.base.process import identity_of
 from actions.run.spool.format import lines_file, points_file, sources_file
 from actions.run.state.records import Action, Deleted, JournalRecord, Outcome, Owned, Result
+from actions.sandbox.audit import AUDIT_LOG
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS
+from tests.schedules import invariants
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.history import Seen
 from tests.schedules.inject import FOREIGN_DATA, Foreign
@@ -98,7 +103,7 @@ def test_a_point_that_is_lost_or_doubled_is_told(played: Played, change: Callabl
 
 
 def moved(story: Story, machine: Machine) -> list[Moved]:
-    """A take-over by the machine that has the run."""
+    """A takeover by the machine that has the run."""
     host = machine.hosts[0]
     return [Moved(0.0, 0.0, host, story.folder, None, 0, host)]
 
@@ -152,13 +157,22 @@ def a_copy(machine: Machine, kind: str, **changes: object) -> Seen:
 
 def test_an_object_that_is_made_twice_is_told(played: Played) -> None:
     story, machine = played
-    a_copy(machine, "Job")
+    copy = a_copy(machine, "Job")
     records = tuple(record for record in story.records if not isinstance(record.body, Deleted))
+    owned = Owned("batch/v1", copy.name, "Job", NAMESPACE, copy.uid)
+    records = (*records, replace(records[-1], body=owned))
     assert broken((replace(story, records=records), machine)) == {Broken.TWICE}
 
 
 def test_an_object_without_a_record_is_told(played: Played) -> None:
     a_copy(played[1], "ConfigMap", name="unknown")
+    assert broken(played) == {Broken.UNJOURNALLED}
+
+
+def test_an_object_of_whose_uid_there_is_no_record_is_told(played: Played) -> None:
+    objects = played[1].history.objects
+    seen = next(seen for seen in objects.values() if seen.name == "settings")
+    objects[seen.uid] = replace(seen, uid="another")
     assert broken(played) == {Broken.UNJOURNALLED}
 
 
@@ -175,6 +189,68 @@ def test_a_foreign_object_that_is_changed_or_deleted_is_told(played: Played, dat
     copy = a_copy(machine, "ConfigMap", name="theirs", labels={}, data=data, gone_at=gone_at)
     foreign = Foreign(CONFIG_MAPS, "theirs", copy.uid)
     assert broken((replace(story, foreign=[foreign]), machine)) == {Broken.FOREIGN}
+
+
+def test_a_foreign_object_that_was_written_and_is_as_it_was_is_told(played: Played) -> None:
+    story, machine = played
+    copy = a_copy(machine, "ConfigMap", name="theirs", labels={}, data=FOREIGN_DATA, gone_at=0.0, deletion_at=0.0)
+    story = replace(story, foreign=[Foreign(CONFIG_MAPS, "theirs", copy.uid)])
+    assert broken((story, machine)) == set()
+    machine.history.objects[copy.uid] = replace(copy, changes=1)
+    assert broken((story, machine)) == {Broken.FOREIGN}
+
+
+@pytest.mark.parametrize(
+    ("verb", "uri", "found"),
+    [
+        ("delete", "/api/v1/namespaces/kube-system/configmaps/theirs", Broken.FOREIGN),
+        ("patch", "/api/v1/nodes/a-node?fieldManager=eksml-tui", Broken.FOREIGN),
+        ("create", "/api/v1/namespaces/default/configmaps", Broken.FOREIGN),
+        ("TerminateInstances", "/", Broken.FOREIGN),
+        ("create", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", None),
+    ],
+)
+def test_a_change_of_what_is_not_the_runs_is_told_by_the_servers_log(
+    played: Played, verb: str, uri: str, found: Broken | None
+) -> None:
+    story, machine = played
+    pid = min(machine.hosts[0].pids())
+    with an_audited(machine, verb, uri, f"eksml-tui-runner/{pid}@vm"):
+        assert broken((story, machine)) == ({found} if found else set())
+    with an_audited(machine, verb, uri, f"Boto3/1 md/Botocore eksml-tui/{pid}@vm", code=403):
+        assert broken((story, machine)) == set()
+
+
+def test_a_change_by_a_process_of_no_machine_is_told(played: Played) -> None:
+    story, machine = played
+    with an_audited(machine, "patch", "/api/v1/namespaces/schedules/configmaps/settings", "eksml-tui/1@vm"):
+        assert broken((story, machine)) == {Broken.SENDER}
+
+
+@contextmanager
+def an_audited(machine: Machine, verb: str, uri: str, agent: str, *, code: int = 200) -> Iterator[None]:
+    """A line at the end of the server's audit log."""
+    path = machine.sandbox.kubeconfig.parent / AUDIT_LOG
+    before = path.read_bytes()
+    event = {"verb": verb, "requestURI": uri, "userAgent": agent, "responseStatus": {"code": code}}
+    path.write_bytes(before + json.dumps(event).encode() + b"\n")
+    yield
+    path.write_bytes(before)
+
+
+def test_a_process_that_goes_on_is_told(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    story, machine = played
+    monkeypatch.setattr(invariants, "_END_SECONDS", 0.1)
+    file = machine.hosts[0].state.with_name("state-processes")
+    before = file.read_text()
+    with subprocess.Popen(["sleep", "600"]) as process:
+        identity = identity_of(process.pid)
+        assert identity is not None
+        file.write_text(f"{before}{identity.pid} {identity.start_ticks}\n")
+        assert broken((story, machine)) == {Broken.PROCESS}
+        process.kill()
+    assert broken((story, machine)) == set()
+    file.write_text(before)
 
 
 def test_a_failure_that_nothing_explains_is_told(played: Played) -> None:

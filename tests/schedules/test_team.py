@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
 
+from tests.schedules.audited import changes_of
 from tests.schedules.inject import Elsewhere
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import Life, Story
 from tests.schedules.machine import Machine, a_machine
-from tests.schedules.schedule import HOME, MOVES, OTHERS, TEAM_SEEDS, Fault, FaultKind, Moment, Schedule, schedule_of
+from tests.schedules.partition import Relay
+from tests.schedules.schedule import (
+    CUT_OFF,
+    CUT_OFF_SEEDS,
+    HOME,
+    MOVES,
+    OTHERS,
+    TEAM_SEEDS,
+    Fault,
+    FaultKind,
+    Moment,
+    Schedule,
+    schedule_of,
+)
 
 pytestmark = pytest.mark.kill
 
@@ -48,10 +64,13 @@ def test_a_record_that_the_home_lacks_or_that_it_has_twice_is_told(moved_life: t
 def test_a_change_after_the_take_over_is_told(moved_life: tuple[Story, Machine]) -> None:
     story, machine = moved_life
     (moved,) = story.moves
-    early = replace(moved, at=moved.began_at - 1000.0)
-    assert broken(replace(story, moves=[early]), machine) == {Broken.FENCED}
-    fewer = replace(moved, records=moved.records - 2)
-    assert broken(replace(story, moves=[fewer]), machine) == {Broken.FENCED}
+    assert [bool(changes_of(machine, host)) for host in machine.hosts] == [True, True]
+    for wrong in (
+        replace(moved, at=moved.began_at - 1000.0),  # of the home
+        replace(moved, line=0),  # of the cluster
+        replace(moved, records=moved.records - 1),  # of its own journal
+    ):
+        assert broken(replace(story, moves=[wrong]), machine) == {Broken.FENCED}
 
 
 def test_a_record_that_is_left_in_the_cluster_is_told(moved_life: tuple[Story, Machine]) -> None:
@@ -73,6 +92,44 @@ def test_a_request_from_a_machine_without_the_run_is_told(moved_life: tuple[Stor
 def test_the_seeds_of_a_team_have_something_of_everything_and_the_others_are_as_they_were() -> None:
     kinds = {fault.kind for seed in range(TEAM_SEEDS, TEAM_SEEDS + 40) for fault in schedule_of(seed).faults}
     assert kinds >= {*HOME, *MOVES, *OTHERS}
+    kinds = {fault.kind for seed in range(CUT_OFF_SEEDS, CUT_OFF_SEEDS + 2) for fault in schedule_of(seed).faults}
+    assert kinds >= {*CUT_OFF}
     before = schedule_of(34)
     assert not before.has_home
-    assert not {fault.kind for fault in before.faults} & {*HOME, *MOVES, *OTHERS}
+    assert not {fault.kind for fault in before.faults} & {*HOME, *MOVES, *OTHERS, *CUT_OFF}
+    team = {fault.kind for seed in range(TEAM_SEEDS, CUT_OFF_SEEDS) for fault in schedule_of(seed).faults}
+    assert not team & {*CUT_OFF}
+
+
+async def test_what_is_sent_while_no_packet_arrives_is_lost_with_its_connection() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(100):
+                writer.write(data)
+        await closed(writer)
+
+    async def closed(writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server, asyncio.timeout(30):
+        relay = Relay(server.sockets[0].getsockname()[1])
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            writer.write(b"heard")
+            assert await reader.readexactly(5) == b"heard"
+            relay.hush()
+            writer.write(b"lost")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.2)
+            relay.flow()
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            await closed(writer)
+            reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            writer.write(b"again")
+            assert await reader.readexactly(5) == b"again"
+            await closed(writer)
+        finally:
+            await asyncio.to_thread(relay.end)

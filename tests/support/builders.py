@@ -205,5 +205,5 @@ def console_services(
     )
     shown.picture = snapshot
     services.cluster = shown
-    services.runs.view = view
+    services.runs.view, services.runs.is_listed = view, True
     return services

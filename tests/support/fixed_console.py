@@ -151,7 +151,7 @@ class _FixedRuns(RunFeed):
 
     def follow_scene(self) -> None:
         """Take over what the scene has now."""
-        self.view, self.summaries = self.scene.view, self.scene.summaries
+        self.view, self.summaries, self.is_listed = self.scene.view, self.scene.summaries, True
         self.names = short_ids([run.id for run in self.summaries])
         self.revision += 1
 

@@ -73,6 +73,8 @@ class Proxy:
         self.answered: list[Answered] = []
         """The same requests with who sent them, and what was answered."""
         self.is_away = False
+        self.is_cut_off = False
+        """As `is_away`, and not mended by `mend`."""
         self.fault: Fault | None = None
         self.applies: Callable[[str, str], bool] = lambda _method, _path: True
         """Return true if `fault`, `loses_answers` and `delay_seconds` hold for a method and path."""
@@ -127,8 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
         answered = Answered(time.time(), self.command, self.path, dict(self.headers), 0)
         proxy.answered.append(answered)
         is_meant = proxy.applies(self.command, self.path)
-        self.close_connection = proxy.is_away
-        if proxy.is_away:
+        self.close_connection = proxy.is_away or proxy.is_cut_off
+        if self.close_connection:
             return
         if is_meant and proxy.delay_seconds:
             time.sleep(proxy.delay_seconds)

@@ -1,4 +1,4 @@
-"""The tests that a worker of `make test` takes together, and those that come first."""
+"""The tests that a worker takes together, and those that come first."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tui.cli.manual.examples import epilog_of
+from tui.cli.examples import epilog_of
 from tui.cli.options import (
     HOME,
     RUN,
@@ -64,7 +64,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
     if (options.capture or options.replay) and options.command:
-        top.error(f"--capture and --replay are of the console; they cannot be combined with {options.command}")
+        top.error(f"--capture and --replay work only in the console; they cannot be combined with {options.command}")
     if options.capture_limit and not options.capture:
         top.error("--capture-limit needs --capture FILE")
     others = [f"--{name}" for name in _NOT_WITH_REPLAY if getattr(options, name)]
@@ -245,7 +245,10 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument("--record", type=Path, metavar="FILE", help="write what you do to FILE as a script")
     capture = top.add_argument_group("capture and replay")
     capture.add_argument(
-        "--capture", type=Path, metavar="FILE", help="keep what the console is sent in FILE, without secrets"
+        "--capture",
+        type=Path,
+        metavar="FILE",
+        help="record in FILE everything that the console receives, without secrets",
     )
     capture.add_argument(
         "--capture-limit",
@@ -284,7 +287,7 @@ def _tables(commands: Commands, cluster: Options) -> None:
     events = commands.add_parser("events", help="print the newest events, oldest first")
     add_options(events, cluster, suppress=True)
     events.add_argument("--warnings", action="store_true", help="only warnings")
-    cost = commands.add_parser("cost", help="print what the nodes cost an hour, and what of it is idle")
+    cost = commands.add_parser("cost", help="print the hourly cost of the nodes, and how much of it is idle")
     add_options(cost, cluster, suppress=True)
     _price_file(cost)
     for command in (pods, events, cost):
@@ -340,7 +343,9 @@ def _read(commands: Commands) -> None:
         help="the tool that printed it",
     )
     read.add_argument("file", nargs="?", default="-", metavar="FILE", help="a file, may be gzipped (default: stdin)")
-    read.add_argument("--output", "-o", choices=(*FORMATS, "plot"), default="table", help="form (default: table)")
+    read.add_argument(
+        "--output", "-o", choices=(*FORMATS, "plot"), default="table", help="format of the output (default: table)"
+    )
     read.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="with log -o plot: draw this metric; repeatable"
     )
@@ -402,13 +407,15 @@ def _doctor(commands: Commands, cluster: Options) -> None:
 
 
 def _launch(commands: Commands, cluster: Options) -> None:
-    launch = commands.add_parser("launch", help="launch a blueprint: print the run's id, leave its runner at work")
+    launch = commands.add_parser(
+        "launch", help="launch a blueprint: start its runner in the background, print the run's id"
+    )
     launch.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to launch")
     launch.add_argument("--yes", action="store_true", help="launch without asking")
     launch.add_argument("--auto-approve", action="store_true", help="carry out Terraform's plans without asking")
-    launch.add_argument("--no-checks", action="store_true", help="ask neither AWS nor a cluster before")
+    launch.add_argument("--no-checks", action="store_true", help="skip the checks that ask AWS or a cluster")
     launch.add_argument(
-        "--waive", action="append", default=[], metavar="CHECK", help="launch though this check failed; repeatable"
+        "--waive", action="append", default=[], metavar="CHECK", help="launch even though this check failed; repeatable"
     )
     _price_file(launch)
     limit_options(launch, dest="limit")
@@ -418,7 +425,7 @@ def _launch(commands: Commands, cluster: Options) -> None:
 
 def _launch_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--preset", default="", help="a named set of parameters")
-    command.add_argument("--existing-cluster", action="store_true", help="use the present cluster; provision nothing")
+    command.add_argument("--existing-cluster", action="store_true", help="use the current cluster; provision nothing")
     command.add_argument(
         "--home", default=argparse.SUPPRESS, metavar=HOME, help="replicate the run to this place in S3"
     )
@@ -455,10 +462,8 @@ def _support(commands: Commands, cluster: Options) -> None:
         "file", nargs="?", type=Path, metavar="FILE", help="the archive (default: eksml-support-RUN.tar.gz)"
     )
     add_options(support, cluster, suppress=True)
-    support.add_argument("--mask", action="store_true", help="mask account ids, host names and people, too")
-    support.add_argument(
-        "--capture", type=Path, dest="kept", metavar="FILE", help="put this capture of a session into it"
-    )
+    support.add_argument("--mask", action="store_true", help="also mask account ids, host names and user names")
+    support.add_argument("--capture", type=Path, dest="kept", metavar="FILE", help="include this capture of a session")
 
 
 def _serve(commands: Commands, cluster: Options) -> None:
@@ -491,6 +496,6 @@ def _for_shells(commands: Commands) -> None:
     completion = commands.add_parser("completion", help="print the completion of this command line for a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     commands.add_parser("man", help="print the manual page of this command line, in roff")
-    config = commands.add_parser("config", help="print each setting with its value, and where that is from")
+    config = commands.add_parser("config", help="print each setting with its value and the source of that value")
     config.add_argument("--schema", action="store_true", help="print a JSON Schema of config.yaml, for editors")
     output_option(config)

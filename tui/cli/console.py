@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actions.script.model import Script
     from actions.script.report import Report
     from tui.script_driver import ScriptDriver
+    from tui.settings.keymap import Keymap
     from tui.settings.settings import AlarmSettings, ConsoleSettings
 
 
@@ -360,8 +361,18 @@ def _stop_on_signals(stop: Callable[[], object]) -> None:
         loop.add_signal_handler(number, stop)
 
 
+def _keymap() -> Keymap:
+    """Load the operator's own keys."""
+    from tui.settings.keymap import NO_CHANGES, keymap_path
+
+    if not keymap_path().exists():  # few have such a file, and only they import what reads YAML
+        return NO_CHANGES
+    from tui.settings.keyfile import load_keymap
+
+    return load_keymap()
+
+
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
-    from tui.settings.keymap import load_keymap
     from tui.settings.settings import ConsoleSettings, DemoBadge, DiskSettings
 
     return ConsoleSettings(
@@ -375,7 +386,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         profile=chosen.profile,
         open_run=run_id,
         watch=watch,
-        keymap=load_keymap(),
+        keymap=_keymap(),
         keeps_snapshots=options.keep_snapshots and not options.script,
         theme=options.theme,
         skin=getattr(options, "skin", None),

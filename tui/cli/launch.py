@@ -50,7 +50,7 @@ def run(options: Namespace) -> int:
     for note in limit_notes(limits, plan, blueprint.under(binding.preset)):
         _say(note)
     if not (options.yes or sys.stdin.isatty()):
-        raise UsageError("A launch costs money, and nobody can be asked here.", hint="Add --yes.")
+        raise UsageError("A launch costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3
     if not (options.no_checks or options.demo or plan.is_cost_simulated):
@@ -79,7 +79,7 @@ def _require_passed(lines: Sequence[DoctorLine], *, waived: Sequence[str]) -> No
     if refusing:
         flags = " ".join(f"--waive '{name}'" for name in refusing)
         raise RefusedError(
-            f"The launch would fail: {', '.join(refusing)}.", hint=f"Mend this, or launch all the same with {flags}."
+            f"The launch would fail: {', '.join(refusing)}.", hint=f"Fix this, or launch anyway with {flags}."
         )
 
 

@@ -83,9 +83,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _settle(options: Namespace) -> None:
     """Complete the options by the settings file, and carry out those that hold for the whole process."""
     if options.command not in _WITHOUT_SETTINGS:
-        from tui.settings.config import load_config, settle
+        from tui.settings.config import ConfigFile, config_path, settle
 
-        options.settled = settle(options, load_config(), os.environ)
+        config = ConfigFile()
+        if config_path().exists():  # few have one, and only they import what reads YAML
+            from tui.settings.configfile import load_config
+
+            config = load_config()
+        options.settled = settle(options, config, os.environ)
     if options.home:
         from actions.run.context.home_address import parse_home
 

@@ -54,7 +54,11 @@ def add_options(target: argparse.ArgumentParser, options: Options, *, suppress: 
 def output_option(command: argparse.ArgumentParser) -> None:
     """Add the option for the form of what is printed."""
     command.add_argument(
-        "--output", "-o", choices=FORMATS, default="table", help="form: wide and csv have all fields (default: table)"
+        "--output",
+        "-o",
+        choices=FORMATS,
+        default="table",
+        help="format of the output; wide and csv have all fields (default: table)",
     )
 
 

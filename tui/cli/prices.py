@@ -66,7 +66,7 @@ def run(options: Namespace) -> int:
         ) from error
     for region in regions:
         sys.stdout.write(f"{region}: {_summary(row for row in found if row.region == region)}\n")
-    sys.stdout.write(f"written to {file}; rows of your own are as they were\n")
+    sys.stdout.write(f"written to {file}; your own rows are unchanged\n")
     return 0
 
 

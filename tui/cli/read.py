@@ -26,8 +26,8 @@ from actions.telemetry.captured.source import pieces_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogStream
 from actions.telemetry.points import Point
-from tui.cli.read_plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
 from tui.cli.tables.output import formatted
+from tui.cli.tables.plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
 from tui.present import captured as saved
 
 _STDIN = "-"

@@ -212,7 +212,7 @@ def _compare(options: Namespace) -> int:
     runs = [read_run(folder) for folder in folders]
     metric = metric_to_compare(runs, options.metric)
     if options.output == "plot":
-        from tui.cli.read_plots import comparison_plot
+        from tui.cli.tables.plots import comparison_plot
 
         sys.stdout.writelines(f"{line}\n" for line in comparison_plot(runs, metric))
     else:
@@ -222,7 +222,7 @@ def _compare(options: Namespace) -> int:
 
 def _curves(options: Namespace) -> int:
     from actions.run.comparison import read_run, series_csv
-    from tui.cli.read_plots import run_picture, run_plot
+    from tui.cli.tables.plots import run_picture, run_plot
 
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied

@@ -33,7 +33,7 @@ class AppActions(msgspec.Struct, frozen=True):
         open_shell: Put a shell in a container in front.
         allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
         choose_theme: Draw in the theme of this name.
-        edit_text: Have a text changed in an editor, given by the words that start it; return it as it was saved.
+        edit_text: Open a text in an editor, given by its command line; return it as it was saved.
     """
 
     show: Callable[[Screen[None]], None]

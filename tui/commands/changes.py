@@ -98,8 +98,8 @@ class ObjectChanges:
             plan = await plan_drain(session, target.name)
             if plan.objections() and not arguments.even_if_lost:
                 raise RefusedError(
-                    f"{target.title()} is cordoned, and not drained. {' '.join(plan.objections())}",
-                    hint="To evict them all the same: even_if_lost=true.",
+                    f"{target.title()} is cordoned, but not drained. {' '.join(plan.objections())}",
+                    hint="To evict them anyway: even_if_lost=true.",
                 )
             await evict_all(
                 session,

@@ -109,16 +109,33 @@ def _yes_or_no(call: Call, view: RunView) -> Confirmation:
         text = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
     else:
         text = call.command.help
-    return Confirmation(f"{call.command.title}: {view.id}?", _wrapped(text))
+    return Confirmation(f"{call.command.title}: {view.id}?", [*_wrapped(text), *place_lines(view)])
+
+
+def place_lines(view: RunView) -> list[Cells]:
+    """Return where a run works: its cluster, region, account and context, as far as they are known."""
+    account = view.account.id if view.account is not None else ""
+    known = {
+        "cluster": view.cluster.name,
+        "region": view.cluster.region,
+        "account": account,
+        "context": view.cluster.context,
+    }
+    text = " · ".join(f"{name} {value}".replace(" ", "\xa0") for name, value in known.items() if value)
+    return [(Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.MUTED),) for line in _folded(text)]
+
+
+def _folded(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
 
 
 def _taking_over(arguments: TakeoverArguments) -> Confirmation | None:
-    """Return the dialog of a take-over; the run is on another machine, so none is put on screen."""
+    """Return the dialog of a takeover; the run is on another machine, so none is put on screen."""
     if arguments.confirm:
         return None  # typed on the line; the handler refuses a wrong one
     text = (
-        "The machine that carries it out now will not change anything of it any more. If it may be alive, some seconds "
-        "pass before this one begins."
+        "The machine that carries it out now will not change anything in it any more. If that machine may be alive, "
+        "this one waits a few seconds before it begins."
     )
     if arguments.machine_is_gone:
         text = "You state that the machine that had it no longer exists: locks that it left are removed."
@@ -165,6 +182,7 @@ def _approval(view: RunView, stage_id: str) -> Confirmation:
         lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
         if len(plan.lines) > _PLAN_LINES:
             lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
+    lines += place_lines(view)
     return Confirmation(f"Approve the plan of {stage.title}?", lines)
 
 
@@ -185,12 +203,12 @@ def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = 
     if kept:
         lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
     if even_if_shared:
-        lines.append((Span("What other runs or pods use is removed all the same.", Tone.BAD),))
+        lines.append((Span("Objects that other runs or pods use are removed, too.", Tone.BAD),))
     if deletes_data:
         lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
     else:
         lines.append((Span("Storage with data stays; remove it with :teardown delete_data=true", Tone.MUTED),))
-    return lines
+    return [*lines, *place_lines(view)]
 
 
 def _wrapped(text: str) -> list[Cells]:

@@ -198,7 +198,7 @@ def with_selected_run(call: Call, subject: Subject | None) -> Call:
 
 
 def with_whole_run(call: Call, runs: RunFeed) -> Call:
-    """Return a take-over with the whole id of its run; any other call as it is.
+    """Return a takeover with the whole id of its run; any other call as it is.
 
     Raises:
         MissingError: Several runs begin like that, or none is selected.
@@ -209,10 +209,10 @@ def with_whole_run(call: Call, runs: RunFeed) -> Call:
 
 
 def _whole_id(runs: RunFeed, run_id: str) -> str:
-    """Return the id of a run by its beginning, as far as this machine and the connected cluster know it.
+    """Return the id of a run by its beginning, among those of this machine and of the connected cluster.
 
     Args:
-        run_id: Empty for the run on screen. What is no beginning of an id is returned as it is: a home may know it.
+        run_id: Empty for the run on screen. A text that begins no id is returned as it is: a home may have the run.
 
     Raises:
         MissingError: It is the beginning of several; or no run is on screen.

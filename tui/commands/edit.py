@@ -26,7 +26,8 @@ _HIDDEN = ("secrets",)
 """Kinds whose contents are never read."""
 _REFUSED = "# Not saved: "
 _OTHERS_FIRST = (
-    "It was changed by others meanwhile. Your changes stand on it as it is now. To send it, delete this line, and save."
+    "Others have changed it meanwhile. Your changes are applied to its current state. "
+    "To send them, delete this line and save."
 )
 
 
@@ -111,7 +112,7 @@ class EditCommand:
 
         found = without_managed_fields(await self._services.cluster.session.get(target.path))
         if found.get("metadata", {}).get("uid") != target.uid:
-            raise RefusedError(f"{target.title()} is another object than the chosen one, which is gone.")
+            raise RefusedError(f"{target.title()} is not the object that was chosen; that one is gone.")
         return found
 
     async def _send(self, target: Target, document: Mapping[str, Any]) -> None:

@@ -102,7 +102,7 @@ def submit_line(app: TypeAheadApp[Any], line: str) -> None:
 
 
 async def edit_text(app: TypeAheadApp[Any], text: str, argv: Sequence[str]) -> str:
-    """Have a text changed in an editor that has the whole terminal; return it as it was saved.
+    """Open a text in an editor that has the whole terminal; return it as it was saved.
 
     Feeds, runs and alarms go on meanwhile; keys are the editor's, and nothing is painted until it has ended.
 

@@ -158,6 +158,11 @@ class ObjectCommands:
     async def _logs(self, arguments: args.LogsArguments) -> None:
         subject = self._subject(arguments)
         begin = self._begin(arguments)
+        if subject.kind == "Run":
+            self._services.unwatch()
+            self._services.open_run(subject.name)
+            self._workspace.open("logs", "")
+            return
         failing = self._failing_pod_of(subject)
         if failing is not None:
             self._show_log(failing, arguments.container, begin)
@@ -204,7 +209,7 @@ class ObjectCommands:
             self._workspace.open("pods", owner.text())
 
     async def _any_subject(self, arguments: args.ObjectArguments) -> Subject:
-        """Return the named object, also of a kind that only the cluster knows, or the one under the cursor."""
+        """Return the named object, also of a kind that only the cluster has, or the one under the cursor."""
         words = arguments.object.split("/")
         if len(words) < 2 or find_word(words[0]) is not None or not self._services.objects.knows(words[0]):
             return self._subject(arguments)
@@ -227,9 +232,11 @@ class ObjectCommands:
     def _subject(self, arguments: args.ObjectArguments | args.LogsArguments) -> Subject:
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
-        subject = self._workspace.current.subject()
+        pane, is_log = self._workspace.current, isinstance(arguments, args.LogsArguments)
+        subject = pane.subject_in_sight() if is_log else pane.subject()
         if subject is None:
-            raise MissingError("Nothing is selected.", hint="Put the cursor on a pod or a node.")
+            wanted = "a run, a problem or a pod" if is_log else "a pod or a node"
+            raise MissingError("Nothing is selected.", hint=f"Put the cursor on {wanted}.")
         return subject
 
     def _pod(self, arguments: args.ObjectArguments | args.LogsArguments) -> tuple[PodFacts, str]:

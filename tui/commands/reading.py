@@ -1,11 +1,11 @@
-"""Commands on the contents of the focused pane: copy, save, mark, go to a time."""
+"""Commands on the contents of the focused pane: copy, save, mark, search, how it is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from actions.base.errors import RefusedError
+from actions.base.errors import ParameterError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.wording import counted
 from actions.command import arguments as args
@@ -17,7 +17,7 @@ from tui.terminal.clipboard import Clipboard, copy_out
 
 
 class ReadingCommands:
-    """The handlers of `copy`, `save`, `goto`, `mark` and `only`.
+    """The handlers of `copy`, `save`, `goto`, `search`, `set`, `axis`, `mark` and `only`.
 
     Args:
         workspace: The panes.
@@ -40,6 +40,9 @@ class ReadingCommands:
             "copy": self._copy,
             "save": self._save,
             "goto": self._goto,
+            "search": self._search,
+            "set": self._set,
+            "axis": self._axis,
             "mark": self._mark,
             "only": self._only,
         }
@@ -58,6 +61,22 @@ class ReadingCommands:
 
     async def _goto(self, arguments: args.GotoArguments) -> None:
         self._log().go_to(arguments.time)
+
+    async def _search(self, arguments: args.SearchArguments) -> None:
+        self._log().search(arguments.pattern)
+
+    async def _set(self, arguments: args.SetArguments) -> None:
+        pane, option, value = self._workspace.current, arguments.option, arguments.value
+        known = pane.OPTIONS.get(option)
+        if known is None:
+            hint = f"It has {', '.join(pane.OPTIONS)}." if pane.OPTIONS else "Focus the logs or the charts pane."
+            raise RefusedError(f"The {pane.CONTEXT} pane has no {option!r} to set.", hint=hint)
+        if value and value not in known:
+            raise ParameterError(f"{option}: {value!r} is none of {', '.join(known)}.")
+        pane.set_option(option, value)
+
+    async def _axis(self, arguments: args.AxisArguments) -> None:
+        self._workspace.current.move_axis(arguments.move)
 
     async def _mark(self, arguments: args.MarkArguments) -> None:
         self._workspace.current.mark(arguments.action)

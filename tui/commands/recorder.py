@@ -27,7 +27,6 @@ from tui.textual_private import screen_text
 
 if TYPE_CHECKING:
     from tui.base_app import TypeAheadApp
-    from tui.commands.dispatcher import CommandDispatcher
     from tui.present.subject import Subject
 
 LOOK_SECONDS = 0.5
@@ -139,7 +138,7 @@ class SessionRecorder:
         self._depth = self._scene().depth
 
     def step_passed(self, step: ScriptStep) -> None:
-        """Record a step of a script that is no command of the console: a picture of the screen."""
+        """Record a step of a script that is not a command of the console: a picture of the screen."""
         if isinstance(step.action, Call) and isinstance(step.action.arguments, args.ScreenshotArguments):
             self.ended(step.action, self.begun(step.action), is_done=True)
 
@@ -276,12 +275,16 @@ def _text_of(subject: Subject) -> str:
 
 
 def begin_to_record(
-    app: TypeAheadApp[Any], services: ConsoleServices, workspace: PaneWorkspace, dispatcher: CommandDispatcher
-) -> None:
-    """Record the session, if its settings name a file; show what is wrong with that."""
+    app: TypeAheadApp[Any], services: ConsoleServices, workspace: PaneWorkspace
+) -> SessionRecorder | None:
+    """Start to record the session, if its settings name a file.
+
+    Returns:
+        The recorder; `None` if there is no such file, or it cannot be written, which the app shows.
+    """
     settings = services.settings
     if settings.record is None:
-        return
+        return None
     demo = f"--demo --speed {settings.demo.speed:g} " if settings.demo is not None else ""
     run = f"--run {settings.open_run} " if settings.open_run else ""
     recording = Recording(
@@ -295,6 +298,6 @@ def begin_to_record(
         recorder.begin()
     except ConfigError as error:
         app.notify_error(error)
-        return
-    dispatcher.recorder = recorder
+        return None
     services.supervisor.keep("recording", recorder.run)
+    return recorder

@@ -103,7 +103,7 @@ class RunCommands:
         )
         self._app.notify_plainly(sentence)
         await self._services.runs.refresh_list()
-        self._services.open_run(arguments.run)  # from its journal on this machine, not what other places know of it
+        self._services.open_run(arguments.run)  # from its journal on this machine, not from records in other places
 
     async def _teardown(self, arguments: args.TeardownArguments) -> None:
         obstacle = await self._run_actions.teardown(

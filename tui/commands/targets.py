@@ -1,4 +1,4 @@
-"""The objects that a change is meant for: named, marked or selected; and the dialog before it."""
+"""The objects that a change applies to: named, marked or selected; and the dialog before it."""
 
 from __future__ import annotations
 

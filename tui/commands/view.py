@@ -146,7 +146,7 @@ class ContextCommand:
     """The handler of `context`: lists the contexts of the kubeconfig, or connects to one.
 
     Args:
-        services: The cluster's feed is connected anew.
+        services: The cluster's feed is connected again.
         actions: Shows the list, and asks about exec plugins.
     """
 

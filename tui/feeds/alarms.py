@@ -1,4 +1,4 @@
-"""The feed of alarms: finds new ones when the runs change, and calls the operator as the settings have it."""
+"""The feed of alarms: finds new ones when the runs change, and notifies the operator as the settings demand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_CALLS = 3
 class AlarmFeed:
     """The alarms of all runs: present, acknowledged, and the call for each new one.
 
-    Those that were there when the runs were first read are not called: they are on screen. A call that was not
+    Those that existed when the runs were first read cause no call: they are on screen. A call that was not
     acknowledged is repeated after `AlarmSettings.repeat_minutes`. Used on the loop only; without a change it costs
     nothing.
 

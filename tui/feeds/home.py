@@ -39,15 +39,15 @@ PROBLEMS_EVERY_SECONDS = 4.0
 RESTARTED_SECONDS = 300.0
 """A pod whose container was restarted within this time is a problem, though it runs: it may crash again and again."""
 _MOST_RUNS = 12
-"""Of so many runs money and holds are computed."""
+"""Number of runs whose money and holds are computed."""
 
 
 class FleetTrouble:
-    """The fleet's totals, and the pods and nodes that are not fine; looks at what has changed alone."""
+    """The fleet's totals, and the pods and nodes that are not healthy; only changes are read."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodFacts] = {}
-        """Pods that are not fine, by key."""
+        """Pods that are not healthy, by key."""
         self.nodes: dict[str, NodeFacts] = {}
         """Nodes that are not ready, by name."""
         self.unscheduled = 0
@@ -89,7 +89,7 @@ class FleetTrouble:
         return True
 
     def restarted(self, snapshot: ClusterSnapshot) -> list[PodFacts]:
-        """Return the pods that are fine, and were not a moment ago: a container has been started again."""
+        """Return the pods that are healthy and were not a moment ago: a container was restarted."""
         known = (snapshot.pods.get(key) for key in self._restarted_at if key not in self.pods)
         return [pod for pod in known if pod is not None]
 
@@ -181,7 +181,7 @@ class HomeFeed:
     Args:
         clock: Time.
         changed: Called when something has been computed.
-        request_in: Asks for a paint in so many seconds.
+        request_in: Asks for a paint in this many seconds.
     """
 
     def __init__(self, clock: Clock, changed: Callable[[], None], request_in: Callable[[float], None]) -> None:
@@ -264,7 +264,7 @@ class HomeFeed:
 
         Args:
             summaries: All runs, the newest first.
-            view: The run on screen: it is at hand, and always as of now.
+            view: The run on screen: it is always current.
         """
         if view is not None:
             self.money = {**self.money, view.id: money_of(view, self._clock.now().timestamp())}

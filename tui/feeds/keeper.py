@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot
 
 FIRST_KEPT_SECONDS = 120.0
-"""After the first complete snapshot; by then all that was put off until there is one has been done."""
+"""After the first complete snapshot; by then all work that was deferred until then is done."""
 KEPT_SECONDS = 600.0
 """The least time between two that are kept while the console is open."""
 _ASK_SECONDS = 5.0
@@ -56,7 +56,7 @@ class SnapshotKeeper:
             self.shown = self._kept.snapshot if self._kept else None
 
     async def confirm(self, session: KubeSession) -> KeptSnapshot | None:
-        """Ask the cluster whether it is the one that was kept; if it is another one, nothing of it is shown any more.
+        """Ask the cluster whether it is the one of the kept snapshot; if not, that is no longer shown.
 
         Returns:
             What was kept, once, for the live state to go on with; `None` if there is nothing, or the cluster does not

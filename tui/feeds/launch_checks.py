@@ -1,4 +1,4 @@
-"""The doctor's checks of the launch that a form shows: made anew after each change, lines as they come."""
+"""The doctor's checks of the launch that a form shows: made again after each change, lines as they come."""
 
 from __future__ import annotations
 

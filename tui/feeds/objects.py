@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from actions.cluster.watch.table_format import ObjectRow, TableColumn, TableFormat
 
 _UNSEEN_SECONDS = 60.0
-"""A table whose changes were not taken for so long is no longer watched, until it is shown again."""
+"""A table whose changes were not taken for this long is no longer watched, until it is shown again."""
 _AGAIN_SECONDS = 10.0
 """Between two lists of a kind that the server cannot watch."""
 

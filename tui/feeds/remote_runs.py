@@ -19,7 +19,7 @@ _REST_SECONDS = 0.2
 
 
 class RemoteRunFeed:
-    """The runs that the connected cluster knows. `run` is work for the supervisor. Used on the loop only.
+    """The runs recorded in the connected cluster. `run` is work for the supervisor. Used on the loop only.
 
     A watch with a label selector: while nothing changes there is no request, and a heartbeat costs one small event.
 
@@ -27,7 +27,7 @@ class RemoteRunFeed:
         cluster: The cluster on screen.
         clock: Time.
         changed: Called when something that is shown has changed; not for a heartbeat alone.
-        request_in: Asks for a paint in so many seconds, when a run will have been silent for too long.
+        request_in: Asks for a paint in this many seconds, when a run will have been silent for too long.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RemoteRunFeed:
         self._publish()
 
     def find(self, run_id: str) -> RemoteRun | None:
-        """Return the run with this id; `None` if the cluster does not know it."""
+        """Return the run with this id; `None` if the cluster has no record of it."""
         return next((run for run in self.runs if run.id == run_id), None)
 
     def own_at_work(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
@@ -13,6 +13,7 @@ from actions.base.errors import ConsoleError, JournalError
 from actions.base.executors import NamedExecutor
 from tui.feeds.alarms import AlarmFeed
 from tui.feeds.runs import LIST_EVERY_SECONDS, RunFeed
+from tui.feeds.ticker import Ticker
 
 if TYPE_CHECKING:
     from actions.capture.runs import RunsCapture
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from actions.cloud.account import CallerIdentity
     from actions.cluster.auth.session import KubeSession, Through
     from actions.replay.session import Replay
-    from tui.feeds.services import ConsoleServices
 
 _LOOK_SECONDS = 0.25
 _MANY = 3_000
@@ -129,21 +129,35 @@ class ReplayFeed:
 
     Args:
         replay: The capture.
-        services: The feeds that show it.
+        runs: The feed that shows its runs.
+        ticker: Paints each moment.
+        connect: Connects the console to the cluster of the moment.
+        read_anew: Reads that cluster again, with everything that follows one of its pods or jobs.
     """
 
-    def __init__(self, replay: Replay, services: ConsoleServices) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        runs: RunFeed,
+        ticker: Ticker,
+        *,
+        connect: Callable[[], None],
+        read_anew: Callable[[], Awaitable[None]],
+    ) -> None:
         self.replay = replay
         self.epoch = 0
-        """Grows when everything on screen is to be read anew."""
-        self._services = services
+        """Grows when everything on screen is to be read again."""
+        self._runs = runs
+        self._ticker = ticker
+        self._connect = connect
+        self._read_anew = read_anew
         self._disk = NamedExecutor("replay")
         self._moving = asyncio.Lock()
         self._shown: str | None = None
         self._known: frozenset[str] = frozenset()
         self._server = ""
         self._listed_at = 0.0
-        replay.clock.changed = services.ticker.request_paint
+        replay.clock.changed = ticker.request_paint
 
     def badge(self) -> str:
         """Return the header's badge: `replay 14:02:07 ×4`, with a sign while it stands still."""
@@ -173,9 +187,9 @@ class ReplayFeed:
                 if cluster is not None and cluster.server != self._server:
                     is_other, self._server = bool(self._server), cluster.server
                     if is_other:
-                        self._services.connect()
+                        self._connect()
             if not clock.is_paused:
-                self._services.ticker.request_paint()
+                self._ticker.request_paint()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def go_to(self, at: float) -> None:
@@ -190,14 +204,14 @@ class ReplayFeed:
                 await self._reconnect()
             await self._show_runs(lists=True)
             await self._catch_up()
-        self._services.ticker.paint_now()
+        self._ticker.paint_now()
 
     def close(self) -> None:
         """Stop."""
         self._disk.close()
 
     def _is_far(self, before: float, after: float) -> bool:
-        """Return whether it is quicker, or surer, to read the cluster anew than to follow what lies between."""
+        """Return whether it is quicker, or surer, to read the cluster again than to follow what lies between."""
         index = self.replay.index
         if after - before > _FAR_SECONDS:
             return True
@@ -207,30 +221,19 @@ class ReplayFeed:
         """Return when what had come by the moment is in the tables."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CATCH_UP_SECONDS):
-                while not self.replay.is_caught_up:  # noqa: ASYNC110 - those who read the streams tell nobody
+                while not self.replay.is_caught_up:  # noqa: ASYNC110 - readers of the streams raise no event
                     await asyncio.sleep(_TURN_SECONDS)
 
     async def _begin_again(self) -> None:
-        services = self._services
-        services.runs.forget()
+        self._runs.forget()
         await self._disk.call(self.replay.runs.begin_again)
         self.replay.point_to_runs()
         self._shown, self._known = None, frozenset()
         await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Read the cluster anew, and whatever follows one of its pods or jobs."""
-        services, watched = self._services, self._services.watched
         self.epoch += 1
-        services.cluster.leave()
-        services.connect()
-        await services.cluster.wait_connected()
-        await services.cluster.settle(at_most_seconds=5.0)
-        if watched is not None:
-            try:
-                await services.watch(watched.job)
-            except ConsoleError:
-                services.unwatch()
+        await self._read_anew()
 
     @property
     def _is_list_old(self) -> bool:
@@ -239,7 +242,7 @@ class ReplayFeed:
         return self.replay.clock.monotonic() - self._listed_at > wait
 
     async def _show_runs(self, *, lists: bool) -> None:
-        replay, runs = self.replay, self._services.runs
+        replay, runs = self.replay, self._runs
         at = replay.clock.at
         is_new = await self._disk.call(replay.runs.show, at)
         wanted = replay.index.run_at(at)
@@ -255,7 +258,7 @@ class ReplayFeed:
                 runs.catch_up()
 
     def _choose(self, run: str) -> None:
-        runs = self._services.runs
+        runs = self._runs
         found = next((one for one in runs.summaries if one.id == run), None)
         if found is None:
             self._shown = None if run else ""

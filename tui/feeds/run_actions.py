@@ -195,7 +195,7 @@ class RunActions:
             run_id: Its whole id.
             home: Its home; empty for that of the settings.
             confirm: Its id again, as typed.
-            is_machine_gone: The other machine does not exist any more.
+            is_machine_gone: The other machine no longer exists.
 
         Returns:
             The result, in a sentence.

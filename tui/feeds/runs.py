@@ -71,7 +71,7 @@ class RunFeed:
         self.names: Mapping[str, str] = {}
         """Short names of the runs by id: unique prefixes."""
         self.others: RemoteRunFeed | None = None
-        """The runs of other machines, as the connected cluster knows them."""
+        """The runs of other machines, by their records in the connected cluster."""
         self.remote: RemoteRun | None = None
         """The run on screen, if another machine carries it out: it can only be watched."""
         self.is_record_gone = False

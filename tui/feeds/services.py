@@ -75,6 +75,7 @@ class ConsoleServices:
         self.supervisor = Supervisor(clock, ticker.request_paint)
         self.capture = _capture_feed(settings, clock)
         """The capture of this session; `None` if there is none."""
+        self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
         self.replay = _replay_feed(settings, self)
         """The capture that is shown; `None` on a live cluster."""
         self.cluster = ClusterFeed(
@@ -97,7 +98,6 @@ class ConsoleServices:
         )
         self.fleet = FleetCosts(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
-        self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
         self.remote = self.runs.others = RemoteRunFeed(
             self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
@@ -148,7 +148,7 @@ class ConsoleServices:
             self.supervisor.keep(CAPTURE, lambda: capture.run(self.runs, self.alarms))
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
-        if self.settings.has_operator:  # a script has its own expectations, and nobody hears a bell
+        if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
             self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
             self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:
@@ -277,7 +277,7 @@ class ConsoleServices:
     def _others_changed(self) -> None:
         """Show what has changed; with no run here, the run of another machine that was named, or is the user's own.
 
-        A run on screen that was taken over is shown as the cluster knows it.
+        A run on screen that was taken over is shown by its record in the cluster.
         """
         runs = self.runs
         runs.take_others()
@@ -329,11 +329,31 @@ def _replay_feed(settings: ConsoleSettings, services: ConsoleServices) -> Replay
         return None
     from tui.feeds.replay import ReplayFeed
 
-    return ReplayFeed(settings.replay, services)
+    return ReplayFeed(
+        settings.replay,
+        services.runs,
+        services.ticker,
+        connect=services.connect,
+        read_anew=lambda: _read_anew(services),
+    )
+
+
+async def _read_anew(services: ConsoleServices) -> None:
+    """Read the cluster again, and whatever follows one of its pods or jobs."""
+    watched = services.watched
+    services.cluster.leave()
+    services.connect()
+    await services.cluster.wait_connected()
+    await services.cluster.settle(at_most_seconds=5.0)
+    if watched is not None:
+        try:
+            await services.watch(watched.job)
+        except ConsoleError:
+            services.unwatch()
 
 
 def replay_epoch(services: ConsoleServices) -> int:
-    """Return a number that grows when a replay has gone to another moment: what was read is to be read anew."""
+    """Return a number that grows when a replay has gone to another moment: what was read is to be read again."""
     return services.replay.epoch if services.replay is not None else 0
 
 

@@ -62,7 +62,7 @@ class Ticker:
         self._timer = asyncio.get_running_loop().call_later(0, self._fire)
 
     def request_paint_in(self, seconds: float) -> None:
-        """Request a paint in so many seconds, when something on screen will have changed with time: an age."""
+        """Request a paint in this many seconds, when something on screen will have changed with time: an age."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         if self._later is not None:

@@ -24,9 +24,9 @@ LOOK_SECONDS = 5.0
 
 
 UNUSED_SECONDS = 120.0
-"""From so long at 0 % in every sample on, a requested device counts as unused."""
+"""From this long at 0 % in every sample on, a requested device counts as unused."""
 _STALE_SECONDS = 60.0
-"""A sample that is older says nothing of a device now."""
+"""A sample that is older is no measure of a device now."""
 _TAIL_BYTES = 64 * 1024
 """Bytes of a run's history that are read at the first look: spans of the last minutes to hours."""
 
@@ -92,7 +92,7 @@ class _Zeros:
 class TrainingFeed:
     """The alarms of trainings, as a source of `AlarmFeed`, and accelerators that they do not use. On the loop only.
 
-    A loss that is no number, lost throughput, and no line for long are alarms; spikes and plateaus are urgent for no
+    A loss that is not a number, lost throughput, and no line for long are alarms; spikes and plateaus are urgent for no
     operator, and only marked in the charts.
 
     Args:

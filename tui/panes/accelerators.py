@@ -90,7 +90,14 @@ NEURON_COLUMNS: tuple[Column[DeviceRow], ...] = (
 
 _NVLINK: tuple[Column[DeviceRow], ...] = (
     Column(
-        "nvlink", "NVLINK", accelerators.nvlink_cell, width=9, flex=2, limit=40, drop=5, sized=accelerators.nvlink_cell
+        "nvlink",
+        "NVLINK TX+RX",
+        accelerators.nvlink_cell,
+        width=12,
+        flex=2,
+        limit=40,
+        drop=5,
+        sized=accelerators.nvlink_cell,
     ),
     Column("nvlink-range", "NVLINK MIN–MAX", accelerators.nvlink_range_cell, width=17, align="right", drop=11),
     Column("nvlink-errors", "LINK ERR", accelerators.link_errors_cell, width=8, align="right", drop=8),
@@ -130,6 +137,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         self._shown = (-1, 0, False, Size())
         self._scope: tuple[str, str] | None = None
         """The watched job and the run for which samples are taken; `None` before the first look."""
+        self._is_one_job = False
+        """The chosen pods are those of one job or run."""
 
     def compose(self) -> ComposeResult:
         """Yield mean and slowest device above the table."""
@@ -174,7 +183,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         self._use_columns_of(rows)
         now = self.services.clock.monotonic()
         zeros = [now - since for since in self._feed.zero_since.values()]
-        lines = accelerators.summary(rows, past, has_ended=has_ended, zeros=zeros)
+        lines = accelerators.summary(
+            rows, past, has_ended=has_ended, zeros=zeros, is_one_job=past is not None or self._is_one_job
+        )
         room = self.size.width - _MARGINS
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
@@ -242,6 +253,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if snapshot is None:
             return []
         run, watched = self.services.runs.view, self.services.watched
+        self._is_one_job = watched is not None
         busy = [pod for pod in snapshot.pods.values() if _has_accelerators(pod) and pod.phase == "Running"]
         if watched is not None:
             self.entitle(f"accelerators of {watched.title}")
@@ -249,6 +261,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         own = [pod for pod in busy if run is not None and pod.run == run.id]
         if run is not None and own:
             stages = {pod.stage for pod in own}
+            self._is_one_job = len(stages) == 1
             place = place_of(run, own[0].stage) if len(stages) == 1 else run.id
             self.entitle(f"accelerators of {place}")
             return own
@@ -256,7 +269,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if run is not None and stage:
             self.entitle(f"accelerators of {place_of(run, stage)}")
             return []
-        self.entitle("accelerators of all pods" + (f" (none of {run.id})" if run is not None else ""))
+        self.entitle("accelerators of all pods" if run is None else f"all accelerators, none of {run.id}")
         return busy
 
     def _sampled(self) -> Sampled | None:

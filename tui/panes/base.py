@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -31,7 +31,7 @@ from tui.widgets.table_model import Column
 def bindings_of(context: KeyContext) -> list[BindingType]:
     """Return the bindings of one context; each has the screen run its line.
 
-    Keys that are no commands (`ASIDES`) become the screen's action of that name.
+    Keys that are not commands (`ASIDES`) become the screen's action of that name.
     """
     bindings: list[BindingType] = []
     for row in keys_of(context):
@@ -42,8 +42,12 @@ def bindings_of(context: KeyContext) -> list[BindingType]:
     return bindings
 
 
+ON_OFF = ("on", "off")
+"""The values of what is switched."""
+
 _BORDER_ENDS = 6
 """Columns of a border that its texts cannot use."""
+_TITLE_ENDS = 4
 
 
 class Pane(Widget):
@@ -58,6 +62,8 @@ class Pane(Widget):
     """
 
     CONTEXT: ClassVar[KeyContext]
+    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """What `set` can set here, with the values of each."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = """
     Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }
@@ -78,7 +84,10 @@ class Pane(Widget):
         self._health_label = ""
 
     def entitle(self, title: str) -> None:
-        """Set the title at the border."""
+        """Set the title at the border, with the short name of the run on screen where its id leaves no room."""
+        view = self.services.runs.view
+        if view is not None and width_of(title) > self.size.width - _TITLE_ENDS > 0:
+            title = title.replace(view.id, self.services.runs.names.get(view.id, view.id))
         if self.border_title != Content(title).markup:  # setting it repaints the whole pane
             self.border_title = Content(title)
 
@@ -89,6 +98,10 @@ class Pane(Widget):
     def subject(self) -> Subject | None:
         """Return the selected object, for commands that name none."""
         return None
+
+    def subject_in_sight(self) -> Subject | None:
+        """Return the object of commands that only look: also one that the cursor was put on for the operator."""
+        return self.subject()
 
     def clipping(self, column: str) -> Clipping:
         """Return what `copy` copies: the name of the selected object.
@@ -148,6 +161,17 @@ class Pane(Widget):
         """
         raise RefusedError(f"The {self.CONTEXT} pane has nothing to mark.", hint="Focus a table or the logs pane.")
 
+    def set_option(self, option: str, value: str) -> None:
+        """Set one of `OPTIONS`; without a value, take the next one, as its key does."""
+
+    def move_axis(self, move: str) -> None:
+        """Zoom the x axis of the chart, move along it, or move its cursor, by a word of the command `axis`.
+
+        Raises:
+            ConsoleError: The pane has no chart, or it has no curve.
+        """
+        raise RefusedError("The focused pane has no axis.", hint="Focus the charts pane.")
+
     def order(self, column: str, *, descending: bool) -> None:
         """Sort by a column.
 
@@ -178,7 +202,11 @@ class Pane(Widget):
         if self.is_mounted:
             self.focus_content()
         else:
-            self.call_after_refresh(self.focus_content)
+            self.call_after_refresh(self._focus_if_current)
+
+    def _focus_if_current(self) -> None:
+        if self.has_class("-current"):  # else another pane was put in front of it meanwhile, and the keys are its own
+            self.focus_content()
 
     def focus_content(self) -> None:
         """Focus the widget that takes this pane's keys."""

@@ -17,7 +17,9 @@ from actions.telemetry.points import TrainingProgress
 from tui.feeds.services import WATCH, ConsoleServices
 from tui.feeds.spool import SpoolCurves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
-from tui.panes.base import Pane, bindings_of
+from tui.panes.base import bindings_of
+from tui.panes.plots import PlotPane
+from tui.present.cells import fit
 from tui.present.charts import (
     ChartRow,
     MetricChart,
@@ -29,15 +31,16 @@ from tui.present.charts import (
     progress_lines,
 )
 from tui.present.curves import Curve, Mark, TimeAxis
-from tui.settings.keys import KeyContext
+from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
-from tui.widgets.plot import PlotView
-from tui.widgets.plot_grid import PlotGrid, SmallPlot, shape_of
+from tui.widgets.plot_grid import SmallPlot, shape_of
 
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
 
 _PROGRESS_LINES = 2
+_FRAME = 2
+"""Columns of the border of a pane as wide as the screen."""
 _LOSS = "loss"
 _ALL = "all"
 """The name of all charts at once in the command `chart`."""
@@ -61,7 +64,7 @@ class CurveSource(Protocol):
         ...
 
 
-class ChartsPane(Pane):
+class ChartsPane(PlotPane):
     """The curves of the stage at work, of a selected one, a watched job, or compared runs: one chart at a time."""
 
     CONTEXT = KeyContext.CHARTS
@@ -71,12 +74,9 @@ class ChartsPane(Pane):
     """
 
     def __init__(self, services: ConsoleServices) -> None:
-        super().__init__(services)
+        super().__init__(services, _LOSS)
+        self._launch_key = name_of(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
         self._progress = Lines(classes="totals")
-        self._plot = PlotView(_LOSS)
-        self._several = PlotGrid()
-        self._is_several = False
-        """All charts are wanted; they are shown where there is room for two."""
         self._runs = Lines(classes="compared")
         self._differences = Lines(classes="compared")
         self._compared: tuple[RunCurves, ...] = ()
@@ -124,7 +124,7 @@ class ChartsPane(Pane):
         notes = notes_on(chart, source.curves, stage.findings if stage else (), alarms) if chart else []
         notes = notes[:_PROGRESS_LINES]
         bars = progress_lines(source.progress, limit=_PROGRESS_LINES - len(notes), width=self.size.width - 4)
-        self._progress.show([*bars, *notes])
+        self._progress.show([*bars, *(fit(note, max(1, self.size.width - 4)) for note in notes)])
         if chart is None:
             self._draw_nothing(f"curves of {self._place()}")
             return
@@ -148,16 +148,6 @@ class ChartsPane(Pane):
         version = source.curves.revision, len(marks)
         curves = curves_in(chart, source.curves)
         return SmallPlot((source, chart), chart.label, x_label, chart.is_by_size, curves, marks, version)
-
-    def _show_several(self, *, columns: int) -> bool:
-        """Show the grid if it is wanted and has room, else the one plot; return whether it is the grid."""
-        is_grid = self._is_several and columns > 0
-        if self._several.display != is_grid or self._plot.display == is_grid:
-            had_focus = self.has_focus_within
-            self._several.display, self._plot.display = is_grid, not is_grid
-            if had_focus:
-                self.focus_content()
-        return is_grid
 
     def on_resize(self) -> None:
         """Choose again how many charts there is room for."""
@@ -235,7 +225,9 @@ class ChartsPane(Pane):
             raise RefusedError("Compared runs are shown one chart at a time.", hint="m shows the next one.")
         columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, count)
         if not self._is_several and columns * rows < 2:
-            raise RefusedError("There is no room for two charts.", hint="Zoom the pane with z, or enlarge the window.")
+            is_whole = self.size.width >= self.screen.size.width - _FRAME
+            way = "Enlarge the window; m shows the next chart." if is_whole else "Zoom the pane with z."
+            raise RefusedError("There is no room for two charts.", hint=way)
         self._is_several = not self._is_several
         self.refresh_data()
 
@@ -274,13 +266,6 @@ class ChartsPane(Pane):
         if form == "png":
             return partial(png_of, curves, title=title, x_label=x_label, options=options, marks=marks, clean=redact)
         return lambda: redact(svg_of(curves, title=title, x_label=x_label, options=options, marks=marks)).encode()
-
-    def focus_content(self) -> None:
-        """Focus the plot."""
-        if self._several.display:
-            self._several.focus_plot()
-        else:
-            self._plot.focus()
 
     def compare(self, runs: Sequence[RunCurves], metric: str) -> None:
         """Overlay the curves of runs, from here on until `leave`."""
@@ -413,11 +398,22 @@ class ChartsPane(Pane):
             self._drawn = None
             self._plot.clear()
         self._plot.describe("", "step")
-        self._plot.show([], version="nothing")
+        self._plot.empty = self._guidance()
+        self._plot.show([], version=("nothing", self._plot.empty))
+
+    def _guidance(self) -> str:
+        """Return what to do for a curve, or what it comes from."""
+        view, watched = self.services.runs.view, self.services.watched
+        if watched is not None:
+            return f"No curve yet. Curves are read from the log of {watched.title}."
+        if view is None:
+            return f"No run is on screen: {self._launch_key} opens the blueprints, :watch KIND/NAME shows a job."
+        jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
+        return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 
 
 def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
-    """Return whether the pods have told more than the home has: a run without a runner goes on there alone."""
+    """Return whether the pods have printed more than the home has: a run without a runner goes on there alone."""
     return watched is not None and watched.curves.revision > copied.curves.revision
 
 

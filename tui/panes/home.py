@@ -63,10 +63,14 @@ class HomePane(Pane):
 
         A run only when the operator has put the cursor there: no command may mean one that was chosen for its place.
         """
-        entry = self._sections.selected
-        subject = None if entry is None else entry.subject
+        subject = self.subject_in_sight()
         is_proposed = subject is not None and subject.kind == "Run" and not self._sections.is_moved
         return None if is_proposed else subject
+
+    def subject_in_sight(self) -> Subject | None:
+        """Return what is under the cursor, whoever has put it there."""
+        entry = self._sections.selected
+        return None if entry is None else entry.subject
 
     def focus_content(self) -> None:
         """Focus the sections."""
@@ -111,7 +115,8 @@ class HomePane(Pane):
             totals=home.trouble.totals if is_read else None,
             cost=services.fleet_cost(),
             unscheduled=home.trouble.unscheduled,
-            runs=None if services.supervisor.health(RUNS).state is FeedState.STARTING else services.runs.summaries,
+            runs=services.runs.summaries if services.runs.is_listed else None,
+            runs_error=services.supervisor.health(RUNS).detail,
             elsewhere=elsewhere,
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),
             names={**services.remote.names, **services.runs.names},
@@ -138,4 +143,4 @@ class HomePane(Pane):
             case FeedState.WAITING | FeedState.REFUSED:
                 return Span(self.services.label_of(health), Tone.BAD)
             case FeedState.ENDED:
-                return Span(health.detail or "ended", Tone.MUTED)
+                return Span(health.detail or "not connected", Tone.MUTED)

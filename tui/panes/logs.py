@@ -19,7 +19,7 @@ from tui.feeds.services import WATCH, ConsoleServices, replay_epoch
 from tui.feeds.spool import SpoolLogFeed, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
-from tui.panes.base import Pane, bindings_of
+from tui.panes.base import ON_OFF, Pane, bindings_of
 from tui.present.ansi import visible_text
 from tui.present.subject import Subject, parse_subject
 from tui.present.text import clock_of, moment_in
@@ -27,13 +27,23 @@ from tui.settings.keys import KeyContext
 from tui.terminal.clipboard import MOST_BYTES, Clipping
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer
+from tui.widgets.log_renderer import Wrap
 
 _WORK = "log"
+_SWITCHES = {"wrap": "wrap", "time": "has_clock", "source": "has_source", "json": "lays_json"}
+"""What `set` sets, and the option of the log that it is."""
+_PLACES = {
+    "error": ("error", True),
+    "previous-error": ("error", False),
+    "match": ("match", True),
+    "previous-match": ("match", False),
+}
+"""Places that `goto` knows beside times, with the direction in which they are looked for."""
 _SAVED_AT_ONCE = 500
 """Lines, which take a few milliseconds."""
 _NO_LOG = "No log yet: enter on a stage or a pod shows its log, l that of a workload."
 _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
-"""A pane that was not refreshed for so long is hidden."""
+"""A pane that was not refreshed for this long is hidden."""
 
 
 class LogsPane(Pane):
@@ -43,6 +53,13 @@ class LogsPane(Pane):
     """
 
     CONTEXT = KeyContext.LOGS
+    OPTIONS: ClassVar = {
+        "follow": ON_OFF,
+        "wrap": tuple(Wrap),
+        "time": ON_OFF,
+        "source": ON_OFF,
+        "json": ON_OFF,
+    }
     BINDINGS: ClassVar = bindings_of(KeyContext.LOGS)
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -149,16 +166,41 @@ class LogsPane(Pane):
         """Scroll to the first line from a moment on; see `moment_in`.
 
         Raises:
-            ConsoleError: It is no moment, or the log is empty.
+            ConsoleError: It is not a moment, or the log is empty.
         """
         buffer = self._view.buffer
         if buffer.start == buffer.end:
             raise MissingError("The log has no line yet.")
+        if moment in _PLACES:
+            what, is_down = _PLACES[moment]
+            go = self._view.action_next_error if what == "error" else self._view.action_next_match
+            go(is_down)
+            return
         at_ns = moment_in(moment, newest_ns=buffer.line(buffer.end - 1).at_ns)
         if at_ns is None:
-            hint = "Write 14:02, 14:02:07, 2026-11-20T14:02 (UTC), or -10m."
+            hint = "Write 14:02, 14:02:07, 2026-11-20T14:02 (UTC), -10m, or error."
             raise ParameterError(f"{moment!r} is not a time.", hint=hint)
         self._view.go_to(min(buffer.line_at(at_ns), buffer.end - 1))
+
+    def search(self, pattern: str) -> None:
+        """Highlight the matches of a regular expression, and go to one; empty ends the search."""
+        self._view.search(pattern)
+
+    def set_option(self, option: str, value: str) -> None:
+        """Switch following, wrapping, times, sources or the layout of JSON; see `Pane.set_option`."""
+        lines = self._view.lines
+        if option == "follow":
+            if value != ON_OFF[not lines.is_following]:
+                lines.action_toggle_follow()
+            return
+        name = _SWITCHES[option]
+        for _ in self.OPTIONS[option]:
+            now = getattr(lines.options, name)
+            if value == (now if option == "wrap" else ON_OFF[not now]):
+                return
+            lines.action_switch(name)
+            if not value:
+                return
 
     def mark(self, action: str) -> None:
         """Mark a line or drop its mark (`toggle`), go to a mark (`next`, `previous`), or drop all marks (`clear`).

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.content import Content
 
 from actions.base.errors import JournalError
 from actions.fleet.cost import FleetCost
@@ -24,6 +23,11 @@ from tui.widgets.stage_rail import StageRail
 
 if TYPE_CHECKING:
     from tui.feeds.spool import OwnProgress
+
+
+_MOST_HEADING = 6
+_LEAST_DETAIL = 4
+"""Rows, with the rule above them."""
 
 
 class RunPane(Pane):
@@ -48,6 +52,8 @@ class RunPane(Pane):
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")
+        self._rail_rows = 0
+        """The most rows of the rail; 0 before the pane has a size."""
         self._progress: OwnProgress | None = None
         self._left = run.NO_PROGRESS
 
@@ -62,21 +68,37 @@ class RunPane(Pane):
         self.show_health(self.services.supervisor.health(RUNS))
         view = self.services.runs.view
         if view is None:
-            unreadable = self.services.runs.unreadable
-            self._heading.show(self._no_run if unreadable is None else _unreadable_lines(unreadable.id, self._runs_key))
+            self._heading.show(self._without_run())
             self._rail.show(())
             self._detail.show(())
             return
         now = self.services.clock.now().timestamp()
-        self.border_title = Content(f"{view.id} · {run.home_words(view)}")
+        self.entitle(f"{view.id} · {run.home_words(view)}")
         resume = None
         if self.services.runs.is_interrupted:
             resume = "" if self._no_changes() else self._keys["resume"]
         self._left = self._own_progress(view)
         width = self.size.width - 2
-        self._heading.show(run.run_heading(view, now=now, width=width, resume_key=resume, left=self._left))
+        heading = run.run_heading(view, now=now, width=width, resume_key=resume, left=self._left)
+        self._heading.show(heading)
+        self._leave_room_for_detail(min(len(heading), _MOST_HEADING))
         self._show_rail(view)
         self._show_detail()
+
+    def _leave_room_for_detail(self, heading: int) -> None:
+        """Let the rail have what heading and detail leave, and three fifths at most."""
+        height = self.size.height
+        rows = max(3, min(height * 3 // 5, height - heading - _LEAST_DETAIL))
+        if height and rows != self._rail_rows:
+            self._rail_rows = rows
+            self._rail.styles.max_height = rows
+
+    def _without_run(self) -> Sequence[Cells]:
+        """Return the heading while no run is on screen: nothing is said of runs before their list was read."""
+        if not self.services.runs.is_listed:
+            return ((Span("Reading the runs.", Tone.MUTED),),)
+        unreadable = self.services.runs.unreadable
+        return self._no_run if unreadable is None else _unreadable_lines(unreadable.id, self._runs_key)
 
     def show_target(self, of: str) -> None:
         """Show another run, or move the cursor to a stage of this one.

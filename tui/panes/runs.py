@@ -1,4 +1,4 @@
-"""The runs pane: all runs of this machine, and those of other machines that the connected cluster knows."""
+"""The runs pane: all runs of this machine, and those of other machines that are recorded in the connected cluster."""
 
 from __future__ import annotations
 
@@ -109,6 +109,8 @@ class RunsPane(TablePane[RunRow]):
         health = self.services.supervisor.health(RUNS)
         is_noted = bool(others.note) and health.state is FeedState.LIVE
         self.show_health(replace(health, detail=others.note) if is_noted else health)
+        if not runs.is_listed and health.state is FeedState.ENDED:  # not even begun: a question waits for its answer
+            self.table.empty = "Reading the runs."
         over = self.services.upkeep.label
         self.entitle(f"runs · {over}: see eksml-tui runs disk" if over else "runs")
         elsewhere = runs.listed_elsewhere()

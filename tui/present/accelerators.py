@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
@@ -30,9 +31,12 @@ _IDLE_PERCENT = 5
 _HOT_CELSIUS = 85
 _LAGS_BY_PERCENT = 20
 _STARVED = 0.8
-"""Share of the median power or clock below which a busy device is waiting or throttled."""
+"""Share of the power or clock of others below which a busy device is waiting or throttled."""
+_FULL_PERCENT = 95
+_WAITS_BELOW = 0.25
+"""Share of its power cap below which a fully busy device only waits: an H100 that hung drew 17 %."""
 _LASTS_SECONDS = 5.0
-"""Duration from which it is said how long a device has lagged."""
+"""Duration from which the text has how long a device has lagged."""
 _LEAST_TREND = 8
 _LEVELS = "▁▂▃▄▅▆▇█"
 _HARMLESS = frozenset({"power cap", "sync boost"})
@@ -53,7 +57,7 @@ class DeviceRow(msgspec.Struct, frozen=True):
         node: Name of the worker's node.
         trouble: Errors that the worker's runtimes counted.
         history: Its samples over time, if any.
-        entries: Number of entries of the history so far: tells apart two rows of one history.
+        entries: Number of entries of the history so far: distinguishes two rows of one history.
         is_past: The reading is the mean of the whole history.
     """
 
@@ -362,6 +366,7 @@ def summary(
     *,
     has_ended: bool = False,
     zeros: Sequence[float] = (),
+    is_one_job: bool = True,
 ) -> list[Cells]:
     """Return two lines: the mean load, then what is wrong, then the model; and the slowest device.
 
@@ -370,6 +375,7 @@ def summary(
         past: The time that they are of, if they are not those of now.
         has_ended: The stage of that time is over.
         zeros: Seconds for which each device at 0 % has been there.
+        is_one_job: They work together, so that one can wait for another.
     """
     known = [row for row in rows if row.device is not None]
     if not rows:
@@ -393,7 +399,7 @@ def summary(
     models = {row.device.model for row in known if row.device is not None}
     if len(models) == 1 and not known[0].noun.startswith(min(models)):
         head.append(Span(f" · {models.pop()}", Tone.MUTED))
-    return [tuple(head), _laggards(known)] if loads else [tuple(head)]
+    return [tuple(head), _laggards(known, is_one_job=is_one_job)] if loads else [tuple(head)]
 
 
 def _mean_words(mean: float | None) -> str:
@@ -409,31 +415,49 @@ def _time_words(past: PastReadings | None, *, has_ended: bool) -> str:
     return f" over {duration(past.ended_at - past.began_at)}, {label} {time_of_day(past.ended_at)} UTC"
 
 
-def _laggards(rows: Sequence[DeviceRow]) -> Cells:
+def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
     """Name the devices that slow down the others.
 
-    A rank that waits for another one is as busy as all. So low power, a low clock or a high temperature is better
-    evidence than a load that is a little lower for a moment.
+    A rank that waits in a collective is as busy as all, and draws less power than the one that it waits for. So heat,
+    a low clock and, among equals, *high* power are better evidence than a load that is a little lower for a moment.
+
+    Source: `docs/facts/nvidia-smi.md#waiting`.
     """
     loads = [(row, load) for row in rows if (load := row.load) is not None]
     if not loads:
         return (Span("No load was measured.", Tone.MUTED),)
-    usual = median(load for _, load in loads)
+    ordered = sorted(load for _, load in loads)
+    usual = median(ordered)
     slowest, least = min(loads, key=lambda one: one[1])
+    others = _median_of_others(ordered, least)
     busy = [row for row, load in loads if load > usual - _LAGS_BY_PERCENT and load >= _IDLE_PERCENT]
-    late = [row for row, load in loads if usual - load >= _LAGS_BY_PERCENT or load < _IDLE_PERCENT <= usual]
-    suspect = _suspect(busy)
+    late = [row for row, load in loads if _lags(load, _median_of_others(ordered, load))]
+    suspect = _suspect(busy) or (_waiting(busy) if is_one_job and not late else "")
     if suspect:
         return (Span(f"▲ {suspect}", Tone.WARN),)
     if usual < _IDLE_PERCENT and not late:
-        return (Span(f"▲ no device works: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
+        return (Span(f"▲ no device is busy: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
     if not late:
         return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
-    words = f"▲ slowest: {_place(slowest)} at {least:.0f}%, {usual - least:.0f} points below the median"
-    others = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
-    signs = _signs(slowest, rows)
+    words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%)"
+    more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+    signs = [*_little_power(slowest, rows), *_signs(slowest, rows)]
     because = f": {' and '.join(signs)}" if signs else ""
-    return (Span(f"{words}{_for_how_long(slowest, usual)}{others}{because}", Tone.WARN),)
+    return (Span(f"{words}{_for_how_long(slowest, others)}{more}{because}", Tone.WARN),)
+
+
+def _lags(load: float, others: float) -> bool:
+    return others - load >= _LAGS_BY_PERCENT or load < _IDLE_PERCENT <= others
+
+
+def _median_of_others(ordered: Sequence[float], value: float) -> float:
+    """Return the median of sorted values without one that is `value`; of a single one, it."""
+    rest = len(ordered) - 1
+    if rest < 1:
+        return value
+    left_out = bisect_left(ordered, value)
+    low, high = (place + (place >= left_out) for place in ((rest - 1) // 2, rest // 2))
+    return (ordered[low] + ordered[high]) / 2
 
 
 def _for_how_long(row: DeviceRow, usual: float) -> str:
@@ -445,25 +469,66 @@ def _for_how_long(row: DeviceRow, usual: float) -> str:
 
 
 def _suspect(busy: Sequence[DeviceRow]) -> str:
-    """Describe the busy device that shows a sign of being held up; empty if there is none."""
+    """Describe the busy device that shows a sign of being held up; empty if there is none.
+
+    Little power alone is none: a rank that waits for another one draws little.
+    """
     for row in sorted(busy, key=lambda row: (row.device.power_w if row.device else None) or 0.0):
-        signs = _signs(row, busy)
-        if signs:
-            return f"{_place(row)} is as busy as the others, but {' and '.join(signs)}"
+        if signs := _signs(row, busy):
+            return f"{_place(row)} is as busy as the others, but {' and '.join([*_little_power(row, busy), *signs])}"
     return ""
 
 
+def _waiting(busy: Sequence[DeviceRow]) -> str:
+    """Describe which of the equally busy devices wait for which, as their power shows; empty if none does."""
+    drawn = [(row, row.device.power_w) for row in busy if row.device is not None and row.device.power_w is not None]
+    if len(drawn) < 2 or len({row.device.model for row, _ in drawn if row.device is not None}) > 1:
+        return ""
+    most = max(watts for _, watts in drawn)
+    at_work = [(row, watts) for row, watts in drawn if watts >= _STARVED * most]
+    waiting = [(row, watts) for row, watts in drawn if watts < _STARVED * most]
+    if not waiting:
+        return _all_waiting(busy)
+    works, waits = median(watts for _, watts in at_work), median(watts for _, watts in waiting)
+    if len(at_work) <= len(waiting):
+        more = f" (and {len(at_work) - 1} more)" if len(at_work) > 1 else ""
+        first = max(at_work, key=lambda one: one[1])[0]
+        return f"the others wait for {_place(first)}{more}: it draws {works:.0f} W, they {waits:.0f} W, all are busy"
+    more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
+    first, watts = min(waiting, key=lambda one: one[1])
+    return f"{_place(first)}{more} waits for the others: it is as busy, but draws {watts:.0f} W (others: {works:.0f} W)"
+
+
+def _all_waiting(busy: Sequence[DeviceRow]) -> str:
+    """Describe devices that are busy with nothing: each at full load, with little power and without traffic."""
+    devices = [row.device for row in busy if row.device is not None]
+    for device in devices:
+        if (
+            (device.load_pct or 0.0) < _FULL_PERCENT
+            or device.nvlink_rate is None
+            or device.nvlink_rate >= _KB
+            or (device.power_w or 0.0) >= _WAITS_BELOW * (device.power_cap_w or 0.0)
+        ):
+            return ""
+    watts, cap = _usual(device.power_w for device in devices), _usual(device.power_cap_w for device in devices)
+    return f"all are busy, but draw {watts:.0f} of {cap:.0f} W and send nothing over NVLink: a collective hangs"
+
+
+def _little_power(row: DeviceRow, others: Sequence[DeviceRow]) -> list[str]:
+    """Return the words for much less power than the others draw; none if it is not."""
+    own = row.device.power_w if row.device is not None else None
+    watts = _usual(other.device.power_w for other in others if other.device is not None and other is not row)
+    return [f"draws {own:.0f} W (others: {watts:.0f} W)"] if own is not None and own < _STARVED * watts else []
+
+
 def _signs(row: DeviceRow, others: Sequence[DeviceRow]) -> list[str]:
-    """Return what is unusual in a device: the suspects for its lag."""
+    """Return what holds a device up, as far as it shows."""
     device = row.device
     if device is None:
         return []
     signs = []
-    watts = _usual(other.device.power_w for other in others if other.device is not None)
-    if device.power_w is not None and device.power_w < _STARVED * watts:
-        signs.append(f"draws {device.power_w:.0f} W (others: {watts:.0f} W)")
-    clock = _usual(other.device.clock_mhz for other in others if other.device is not None)
-    if device.clock_mhz is not None and device.clock_mhz < _STARVED * clock:
+    clock = _usual(other.device.clock_mhz for other in others if other.device is not None and other is not row)
+    if device.clock_mhz is not None and device.clock_mhz < _STARVED * clock and "power cap" not in device.throttle:
         signs.append(f"runs at {device.clock_mhz} MHz (others: {clock:.0f} MHz)")
     if reasons := _throttled_by(row):
         signs.append(f"is throttled ({reasons})")
@@ -475,6 +540,6 @@ def _signs(row: DeviceRow, others: Sequence[DeviceRow]) -> list[str]:
 
 
 def _usual(values: Iterable[float | None]) -> float:
-    """Return the median of known values; 0 of fewer than two."""
+    """Return the median of known values; 0 without any."""
     known = [value for value in values if value is not None]
-    return median(known) if len(known) > 1 else 0.0
+    return median(known) if known else 0.0

@@ -19,6 +19,7 @@ from tui.present.text import duration_range
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint
     from actions.blueprint.model import Blueprint
+    from actions.blueprint.parameters import Binding
     from actions.run.doctor.report import DoctorLine
 
 
@@ -49,6 +50,7 @@ def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, wi
 
 PRESET = "@preset"
 EXISTING = "@existing"
+APPROVAL = "@approve"
 HOME, NO_HOME = "@home", "none"
 """The key of the field for the run's home, and the word for a launch without one."""
 NO_PRESET = "none"
@@ -95,6 +97,11 @@ def home_field(usual: str) -> Field:
         usual: The home of the settings; empty for none.
     """
     return Field(HOME, "Home", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: this machine alone")
+
+
+def approval_field() -> Field:
+    """Return the field that approves all plans beforehand."""
+    return Field(APPROVAL, "Approve all plans", FieldKind.SWITCH, False, help="yes: Terraform's plans wait for nobody")
 
 
 def home_of_command(home: str, usual: str) -> str:
@@ -146,6 +153,37 @@ def chosen_lines(
     parts = [f"preset {preset}"] * bool(preset) + ["the cluster on screen"] * is_existing + changed
     text = f"With {', '.join(parts)}." if parts else "All parameters have their defaults."
     return _wrapped(text, Tone.ACCENT if parts else Tone.MUTED, width)
+
+
+def place_lines(
+    blueprint: Blueprint, bound: Binding, *, account: str, context: str, auto_approve: bool, width: int
+) -> list[Cells]:
+    """Return where a launch works, and that it asks nothing more, in a few lines.
+
+    Args:
+        blueprint: The blueprint.
+        bound: Its values.
+        account: The AWS account of the credentials; empty if it is not known yet.
+        context: That of the cluster on screen; empty without one.
+        auto_approve: Plans of Terraform are carried out as they come.
+        width: Terminal columns.
+    """
+    stages = blueprint.under(bound.preset).stages
+    makes = not bound.existing_cluster and any(stage.own_cluster_only for stage in stages)
+    name = bound.text("cluster_name", blueprint.cluster.name)
+    known = {
+        "Makes cluster" if makes else "In cluster": name if makes else context or name,
+        "region": bound.text("region", blueprint.cluster.region),
+        "account": account or "not known yet",
+    }
+    text = " · ".join(f"{key} {value}".replace(" ", "\xa0") for key, value in known.items() if value)
+    lines: list[Cells] = [
+        (Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.STRONG),)
+        for line in textwrap.wrap(text, width, break_on_hyphens=False)
+    ]
+    if auto_approve and any(stage.kind == "terraform" for stage in stages):
+        lines += _wrapped("All plans of Terraform are carried out without asking.", Tone.WARN, width)
+    return lines
 
 
 def _said(value: Value) -> str:
@@ -206,7 +244,7 @@ _COPY_MARKS = {CopyState.UNVERIFIED: ("▲", Tone.WARN), CopyState.MISSING: ("�
 """Of operators that need a look."""
 _GOOD_COPIES = {
     CopyState.VERIFIED: "✔ Here and verified:",
-    CopyState.FETCHED: "Fetched and verified by the launch, before there is a run:",
+    CopyState.FETCHED: "Fetched and verified at launch, before the run starts:",
 }
 
 
@@ -260,7 +298,7 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
 
 def refusal_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
     """Return why a launch is refused, and by what it is launched all the same."""
-    sentence = "Such a launch fails. Mend it, or waive what refuses it by its name."
+    sentence = "This launch would fail. Fix the cause, or waive each failed check by name."
     return [*_wrapped(sentence, Tone.STRONG, width), *check_lines(lines, 0, width)]
 
 

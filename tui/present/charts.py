@@ -164,7 +164,7 @@ def _bandwidth(chart: MetricChart, curves: Curves, findings: Sequence[StageFindi
     best = max(rows, key=lambda sample: sample.y)
     yield (
         Span(f"peak {best.y:g} GB/s at {size_text(round(best.x))} out of place", Tone.STRONG),
-        Span(f" · mean of all sizes {short_number(mean(sample.y for sample in rows))} GB/s"),
+        Span(f" · mean {short_number(mean(sample.y for sample in rows))} GB/s of all sizes"),
     )
     wrong = next((one for one in findings if one.result is CheckResult.FAILED), None)
     if wrong is not None:
@@ -238,14 +238,14 @@ def _line(name: str, state: TrainingProgress, bar_width: int) -> Cells:
 
 
 GLYPHS = "○▲×◆▼"
-"""One for each run: colours alone tell nothing to some eyes and on some terminals."""
+"""One for each run: colours alone are not enough for some eyes and on some terminals."""
 TONES = (Tone.BUSY, Tone.WARN, Tone.GOOD, Tone.ACCENT, Tone.BAD)
 """The tones of the plot's first curves, in its order."""
 MOST_RUNS = len(GLYPHS)
 
 
 def compared_charts(metrics: Sequence[str]) -> list[MetricChart]:
-    """Return one chart for each metric: a chart of several would not tell runs apart."""
+    """Return one chart for each metric: in a chart of several the runs could not be distinguished."""
     charts = charts_of(metrics)
     return [
         MetricChart(metric, (metric,), chart.label if chart.name == metric else metric, chart.is_by_size)

@@ -24,7 +24,7 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
     xs: Sequence[float]
     ys: Sequence[float]
     glyph: str = ""
-    """A character drawn on some of its points, to tell it from others without colour; empty for none."""
+    """A character drawn on some of its points, to distinguish it from others without colour; empty for none."""
     times: Sequence[float | None] = ()
     """Times of the points, seconds since the epoch; empty if unknown."""
 
@@ -165,7 +165,7 @@ def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
     """Return round numbers between `low` and `high`: at most `most`, at least one."""
-    is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than numbers of that size can tell
+    is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than the precision of numbers of that size
     if is_point or most < 2:
         return [low]
     raw = (high - low) / most
@@ -188,7 +188,7 @@ def short_number(value: float) -> str:
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Format the ticks of an axis, no two alike: as many digits as tell neighbours apart, in one unit for all.
+    """Format the ticks of an axis, no two alike: as many digits as neighbours need to differ, in one unit for all.
 
     The ticks of a narrow range far from zero, such as 1552.2 and 1552.4, differ behind the digits of `short_number`.
     """

@@ -24,7 +24,7 @@ class RunRow(msgspec.Struct, frozen=True):
 
     Args:
         local: The run as this machine has it.
-        remote: The run as the cluster knows it, if another machine carries it out.
+        remote: The run by its record in the cluster, if another machine carries it out.
         is_silent: Heartbeats of that machine are missing.
     """
 

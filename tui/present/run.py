@@ -264,13 +264,17 @@ def run_heading(
         _warnings(view),
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now, left),
-        _money(view, now),
+        money := _money(view, now),
         Span(f"started {moment_of(view.created_at, now=now)} UTC"),
     ]
     limits, doubts = limit_lines(view, now=now, width=width)
     told = _noticed(view, width)
     below = [*told, *limits] if is_watched_only(view.notices) else [*limits, *told]  # who carries it out is cut last
-    return [_joined(chosen, width), _joined(state, width), *below, *doubts]
+    line = _joined(state, width)
+    if money is not None and money not in line:
+        short = Span(money.text.replace("at least ", "≥ ").removesuffix(" (simulated)"))  # the header says the latter
+        line = _joined([short if part is money else part for part in state], width)
+    return [_joined(chosen, width), line, *below, *doubts]
 
 
 def home_words(view: RunView) -> str:
@@ -493,7 +497,7 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
     lines: list[Cells] = []
     if audit.is_clean:
         kept = kept_text(view)
-        text = f"✓ The audit found nothing left but what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
+        text = f"✓ The audit found nothing left except what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
         tone = Tone.WARN if kept else Tone.GOOD
         lines += [(Span(line, tone),) for line in textwrap.wrap(text, max(20, width), subsequent_indent="  ")]
     if audit.leftovers:

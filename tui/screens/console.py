@@ -199,7 +199,9 @@ class ConsoleScreen(LiveScreen[None]):
         if event.link.line:
             self._submit(event.link.line)
         else:
-            self.app.call_later(_press, self.app, event.link.key)  # the app hands no key on that a child has posted
+            self.app.call_later(
+                _press, self.app, event.link.key
+            )  # the app does not pass on a key that a child has posted
 
     @on(Pane.Entered)
     def _entered(self, event: Pane.Entered) -> None:

@@ -29,10 +29,12 @@ from actions.run.limits.options import LimitTexts, limits_of
 from tui.feeds.launch_checks import QUIET_SECONDS, LaunchChecks
 from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
+    APPROVAL,
     EXISTING,
     HOME,
     NO_PRESET,
     PRESET,
+    approval_field,
     check_lines,
     chosen_lines,
     chosen_values,
@@ -41,6 +43,7 @@ from tui.present.blueprints import (
     home_field,
     home_of_command,
     note_lines,
+    place_lines,
     plan_lines,
     problem_lines,
     refusal_lines,
@@ -168,6 +171,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self._change_preset(preset)
             return
         self._limits = texts_of_form(event.values)
+        self._auto_approve = bool(event.values.get(APPROVAL, False))
         self._home = str(event.values.get(HOME, "")).strip()
         if bool(event.values.get(LIMITS)) != self._has_limits:
             self._has_limits = not self._has_limits
@@ -195,7 +199,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         if self._bound is None or self._refusal:
             self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
             return
-        if await self._confirm():
+        if await self._confirm(self._bound):
             chosen = LaunchArguments(
                 blueprint=self._blueprint.id,
                 preset=self._preset,
@@ -224,9 +228,18 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         workers = (self._planning, self._checking)
         return next((worker for worker in workers if worker is not None and not worker.is_finished), None)
 
-    async def _confirm(self) -> bool:
+    async def _confirm(self, bound: Bound) -> bool:
         """Ask whether to launch: a yes, or the names of the checks that refuse it."""
-        lines = chosen_lines(
+        services = self._services
+        lines = place_lines(
+            self._blueprint,
+            bound,
+            account=services.credentials.account or header_facts(services).account,  # Terraform's are the credentials
+            context=services.cluster.context_name,
+            auto_approve=self._auto_approve,
+            width=BODY_COLUMNS,
+        )
+        lines += chosen_lines(
             self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
         )
         lines += plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
@@ -338,11 +351,11 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             existing_cluster=self._existing,
             usual_preset=self._usual_preset,
         )
-        fields.append(home_field(self._services.settings.home))
+        fields += [approval_field(), home_field(self._services.settings.home)]
         return [*fields, *limit_fields(is_open=self._has_limits, usual=self._usual_limits)]
 
     def _entries(self) -> dict[str, Value]:
         """Return what the form begins with: the preset, and the parameters that differ from it."""
         chosen: dict[str, Value] = {PRESET: self._preset or NO_PRESET} if self._blueprint.presets else {}
-        chosen[HOME] = self._home
+        chosen |= {HOME: self._home, APPROVAL: self._auto_approve}
         return {**chosen, **self._values, **(limit_entries(self._limits) if self._has_limits else {LIMITS: False})}

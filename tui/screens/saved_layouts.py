@@ -25,7 +25,7 @@ CHARTS_FILE = "charts.json"
 LAST = "last"
 """The name of the only layout in `LAST_FILE`."""
 LAYOUT_WORDS = ("save", "delete", "list")
-"""Words after `:layout` that are no names."""
+"""Words after `:layout` that are not names."""
 
 _MOST_BYTES = 1 << 18
 _MOST_LAYOUTS = 100
@@ -91,13 +91,13 @@ class SavedLayouts:
         """Save a layout, in the place of one of that name.
 
         Raises:
-            ParameterError: That is no name for a layout.
+            ParameterError: That is not a name for a layout.
             ConfigError: The file cannot be read or written.
         """
         if not re.fullmatch(_NAME, name) or name in _TAKEN:
             raise ParameterError(
                 f"{name!r} cannot be the name of a layout." if name else "The layout needs a name.",
-                hint=f"Take letters, digits, dots and dashes, and none of {', '.join(_TAKEN)}.",
+                hint=f"Use letters, digits, dots and dashes, and none of {', '.join(_TAKEN)}.",
             )
         await self.read()
         if name not in self._named and len(self._named) >= _MOST_LAYOUTS:
@@ -233,7 +233,7 @@ def _read(file: Path, decode: Callable[[bytes], _Decoded]) -> _Decoded | None:
         return None
     except OSError as error:
         raise ConfigError(
-            f"{file} cannot be read: {error.strerror}.", hint="Nothing is kept in it until it can."
+            f"{file} cannot be read: {error.strerror}.", hint="Until it can, no layout is saved."
         ) from error
     try:
         if len(data) > _MOST_BYTES:
@@ -241,7 +241,7 @@ def _read(file: Path, decode: Callable[[bytes], _Decoded]) -> _Decoded | None:
         return decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{file} is damaged: {error}.", hint="Mend or delete it; until then nothing is kept in it."
+            f"{file} is damaged: {error}.", hint="Fix or delete it; until then no layout is saved."
         ) from error
 
 

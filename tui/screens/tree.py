@@ -46,7 +46,7 @@ class TreeScreen(ModalScreen[None]):
         self._rows = list(enumerate(tree.entries))
         self._unlisted = tree.unlisted
         self._table: KeyedTable[_Row] = KeyedTable(
-            _COLUMNS, key=lambda row: f"{row[0]:06}", noun="objects", empty="Nothing is here."
+            _COLUMNS, key=lambda row: f"{row[0]:06}", noun="objects", empty="Nothing here."
         )
 
     def compose(self) -> ComposeResult:

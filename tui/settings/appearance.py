@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 
 from rich.cells import cell_len
 from rich.color import Color as RichColor
@@ -24,7 +23,7 @@ _TOKEN = re.compile(r"^\$(?P<name>[a-z-]+):\s*(?P<value>[^;]+);", re.MULTILINE)
 
 
 def theme_name(name: str) -> str:
-    """Return the name by which Textual knows a theme of the console."""
+    """Return Textual's name of a theme of the console."""
     return f"eksml-{name}"
 
 
@@ -34,17 +33,12 @@ def tokens(name: str = "dark") -> dict[str, str]:
     return {match["name"]: match["value"].strip() for match in _TOKEN.finditer(text)}
 
 
-def console_theme(name: str = "dark", skin: Path | None = None) -> Theme:
-    """Return one of the console's themes, or one with the colours of a k9s skin.
+def console_theme(name: str = "dark") -> Theme:
+    """Return one of the console's themes.
 
     Raises:
         FormatError: A token is missing.
-        InputError: The skin cannot be read.
     """
-    if skin is not None:
-        from tui.settings.skin import skin_theme
-
-        return skin_theme(skin)
     known = tokens(name)
     try:
         return Theme(

@@ -141,8 +141,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("alarm_hook", SettingForm.WORDS, "A program and its arguments, started for an alarm", default=[]),
     Setting("alarm_webhook", SettingForm.FILE, "A file with the https address that alarms are sent to"),
-    Setting("alarm_repeat", SettingForm.NUMBER, "Minutes after which an alarm calls again", default=15.0),
-    Setting("quiet_hours", SettingForm.HOURS, "Hours, UTC, in which no alarm calls", default=""),
+    Setting("alarm_repeat", SettingForm.NUMBER, "Minutes after which an alarm repeats", default=15.0),
+    Setting("quiet_hours", SettingForm.HOURS, "Hours (UTC) in which alarms are silent", default=""),
     Setting("limit_until", SettingForm.TEXT, "The time at which a launched run ends: 22:30 (UTC) or +8h", "--until"),
     Setting("limit_budget", SettingForm.NUMBER, "US dollars at which a launched run ends", "--budget"),
     Setting("limit_max_hourly", SettingForm.NUMBER, "US dollars an hour above which a run ends", "--max-hourly"),
@@ -213,20 +213,6 @@ class SettingValue(msgspec.Struct, frozen=True):
 def config_path() -> Path:
     """Return the path of the file; it need not exist."""
     return config_home() / FILE_NAME
-
-
-def load_config(path: Path | None = None) -> ConfigFile:
-    """Load the file; without one, return an empty configuration.
-
-    Raises:
-        InputError: It has a mistake; with file, line and column, and a hint.
-    """
-    file = path or config_path()
-    if not file.exists():
-        return ConfigFile()
-    from tui.settings.configfile import read_config  # what reads YAML: few have such a file
-
-    return read_config(file)
 
 
 def settle(options: Namespace, config: ConfigFile, environment: Mapping[str, str]) -> list[SettingValue]:

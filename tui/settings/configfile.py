@@ -14,19 +14,22 @@ from actions.command.verbs import (
     COMMANDS,
     nearest_hint,
 )
-from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, size_of
+from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path, size_of
 from tui.settings.filters import parse_filter
 from tui.settings.settings import hours_of
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
 
 
-def read_config(file: Path) -> ConfigFile:
-    """Parse and check the file.
+def load_config(path: Path | None = None) -> ConfigFile:
+    """Parse and check the file; without one, return an empty configuration.
 
     Raises:
         InputError: It has a mistake; with file, line and column, and a hint.
     """
+    file = path or config_path()
+    if not file.exists():
+        return ConfigFile()
     documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
     if not documents:
         return ConfigFile()  # nothing but comments

@@ -121,9 +121,9 @@ def _behind(flag: str, text: str, at: int) -> tuple[str, int]:
     found = _SELECTOR.match(text, at)
     value = "" if found is None else next((part for part in found.groups() if part is not None), "").strip()
     if found is None or not value:
-        raise ParameterError(f"The filter has nothing behind {flag}.", hint="For instance -l app=web.")
+        raise ParameterError(f"The filter has nothing after {flag}.", hint="For instance -l app=web.")
     if found["word"] is not None and value[0] in "\"'":
-        raise ParameterError(f"The quote behind {flag} is not closed.", hint="For instance -l 'tier in (web, db)'.")
+        raise ParameterError(f"The quote after {flag} is not closed.", hint="For instance -l 'tier in (web, db)'.")
     return value, found.end()
 
 

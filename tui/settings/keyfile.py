@@ -11,18 +11,21 @@ from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
 from actions.command.verbs import nearest_hint
 from actions.script.model import is_key
-from tui.settings.keymap import Keymap
+from tui.settings.keymap import NO_CHANGES, Keymap, keymap_path
 from tui.settings.keys import KEYS, Key, KeyContext
 
 _TOP = ("move", "own")
 
 
-def read_keymap(file: Path) -> Keymap:
-    """Parse and check the file.
+def load_keymap(path: Path | None = None) -> Keymap:
+    """Parse and check the file; without one, return the default keys.
 
     Raises:
         InputError: It has a mistake; with file, line and column, and a hint.
     """
+    file = path or keymap_path()
+    if not file.exists():
+        return NO_CHANGES
     documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
     if not documents:
         return Keymap()  # nothing but comments

@@ -28,23 +28,12 @@ class Keymap(msgspec.Struct, frozen=True):
 
 NO_CHANGES = Keymap()
 """The default keys."""
+_FILE_NAME = "keys.yaml"
 
 
-FILE_NAME = "keys.yaml"
-
-
-def load_keymap(path: Path | None = None) -> Keymap:
-    """Load the file; without one, return the default keys.
-
-    Raises:
-        InputError: It has a mistake; with file, line and column, and a hint.
-    """
-    file = path or config_home() / FILE_NAME
-    if not file.exists():
-        return Keymap()
-    from tui.settings.keyfile import read_keymap  # what reads YAML: few have such a file
-
-    return read_keymap(file)
+def keymap_path() -> Path:
+    """Return the path of the file; it need not exist."""
+    return config_home() / _FILE_NAME
 
 
 def take_keymap(app: App[Any], keymap: Keymap) -> None:

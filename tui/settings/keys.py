@@ -101,7 +101,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("f9",), "replay toggle", "pause or play"),
     Key(KeyContext.EVERYWHERE, ("left_square_bracket",), "replay seek -30s", "back 30 s"),
-    Key(KeyContext.EVERYWHERE, ("right_square_bracket",), "replay seek +30s", "on 30 s"),
+    Key(KeyContext.EVERYWHERE, ("right_square_bracket",), "replay seek +30s", "forward 30 s"),
     Key(KeyContext.EVERYWHERE, ("right_curly_bracket",), "replay step", "next change"),
     Key(KeyContext.PANES, ("h", "left"), "focus left", "left"),
     Key(KeyContext.PANES, ("j", "down"), "focus down", "down"),
@@ -139,7 +139,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.HOME, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.LOGS, ("O",), "only", "one pod"),
     Key(KeyContext.CHARTS, ("m",), "chart", "curve", in_footer=True),
-    Key(KeyContext.CHARTS, ("M",), "chart all", "all curves"),
+    Key(KeyContext.CHARTS, ("M",), "chart all", "all", in_footer=True),
     Key(KeyContext.CHARTS, ("enter",), "chart pick", "choose"),
     Key(KeyContext.RUN, ("a",), "approve", "approve", in_footer=True),
     Key(KeyContext.RUN, ("r",), "retry", "retry", in_footer=True),
@@ -164,7 +164,7 @@ KEYS: tuple[Key, ...] = (
 
 WIDGET_KEYS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
     KeyContext.LOGS: (("F", "follow"), ("/", "search"), ("&", "only"), ("b", "error"), ("W", "wrap"), ("t", "time")),
-    KeyContext.CHARTS: (("L", "log axis"), ("E", "smooth"), ("←→", "values")),
+    KeyContext.CHARTS: (("L", "log"), ("E", "smooth"), ("←→", "values")),
 }
 """Keys of a pane's own widgets, for the footer: key and label."""
 
@@ -237,7 +237,8 @@ def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str,
     entered = ENTERED.get(context)
     inside = [(name_of(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
     special = [(names_of(row, keymap)[0], row.label) for row in KEYS if row.in_footer and row.context is context]
-    return (*own, *special, *inside, *common_keys(context, keymap))
+    both = (*special, *own) if context is KeyContext.CHARTS else (*own, *special)
+    return (*both, *inside, *common_keys(context, keymap))
 
 
 def common_keys(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
@@ -293,21 +294,25 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     ((",", ".", ";"), "Sort by the previous, the next column; reverse the order (tables)."),
     (("space",), "Mark a row, or drop its mark (tables of nodes, pods, objects); a mark in a log: `:mark`."),
     (("'", '"'), "Go to the next, the previous mark, `:mark next`; Y copies from it on (logs)."),
-    (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
-    (("&",), "Show only matching lines (logs)."),
-    (("b", "B"), "Go to the next, previous error, “bad” line (logs)."),
-    (("F", "W", "t", "S"), "Switch follow, wrap (also texts; logs: tracebacks, all, none), time, source (logs)."),
+    (("/", "n", "N"), "Search, next match, previous match (logs: `:search`, `:goto match`; texts)."),
+    (("&",), "Show only matching lines (logs): `:filter`."),
+    (("b", "B"), "Go to the next, previous error, “bad” line (logs): `:goto error`."),
+    (
+        ("F", "W", "t", "S"),
+        "Switch follow, wrap (also texts; logs: tracebacks, all, none), time, source (logs): `:set wrap all`.",
+    ),
     (
         ("J",),
-        "Show lines of JSON as LEVEL message key=value, or raw: searches, copies and files take them raw (logs).",
+        "Show lines of JSON as LEVEL message key=value, or raw: searches, copies and files take them raw (logs): "
+        "`:set json`.",
     ),
-    (("L", "E", "t"), "Switch logarithmic axis, smoothing, time axis (charts)."),
+    (("L", "E", "t"), "Switch logarithmic axis, smoothing, time axis (charts): `:set log`, `:set smooth off`."),
     (
         ("left", "right"),
-        "Move the cursor to the point before, the next one, and show the values there (all charts).",
+        "Move the cursor to the point before, the next one, and show the values there (all charts): `:axis next`.",
     ),
-    (("+", "-", "="), "Zoom the x axis in, out; show the whole axis without a cursor (charts)."),
-    (("h", "l", "shift+arrows"), "Move along a zoomed x axis (charts)."),
+    (("+", "-", "="), "Zoom the x axis in, out; show the whole axis without a cursor (charts): `:axis in`."),
+    (("h", "l", "shift+arrows"), "Move along a zoomed x axis (charts): `:axis left`."),
     (("n", "p"), "Go to the next, the previous of several charts."),
     (("ctrl+] q", "ctrl+] ctrl+]"), "Leave a shell, send ctrl+] to it: esc is the program's."),
 )

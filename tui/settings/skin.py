@@ -41,7 +41,7 @@ def skin_theme(file: Path) -> Theme:
     """Return a theme with the colours of a k9s skin.
 
     Raises:
-        InputError: It cannot be read, is no skin, or has something that is not a colour.
+        InputError: It cannot be read, is not a skin, or has something that is not a colour.
     """
     skin = _read(file)
     ground = _color(file, skin, "body.bgColor")

@@ -34,7 +34,7 @@ FLOOD_SECONDS = 5.0
 _READ_BYTES = 4096
 _TICK_SECONDS = 0.1
 _LOST_PASTE_SECONDS = 5.0
-"""A paste that pauses for so long is over: its end was lost, and every key would be taken for a part of it."""
+"""A paste that pauses for this long is over: its end was lost, and every key would be taken for a part of it."""
 _STOP_SECONDS = 0.5
 _IN_STEP = 64
 """Keys sent to the loop before checking that it has taken them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Collection
 from typing import ClassVar
 
@@ -235,8 +236,9 @@ class LogLines(NavigableWidget, can_focus=True):
         top = self._window.rank(self._anchor.line)
         rail = self.rail_segment(y, top=top, count=self._window.count, height=height)
         if y >= len(self._rows) or self._rows[y].line < self._buffer.start:
-            text = self.hint if y == 0 and self._buffer.end == self._buffer.start else ""
-            return Strip([Segment(text[: width - 1].ljust(width - 1), self.resolved_styles.base), rail], width)
+            told = textwrap.wrap(self.hint, max(1, width - 1)) if self._buffer.end == self._buffer.start else []
+            text = told[y] if y < len(told) else ""
+            return Strip([Segment(text.ljust(width - 1), self.resolved_styles.base), rail], width)
         return Strip([*self._renderer.row(self, self._rows[y]), rail], width)
 
     def _height_of(self, line: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -86,9 +87,9 @@ class PlotView(LineWidget, can_focus=True):
     PlotView > .plot--curve-5 { color: $text-secondary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("L", "switch_log", "log axis", id="plot.log"),
-        Binding("E", "switch_smooth", "smooth", id="plot.smooth"),
-        Binding("t", "switch_time", "time", id="plot.time"),
+        Binding("L", "switch('log')", "log axis", id="plot.log"),
+        Binding("E", "switch('smooth')", "smooth", id="plot.smooth"),
+        Binding("t", "switch('time')", "time", id="plot.time"),
         Binding("left", "step(-1)", "left", id="plot.left", show=False),
         Binding("right", "step(1)", "right", id="plot.right", show=False),
         Binding("plus", "zoom(True)", "zoom in", id="plot.in", show=False),
@@ -125,6 +126,8 @@ class PlotView(LineWidget, can_focus=True):
         """The ends of the x axis as it is drawn."""
         self._time = TimeAxis.CLOCK
         """The time axis that the key switches to."""
+        self.empty = ""
+        """What stands in the place of a chart without curves, from the next `show` on."""
         self._version: object = None
         self._body: list[Strip] = []
         self._legend: list[Strip] = []
@@ -166,7 +169,7 @@ class PlotView(LineWidget, can_focus=True):
 
         Args:
             y_label: Label of the y axis.
-            x_label: Label of the x axis, while it is no time.
+            x_label: Label of the x axis, while it is not a time.
             is_by_size: The x axis is a number of bytes.
             time: The time axis that can be switched to.
         """
@@ -175,25 +178,38 @@ class PlotView(LineWidget, can_focus=True):
         self._time = time
         self._options = replace(self._options, is_by_size=is_by_size, time=time if is_timed else TimeAxis.NONE)
 
-    def action_switch_log(self) -> None:
-        """Switch between a linear and a logarithmic y axis."""
-        self._set(replace(self._options, is_log=not self._options.is_log))
+    @property
+    def has_curves(self) -> bool:
+        """True while there is anything to draw."""
+        return bool(self._curves)
 
-    def action_switch_smooth(self) -> None:
-        """Switch the moving average: off where any curve has one, else on for all."""
-        is_on = any(is_smoothed(curve, self._options) for curve in self._curves)
-        self._set(replace(self._options, smoothing=Smoothing.OFF if is_on else Smoothing.ON))
+    def is_on(self, option: str) -> bool:
+        """Return whether `log`, `smooth` or `time` is on: logarithmic axis, smoothing of any curve, time axis."""
+        match option:
+            case "log":
+                return self._options.is_log
+            case "smooth":
+                return any(is_smoothed(curve, self._options) for curve in self._curves)
+            case _:
+                return self._options.time is not TimeAxis.NONE
 
-    def action_switch_time(self) -> None:
-        """Switch the x axis between steps and times; the whole axis is shown then."""
-        has_times = any(at is not None for curve in self._curves for at in curve.times)
-        if self._options.is_by_size or not has_times:
-            self.app.bell()
-            return
-        is_timed = self._options.time is not TimeAxis.NONE
-        self._cursor = None
-        self.post_message(self.CursorMoved(self, None))
-        self._set(replace(self._options, time=TimeAxis.NONE if is_timed else self._time, window=None))
+    def action_switch(self, option: str) -> None:
+        """Switch the logarithmic y axis (`log`), the moving average of all curves (`smooth`), the x axis (`time`).
+
+        The whole axis is shown when it changes between steps and times; sizes, and points without times, have none.
+        """
+        is_on = self.is_on(option)
+        match option:
+            case "log":
+                self._set(replace(self._options, is_log=not is_on))
+            case "smooth":
+                self._set(replace(self._options, smoothing=Smoothing.OFF if is_on else Smoothing.ON))
+            case _ if self._options.is_by_size or not any(at is not None for one in self._curves for at in one.times):
+                self.app.bell()
+            case _:
+                self._cursor = None
+                self.post_message(self.CursorMoved(self, None))
+                self._set(replace(self._options, time=TimeAxis.NONE if is_on else self._time, window=None))
 
     def action_step(self, count: int) -> None:
         """Move the cursor by some points; the part of the axis that is shown follows it."""
@@ -305,7 +321,8 @@ class PlotView(LineWidget, can_focus=True):
         styles = [resolved_styles.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
         self._span = x_range(self._curves, self._options)
         try:
-            lines = picture_of(
+            told = [] if self._curves else textwrap.wrap(self.empty, max(1, self.size.width - 1))
+            lines = told or picture_of(
                 self._curves,
                 [_pen(style) for style in styles],
                 width=self.size.width,

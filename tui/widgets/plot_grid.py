@@ -104,6 +104,11 @@ class PlotGrid(Grid):
             if plot is not moved and plot.display and (plot.options.is_by_size, plot.options.time) == axis:
                 plot.place_cursor(x)
 
+    @property
+    def focused(self) -> PlotView:
+        """The plot that takes the keys: the focused one, else the first."""
+        return next((plot for plot in self._plots if plot.has_focus), self._plots[0])
+
     def focus_plot(self) -> None:
         """Focus the first plot, unless one has the focus."""
         if not any(plot.has_focus for plot in self._plots):

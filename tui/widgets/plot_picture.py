@@ -73,7 +73,7 @@ def svg_of(
     Args:
         curves: The curves.
         title: The heading.
-        x_label: Label of an x axis that is no time.
+        x_label: Label of an x axis that is not a time.
         options: Axes, smoothing, the part to show.
         marks: Vertical marks.
     """
@@ -100,7 +100,7 @@ def png_of(
     Args:
         curves: The curves.
         title: The heading.
-        x_label: Label of an x axis that is no time.
+        x_label: Label of an x axis that is not a time.
         options: Axes, smoothing, the part to show.
         marks: Vertical marks.
         clean: Makes each text what may be shown.

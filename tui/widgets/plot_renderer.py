@@ -132,7 +132,7 @@ class PlotOptions(msgspec.Struct, frozen=True):
     @property
     def x_label(self) -> str:
         """The label of an x axis that is a time; empty for another one."""
-        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its begin"}.get(self.time, "")
+        return {TimeAxis.CLOCK: "time (UTC)", TimeAxis.ELAPSED: "time since its start"}.get(self.time, "")
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -181,11 +181,21 @@ def picture_of(
     ys = [y for stroke in strokes for y in stroke.line.ys if y is not None]
     ends = x_range(curves, options)
     if not ys or ends is None:
-        return ["no data yet" if options.window is None else "no data in this part of the axis"]
+        return [_nothing_to_draw(curves, options)]
     x_axis = _x_axis(*ends, most=max(2, width // COLUMNS_PER_X_TICK), options=options)
     y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
     strokes = [*_ruled(rules, x_axis, y_axis, rows=height), *strokes, *_glyphs(curves, lines, width)]
     return draw_strokes(strokes, x_axis, y_axis, width=width, height=height)
+
+
+def _nothing_to_draw(curves: Sequence[Curve], options: PlotOptions) -> str:
+    """Return why no value of the curves can be drawn."""
+    count = sum(len(curve.ys) for curve in curves)
+    if not count:
+        return "no data yet"
+    if not any(math.isfinite(y) for curve in curves for y in curve.ys):
+        return f"no number to draw: all {count:,} values are NaN or infinite"
+    return "no data in this part of the axis" if options.window is not None else "no value above 0 for a log axis"
 
 
 def is_smoothed(curve: Curve, options: PlotOptions) -> bool:
@@ -323,7 +333,7 @@ def place_at(curves: Sequence[Curve], x: float, x_label: str, options: PlotOptio
     Args:
         curves: Over the axis.
         x: The place.
-        x_label: Label of an axis that is no time.
+        x_label: Label of an axis that is not a time.
         options: Choose the axis.
     """
     at = time_at(curves, x)

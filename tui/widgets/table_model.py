@@ -67,7 +67,7 @@ class Fitted(msgspec.Struct, Generic[RowT], frozen=True):
 
 
 SPARE = 7
-"""Columns of such a `drop`, or a higher one, are worth less than the whole text of a column that wants more room."""
+"""Columns of such a `drop`, or a higher one, are worth less than the whole text of a column that needs more room."""
 
 GAP = 1
 """Blank terminal columns between two columns."""
@@ -77,7 +77,7 @@ def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[Fitted[Row
     """Choose the columns that fit into `width` terminal columns, in their order, with their widths.
 
     Droppable columns are left out, highest `drop` first and rightmost first among equals, until the rest fits; those
-    of `SPARE` or more also while another column has less than it wants. The remaining room goes to flexible columns by
+    of `SPARE` or more also while another column has less than it needs. The remaining room goes to flexible columns by
     share. If even the undroppable ones do not fit, the last one is cut.
     """
     kept = list(columns)

@@ -15,7 +15,7 @@ from actions.base.clock import Clock, parse_rfc3339
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
 from actions.base.executors import in_thread
 from actions.base.process import run_tool
-from actions.cluster.auth.exec_plugins import allowed_command, plugin_missing_error
+from actions.cluster.auth.exec_plugins import allowed_command, factory_argv, plugin_missing_error
 from actions.cluster.auth.kubeconfig import ChosenContext, ExecPlugin
 
 _PLUGIN_SECONDS = 30.0
@@ -24,8 +24,6 @@ _RENEW_EARLY = timedelta(seconds=60)
 _PAUSE_SECONDS = 5.0
 """The pause after a failure, or after new credentials that are refused too: there may be a dozen callers, and each
 would start the plugin."""
-_PASSED_BY_ARGUMENT = {"AWS_PROFILE": "--profile", "AWS_REGION": "--region", "AWS_DEFAULT_REGION": "--region"}
-_WITHOUT_EFFECT = frozenset({"AWS_STS_REGIONAL_ENDPOINTS"})
 
 
 class TokenSource(Protocol):
@@ -221,18 +219,6 @@ def load_token(path: Path) -> str:
     if not token:
         raise ConfigError(f"The token file {path} is empty.", hint="Correct tokenFile.")
     return token
-
-
-def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
-    """Return the plugin's arguments with its environment as options; empty if a variable has no option."""
-    argv = list(plugin.argv)
-    for name, value in plugin.environment:
-        option = _PASSED_BY_ARGUMENT.get(name, "")
-        if option and option not in argv:
-            argv += [option, value]
-        elif not option and name not in _WITHOUT_EFFECT:
-            return ()
-    return tuple(argv)
 
 
 def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Credential:

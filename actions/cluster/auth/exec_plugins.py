@@ -29,6 +29,8 @@ from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, ExecPl
 _MAX_BYTES = 1 << 20
 _GROUP = "kubectl.config.k8s.io/"
 _OFF = "off"
+_PASSED_BY_ARGUMENT = {"AWS_PROFILE": "--profile", "AWS_REGION": "--region", "AWS_DEFAULT_REGION": "--region"}
+_WITHOUT_EFFECT = frozenset({"AWS_STS_REGIONAL_ENDPOINTS"})
 
 
 class PluginPolicy(StrEnum):
@@ -217,6 +219,18 @@ def plugin_missing_error(chosen: ChosenContext, plugin: ExecPlugin) -> ConfigErr
     )
 
 
+def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
+    """Return the plugin's arguments with its environment as options; empty if a variable has no option."""
+    argv = list(plugin.argv)
+    for name, value in plugin.environment:
+        option = _PASSED_BY_ARGUMENT.get(name, "")
+        if option and option not in argv:
+            argv += [option, value]
+        elif not option and name not in _WITHOUT_EFFECT:
+            return ()
+    return tuple(argv)
+
+
 def require_allowed(chosen: ChosenContext, *, replaces: Replaces) -> None:
     """Refuse a context whose plugin would have to be started, and may not be. Blocking disk I/O.
 
@@ -227,8 +241,6 @@ def require_allowed(chosen: ChosenContext, *, replaces: Replaces) -> None:
     Raises:
         ConfigError: As by `allowed_command`, but not for a program that does not exist.
     """
-    from actions.cluster.auth.credentials import factory_argv
-
     plugin = chosen.plugin
     if plugin is None or not _resolved(plugin.argv[0]):
         return

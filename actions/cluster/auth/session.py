@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from actions.base import process
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.executors import in_thread
@@ -127,7 +128,7 @@ class KubeSession:
         *,
         readonly: bool = False,
         token_factory: TokenFactory | None = None,
-        user_agent: str = "eksml-tui",
+        user_agent: str = "",
         clock: Clock | None = None,
         is_vouched_for: bool = False,
         through: Through | None = None,
@@ -138,8 +139,8 @@ class KubeSession:
             target: The kubeconfig, context and namespace.
             readonly: Refuse everything that could change the cluster; a read-only process refuses it anyhow.
             token_factory: Makes tokens in process, in place of some exec plugins.
-            user_agent: Sent with every request; it should not begin with `curl`, `Wget` or `Mozilla`, for which API
-                servers indent JSON, at twice the size.
+            user_agent: Sent with every request; by default the program's, with this process and machine. It should not
+                begin with `curl`, `Wget` or `Mozilla`, for which API servers indent JSON, at twice the size.
             clock: For the life of tokens.
             is_vouched_for: The kubeconfig's exec plugin was allowed when a run took it over; see
                 `actions.cluster.auth.exec_plugins`.
@@ -157,7 +158,7 @@ class KubeSession:
             is_vouched_for=is_vouched_for,
         )
         is_bound = readonly or is_readonly()
-        transport: AnyTransport = Transport(endpoint, user_agent=user_agent)
+        transport: AnyTransport = Transport(endpoint, user_agent=user_agent or process.user_agent("eksml-tui"))
         if through is not None:
             transport = through(transport, chosen)
         return cls(chosen, transport, credentials, readonly=is_bound)

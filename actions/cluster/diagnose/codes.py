@@ -65,6 +65,7 @@ class Code(StrEnum):
     GPU_OOM = "GPU_OOM"
     HF_GATED = "HF_GATED"
     NCCL_DUPLICATE_GPU = "NCCL_DUPLICATE_GPU"
+    NCCL_NO_INTERFACE = "NCCL_NO_INTERFACE"
     EFA_MEMORY = "EFA_MEMORY"
     GPU_APP_FAULT = "GPU_APP_FAULT"
     NEURON_COLLECTIVE_HANG = "NEURON_COLLECTIVE_HANG"
@@ -171,7 +172,7 @@ def field_quote(name: str, value: object) -> str:
 
 
 WIDTH = 100
-NOTHING = "Nothing is wrong, as far as the pods, events, nodes and logs that may be read tell."
+NOTHING = "Nothing is wrong in the pods, events, nodes and logs that may be read."
 
 
 def findings_json(found: Sequence[Finding]) -> str:

@@ -43,7 +43,7 @@ _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One problem, with the object whose diagnosis tells more.
+    """One problem, with the object whose diagnosis has the details.
 
     Args:
         kind: Of the object; empty if the problem is of no single one.
@@ -181,7 +181,7 @@ def _events_about(events: Iterable[EventFacts], pods: list[PodFacts], lost: list
 
 
 def _is_of_scheduler(event: EventFacts) -> bool:
-    """Return whether an event tells that there is no room; operators repeat such messages as events of their jobs."""
+    """Return whether an event reports that there is no room; operators repeat such messages as events of their jobs."""
     return event.reason in _OF_SCHEDULERS or "nodes are available" in event.message or "unavailable" in event.message
 
 
@@ -204,7 +204,7 @@ def _pod(pod: PodFacts) -> Pod:
 
 
 def _containers(pod: PodFacts) -> Iterator[Container]:
-    """Yield the containers as far as the pod's word for its state tells theirs: it is of one that is not ready."""
+    """Yield the containers as far as the pod's reason reveals their state: it is that of one that is not ready."""
     word = pod.reason.removeprefix("Init:")
     for place, name in enumerate(pod.containers if pod.node else ()):
         is_ready = place >= len(pod.containers) - pod.ready

@@ -241,7 +241,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names)),
     )
     if not _is_known(found, selector):
-        raise MissingError(f"There is nothing about {selector.describe()}.", hint="Check kind, name and namespace.")
+        raise MissingError(f"Nothing was found about {selector.describe()}.", hint="Check kind, name and namespace.")
     return found
 
 

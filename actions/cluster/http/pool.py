@@ -79,7 +79,7 @@ class BodyReader:
             OversizeError: It is longer, or unpacks to far more than such a body can.
             UnreachableError: It is packed in a way that was not asked for, or damaged.
         """
-        with BytesIO() as body:  # its value is no copy; and the frames of an error keep it closed, which is empty
+        with BytesIO() as body:  # its value is not a copy; and the frames of an error keep it closed, which is empty
             try:
                 await self._gather(body, answer, asked, limit)
             finally:

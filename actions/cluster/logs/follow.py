@@ -167,7 +167,7 @@ class LogFollower:
         since: The position to continue from.
         tail_lines: The number of old lines to begin with; all of them if `None`. Ignored with `since`.
         clock: For waits.
-        silence_seconds: A stream silent for so long is opened again.
+        silence_seconds: A stream silent for this long is opened again.
         observer: Receives everything besides the lines.
     """
 
@@ -413,7 +413,7 @@ async def read_log(
         tail_lines: The number of last lines; all of them if `None`.
         since: Only lines after this cursor.
         previous: The log of the container before the last restart.
-        limit_bytes: The server stops after so many bytes.
+        limit_bytes: The server stops after this many bytes.
         deadline_seconds: For the whole answer.
 
     Raises:

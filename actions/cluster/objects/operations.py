@@ -75,7 +75,7 @@ async def identify(session: KubeSession, target: Target) -> Target:
     body = await session.request("GET", target.path, accept=METADATA)
     uid = str(_metadata(decode_document(body, source=target.path)).get("uid") or "")
     if target.uid and uid != target.uid:
-        raise ConflictError(f"{target.title()} is another object than the chosen one, which is gone.")
+        raise ConflictError(f"{target.title()} is not the object that was chosen; that one is gone.")
     return msgspec.structs.replace(target, uid=uid)
 
 
@@ -142,7 +142,7 @@ async def cordon_node(session: KubeSession, target: Target, *, is_cordoned: bool
     """Let no new pods onto a node, or let them again; return whether that is a change.
 
     Raises:
-        RefusedError: The target is no node.
+        RefusedError: The target is not a node.
         ConflictError: Another node has its name now, or it changes all the time.
     """
     if target.qualified != "nodes":
@@ -166,7 +166,7 @@ async def _change(
         found = await session.get(path)
         metadata = _metadata(found)
         if target.uid and metadata.get("uid") != target.uid:
-            raise ConflictError(f"{target.title()} is another object than the chosen one, which is gone.")
+            raise ConflictError(f"{target.title()} is not the object that was chosen; that one is gone.")
         patch = change(found)
         if patch is None:
             return

@@ -81,11 +81,11 @@ class Reflector(Generic[T]):
         clock: For waits.
         backoff: The waits after failures.
         page_size: Objects per page of a list.
-        idle_seconds: A watch silent for so long is dead. Bookmarks come about once a minute; the server's own
+        idle_seconds: A watch silent for this long is dead. Bookmarks come about once a minute; the server's own
             freshness window is 75 s.
         watch_seconds: The time limit of a watch that is requested, up to twice as much.
         prefers_watch_list: Try a streamed list first.
-        rest_seconds: Once the list is complete, the stream is not read for so long after each batch of events: all
+        rest_seconds: Once the list is complete, the stream is not read for this long after each batch of events: all
             changes of that time are taken together, at the cost of one. The first change after a quiet time is not
             delayed.
         liveness: The server's liveness, updated by this resource's stream among others.

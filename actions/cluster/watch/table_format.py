@@ -1,4 +1,4 @@
-"""Lists and watch events as tables: the columns that the server prints, for kinds that nothing is known of.
+"""Lists and watch events as tables: the columns that the server prints, for kinds without facts of their own.
 
 The server sends the columns with a list and with the first event of a watch, not with later ones. An aggregated API
 that has no tables answers with objects, of which name and age are shown.

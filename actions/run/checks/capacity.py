@@ -30,7 +30,7 @@ _COMING = frozenset({"scheduled", "pending", "payment-pending", "assessing"})
 
 
 class CapacityRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that a run wants, and where."""
+    """The nodes that a run requests, and where."""
 
     region: str
     instance_type: str
@@ -179,7 +179,7 @@ def check_reservation(found: Reservation, request: CapacityRequest, *, now: date
     last = last_moment(found)
     if last is not None and last <= now:
         raise ConfigError(
-            f"The reservation {found.id} is over: EC2 has been ending its instances since {_when(last)}.",
+            f"The reservation {found.id} has ended: EC2 has been terminating its instances since {_when(last)}.",
             hint="Name another reservation.",
         )
 
@@ -211,7 +211,7 @@ def describe_time(found: Reservation, *, now: datetime) -> str:
 
 def _detail(zone: Zone, request: CapacityRequest, reservation: Reservation | None, *, now: datetime) -> str:
     if reservation is None:
-        return f"{request.instance_type} is offered in {zone.describe()}; what is free there, EC2 does not say."
+        return f"{request.instance_type} is offered in {zone.describe()}; EC2 does not report what is free there."
     return describe_reservation(reservation, zone, now=now)
 
 

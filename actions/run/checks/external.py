@@ -94,7 +94,7 @@ async def check_quota(
         check: The quota for instances on demand; for spot instances, that of the same families is looked up.
         region: Its region.
         wanted: In the quota's unit.
-        capacity_type: `ON_DEMAND`, `SPOT` or `CAPACITY_BLOCK`, in any spelling; empty for what is no instance.
+        capacity_type: `ON_DEMAND`, `SPOT` or `CAPACITY_BLOCK`, in any spelling; empty for what is not an instance.
         reservation: Its id, if the instances are reserved: these count already.
     """
     market = capacity_type.upper().replace("-", "_")

@@ -103,7 +103,7 @@ class ClusterAccess:
         """Return the connection; open it if there is none.
 
         Args:
-            expected_uid: Of the cluster's `kube-system`; empty if the run does not know it yet.
+            expected_uid: Of the cluster's `kube-system`; empty while it is unknown.
             policy: The retries until the cluster first answers.
             note: Gets the reason of each wait.
 

@@ -148,7 +148,7 @@ class AuditReport(msgspec.Struct, frozen=True):
             return " ".join([f"{counted(len(self.leftovers), 'object')} {verb} left.", *self.unknown])
         if self.unknown:
             return " ".join(["It is unknown whether anything is left.", *self.unknown])
-        return "Nothing is left but what is kept on purpose." if self.retained else "Nothing is left."
+        return "Nothing is left except what is kept on purpose." if self.retained else "Nothing is left."
 
 
 class RunBackend(Protocol):

@@ -119,7 +119,7 @@ def credential_lines(
         line_of(
             "end of credentials",
             end_observation(caller, now=now, needed_seconds=needed_seconds),
-            "Log in anew before the launch, or use credentials that renew themselves: an instance role, or a profile"
+            "Log in again before the launch, or use credentials that renew themselves: an instance role, or a profile"
             " with role_arn.",
         ),
     ]

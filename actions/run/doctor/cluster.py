@@ -261,7 +261,7 @@ def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 
 async def check_prometheus(session: KubeSession) -> Observation:
-    """Look for a Prometheus that runs in the cluster; none is no failure, as exporters wait for a later one.
+    """Look for a Prometheus that runs in the cluster; none is not a failure, as exporters wait for a later one.
 
     Raises:
         AccessError: Pods may not be listed.
@@ -270,7 +270,7 @@ async def check_prometheus(session: KubeSession) -> Observation:
     found = await find_prometheus(session, Discovery(session))
     way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
     if not found.pods:
-        return passed(f"None runs in the cluster. A later one finds exporters by {way}.")
+        return passed(f"None runs in the cluster. One installed later finds exporters by {way}.")
     more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
     return passed(
         f"{found.pods[0]}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."

@@ -157,8 +157,8 @@ class LaunchSurvey:
         if not has_credentials():
             none = unknown("Neither environment nor files name credentials, so AWS was not asked.")
             self._put(_Part.CREDENTIALS, [line_of("credentials", none, LOG_IN)])
-            nobody = Caller(refusal=AccessError(none.detail))
-            await self._ask(_Part.ACCOUNT, lambda: image_questions(launch, nobody))
+            no_caller = Caller(refusal=AccessError(none.detail))
+            await self._ask(_Part.ACCOUNT, lambda: image_questions(launch, no_caller))
             return
         with self._awaited(_Part.CREDENTIALS, "credentials"):
             caller = await fetch_caller(launch.region)

@@ -24,6 +24,7 @@ from actions.run.home.store import ObjectStore, open_home
 from actions.run.limits.guard import LimitGuard
 from actions.run.presence.lease import read_cluster_lease
 from actions.run.presence.publish import PresenceCompanion
+from actions.run.presence.record import OLD_SECONDS
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
 from actions.run.teardown.sharing import local_users
@@ -40,7 +41,7 @@ Log = Callable[[str], None]
 
 @runtime_checkable
 class ClusterReader(Protocol):
-    """A backend whose cluster can be asked for more than the stages ask it."""
+    """A backend whose cluster also serves requests that belong to no stage."""
 
     async def cluster_of(self, view: RunView) -> ClusterConnection | None:
         """Return the connection to the run's cluster; `None` before the run has one.
@@ -66,7 +67,7 @@ class Companion(Protocol):
         ...
 
     async def finish(self, view: RunView) -> None:
-        """Do what is left when the runner has nothing to do any more. Cancelled after `FINISH_SECONDS`.
+        """Do what is left when the runner has nothing left to do. Cancelled after `FINISH_SECONDS`.
 
         Args:
             view: The run as the runner leaves it.
@@ -79,12 +80,13 @@ def home_of(view: RunView) -> ObjectStore | None:
     return open_home(view.home, region=view.cluster.region) if view.home else None
 
 
-def arbiters_of(view: RunView, backend: RunBackend, home: ObjectStore | None) -> list[Arbiter]:
+def arbiters_of(view: RunView, backend: RunBackend, clock: Clock, home: ObjectStore | None) -> list[Arbiter]:
     """Return the places that name the machine that carries out a run, for its fence.
 
     Args:
         view: The run.
         backend: The run's.
+        clock: The machine's.
         home: See `home_of`.
     """
     arbiters: list[Arbiter] = []
@@ -93,14 +95,17 @@ def arbiters_of(view: RunView, backend: RunBackend, home: ObjectStore | None) ->
         async def read() -> SeenLease | None:
             connection = await backend.cluster_of(view)
             lease = await read_cluster_lease(connection, view.id) if connection else None
-            return None if lease is None else SeenLease(lease.epoch, lease.owner)
+            if lease is None:
+                return None
+            is_old = clock.now().timestamp() - lease.seen_at > OLD_SECONDS
+            return SeenLease(lease.epoch, lease.owner, lease.presence.machine, lease.presence.heartbeat, is_old)
 
         arbiters.append(ReadingArbiter(CLUSTER_ARBITER, read))
     if home is not None:
 
         async def read_home() -> SeenLease | None:
             lease = await read_lease(home, view.id)
-            return None if lease is None else SeenLease(lease.epoch, lease.owner)
+            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.machine, lease.tag)
 
         arbiters.append(ReadingArbiter(HOME_ARBITER, read_home))
     return arbiters

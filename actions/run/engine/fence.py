@@ -1,16 +1,21 @@
-"""The fence of a runner: it changes something only while it can be sure that it is the run's runner.
+"""The fence of a runner: it changes something only while it is certain that the run is its own.
 
 A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept where other
 machines can see it: in the run's home, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
-which grows by one with every take-over. A runner whose epoch is no longer the newest is fenced, for ever.
+which grows by one with every takeover. A runner whose epoch is no longer the newest is fenced for good.
 
 An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
 over from a runner that may be alive waits longer than that before anything is changed.
 
-A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. One
+A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
+it asks before each change outside of its machine, as it may have been cut off, and taken over, until a moment ago. One
 that was away itself, stopped or asleep, waits for an answer of an arbiter that has answered before: by another one no
-machine can have taken the run over. What this leaves open is in docs/take-over.md.
+machine can have taken the run over. What this leaves open is in docs/takeover.md.
+
+At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
+folder (`actions.run.journal.machine`). If that gives another sign, it lives and has the run, and this runner ends. If
+it gives none for `SILENT_SECONDS`, the run is this machine's. Until then nothing is changed.
 """
 
 from __future__ import annotations
@@ -27,7 +32,8 @@ from actions.base.errors import ConsoleError
 from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
-from actions.run.journal.elsewhere import FenceState, read_elsewhere, read_fence, write_fence
+from actions.run.journal.elsewhere import FenceState, deed_of, read_elsewhere, read_fence, write_fence
+from actions.run.journal.machine import is_same_machine
 from actions.run.state.records import Operator
 from actions.run.state.view import RunView
 
@@ -36,14 +42,17 @@ HOME_ARBITER = "the run's home"
 TRUST_SECONDS = 10.0
 """Time for which the answer of an arbiter counts."""
 GRACE_SECONDS = 15.0
-"""Time between a take-over and the first change by the new machine, if the old one may be alive."""
+"""Time between a takeover and the first change by the new machine, if the old one may be alive."""
+SILENT_SECONDS = 45.0
+"""Time without a new sign after which another machine of the same epoch is gone: a record in a cluster has a heartbeat
+every 30 s."""
 _ASK_AGAIN_SECONDS = TRUST_SECONDS / 2
 _TICK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 """Limit of one question to all arbiters."""
 _RETRY_SECONDS = 2.0
 _UNANSWERED_SECONDS = 30.0
-"""Time after a question without an answer in which a change does not wait for the next one."""
+"""Time after a question without an answer in which a record does not wait for the next one."""
 
 Log = Callable[[str], None]
 
@@ -53,6 +62,12 @@ class SeenLease(msgspec.Struct, frozen=True):
 
     epoch: int
     owner: Operator | None = None
+    machine: str = ""
+    """See `actions.run.journal.machine`."""
+    sign: str = ""
+    """Changes with each sign of that machine."""
+    is_old: bool = False
+    """The last sign is minutes old."""
 
 
 class Arbiter(Protocol):
@@ -88,8 +103,55 @@ class ReadingArbiter:
 
 def fence_sentence(run_id: str, state: FenceState) -> str:
     """Return a sentence on the machine that has taken a run over."""
-    who = f" by {one_line(str(state.taken_by))}" if state.taken_by else ""
-    return f"Run {run_id} was taken over{who} (epoch {state.epoch}): this machine no longer changes anything of it."
+    deed = deed_of(state.taken_by, state.epoch, is_copy=state.is_copy)
+    return f"Run {run_id} {deed}: this machine no longer changes anything of it."
+
+
+class OtherMachines:
+    """Machines that arbiters name at a runner's own epoch: this one before a restart, or one with a copy of the run.
+
+    Args:
+        machine: The identity of this machine's copy.
+    """
+
+    def __init__(self, machine: str) -> None:
+        self.held: dict[str, SeenLease] = {}
+        """By the name of the arbiter: the first answer on a machine of which it is not known whether it lives."""
+        self._machine = machine
+        self._since: dict[str, float] = {}
+        self._gone: set[str] = set()
+        """The last signs of machines that have given no other one."""
+
+    def take(self, name: str, seen: SeenLease, epoch: int, now: float) -> bool:
+        """Take the answer of an arbiter. Returns whether the machine that it names lives.
+
+        Args:
+            name: Of the arbiter.
+            seen: Its answer.
+            epoch: Of this runner.
+            now: Seconds since the machine's start.
+        """
+        is_own = seen.epoch < epoch or is_same_machine(self._machine, seen.machine)
+        if is_own or seen.is_old or seen.sign in self._gone:
+            self.held.pop(name, None)
+            return False
+        if name not in self.held:
+            self.held[name], self._since[name] = seen, now
+        if seen.sign != self.held[name].sign:
+            return True
+        if now - self._since[name] > SILENT_SECONDS:
+            self._gone.add(seen.sign)
+            del self.held[name]
+        return False
+
+    def sentence(self) -> str:
+        """Return why nothing is changed, as a sentence."""
+        owner = next(iter(self.held.values())).owner
+        who = one_line(str(owner)) if owner else "another machine"
+        return (
+            f"{listed(list(self.held), 3)} has a lease of {who}: this machine before its restart, or another one with "
+            f"a copy of the run's folder. Without a sign of that the run goes on here after {SILENT_SECONDS:.0f} s."
+        )
 
 
 class Fence:
@@ -103,6 +165,7 @@ class Fence:
         clock: For pauses and wall time.
         log: The runner's log.
         note: Shows what the runner waits for; empty for nothing.
+        machine: The identity of this machine's copy of the run; empty if it has none.
         boot: The clock that counts time in which this process was stopped.
     """
 
@@ -118,6 +181,7 @@ class Fence:
         clock: Clock,
         log: Log,
         note: Callable[[str], None] = lambda _: None,
+        machine: str = "",
         boot: Callable[[], float] = boot_seconds,
     ) -> None:
         self._folder = folder
@@ -128,6 +192,7 @@ class Fence:
         self._clock = clock
         self._log = log
         self._note = note
+        self._others = OtherMachines(machine)
         self._boot = boot
         self._lock = asyncio.Lock()
         self._lost = asyncio.Event()
@@ -141,13 +206,14 @@ class Fence:
         self._known_to = set(known.known_to)
         self._is_unsure = False
         self._asked = now
+        self._began = float("-inf")
 
-    async def require(self, deed: str) -> None:
+    async def require(self, deed: str, *, stays_here: bool = False) -> None:
         """Return once this process may change something. See `ChangeGuard.require`."""
         self._refuse_if_lost(deed)
         self._require_lease()
         self._look_for_absence()
-        if self._arbiters and not self._is_fresh() and not self._goes_on_unsure():
+        if self._arbiters and not self._is_fresh() and not (stays_here and self._goes_on_unsure()):
             with guarded_by(None):
                 await self._verify(deed)
         self._refuse_if_lost(deed)
@@ -174,7 +240,7 @@ class Fence:
         self._refuse_if_lost("the run")
 
     def dismiss(self, place: str) -> None:
-        """Wait for an arbiter no more, as this runner itself has removed the run's lease from it."""
+        """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
         self._known_to.discard(place)
         self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 
@@ -193,22 +259,21 @@ class Fence:
             tick.cancel()
 
     async def _verify(self, deed: str) -> None:
-        """Ask the arbiters until one answers, or none has to answer."""
+        """Ask the arbiters until one answers, or none has to answer. A question that begins later counts as well."""
+        came = self._boot()
         async with self._lock:
+            if self._began >= came and not self._waits_for():
+                return
             try:
                 while not self._lost.is_set() and not self._is_fresh():
                     await self._ask()
                     self._look_for_absence()
                     if self._is_fresh() or self._lost.is_set():
                         return
-                    if not self._waits_for():
+                    if not self._waits_for() and not self._others.held:
                         self._was_away = False
                         return
-                    names = listed(self._waits_for(), 3)
-                    self._note(
-                        f"Waiting before {deed}: this process was stopped or asleep, and {names} did not answer "
-                        "whether another machine has taken the run over meanwhile."
-                    )
+                    self._note(f"Waiting before {deed}: {self._obstacle()}")
                     await self._clock.sleep(_RETRY_SECONDS)
             finally:
                 self._note("")
@@ -216,11 +281,16 @@ class Fence:
     async def _ask(self) -> None:
         """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts."""
         began = self._now()
+        self._began = began[0]
         answers = await asyncio.gather(*(self._answer(arbiter) for arbiter in self._arbiters))
         self._asked = self._now()
         for _, seen in answers:
             if seen is not None and seen.epoch > self._epoch:
-                self._lose(seen)
+                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch))
+                return
+        for name, seen in answers:
+            if seen is not None and self._others.take(name, seen, self._epoch, began[0]):
+                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=True))
                 return
         vouching = {name for name, seen in answers if seen is not None}
         if vouching:
@@ -232,6 +302,15 @@ class Fence:
             self._log(f"fence: no answer from {listed(silent, 3)} on whether the run was taken over")
         self._is_unsure = True
 
+    def _obstacle(self) -> str:
+        """Return why a change has to wait, as a sentence."""
+        if self._others.held:
+            return self._others.sentence()
+        return (
+            f"this process was stopped or asleep, and {listed(self._waits_for(), 3)} did not answer whether another "
+            "machine has taken the run over meanwhile."
+        )
+
     async def _answer(self, arbiter: Arbiter) -> tuple[str, SeenLease | None]:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -240,13 +319,16 @@ class Fence:
             return arbiter.name, None
 
     def _vouched(self, at: tuple[float, float]) -> None:
+        if self._others.held:
+            self._verified = None  # the answers of before count no more either
+            return
         if self._verified is None or at > self._verified:
             self._verified = at
         if self._is_fresh():
             self._was_away = self._is_unsure = False
 
-    def _lose(self, seen: SeenLease) -> None:
-        self._taken = FenceState(taken_by=seen.owner, epoch=seen.epoch)
+    def _lose(self, taken: FenceState) -> None:
+        self._taken = taken
         write_fence(self._folder, self._taken)
         self._lost.set()
 
@@ -265,8 +347,17 @@ class Fence:
         return [each.name for each in self._arbiters if each.name in self._known_to] if self._was_away else []
 
     def _goes_on_unsure(self) -> bool:
-        """Return whether a change need not wait for another question: none was answered a moment ago."""
-        return self._is_unsure and not self._was_away and _elapsed(self._asked, self._now()) <= _UNANSWERED_SECONDS
+        """Return whether a record need not wait for another question: none was answered a moment ago.
+
+        What leaves this machine does wait: the places that were cut off a moment ago may be there again, and with them
+        what another machine has written there meanwhile.
+        """
+        return (
+            self._is_unsure
+            and not self._was_away
+            and not self._others.held
+            and _elapsed(self._asked, self._now()) <= _UNANSWERED_SECONDS
+        )
 
     def _is_fresh(self) -> bool:
         return self._verified is not None and _elapsed(self._verified, self._now()) <= TRUST_SECONDS

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError
+from actions.base.executors import in_thread
 from actions.base.guard import guarded_by
 from actions.base.process import own_identity
 from actions.base.untrusted import redact
@@ -24,6 +25,7 @@ from actions.run.engine.systemd import CANNOT
 from actions.run.home.store import ObjectStore
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
+from actions.run.journal.machine import machine_id
 from actions.run.journal.store import Journal
 from actions.run.state.view import RunView
 
@@ -87,14 +89,18 @@ async def _fence_of(
     folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, home: ObjectStore | None
 ) -> Fence:
     view = await runner_journal.view()
+    machine = ""
+    with suppress(OSError):  # a full disk: the names of machines are not compared
+        machine = await in_thread("fence", machine_id, folder)
     return Fence(
         folder,
         view,
-        arbiters_of(view, backend, home),
+        arbiters_of(view, backend, clock, home),
         require_lease=runner_journal.require_lease,
         clock=clock,
         log=lambda line: _log(clock, line),
         note=lambda text: runner_journal.note("", text),
+        machine=machine,
     )
 
 

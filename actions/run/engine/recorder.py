@@ -163,7 +163,7 @@ class RunnerJournal:
         Raises:
             ConflictError: Another runner has taken the lease, or this machine may no longer carry out the run.
         """
-        await require_guard(f"the record {kind_of(body)}")
+        await require_guard(f"the record {kind_of(body)}", stays_here=True)
         await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt))
 
     async def write_at_limit(self, body: Body) -> None:
@@ -228,7 +228,7 @@ class RunnerJournal:
     def require_lease(self) -> None:
         """Require that this process still holds the lease in the journal, if that can be read at present.
 
-        After `release` it need not be held: what is left then tells of the run's end, as in its cluster.
+        After `release` it need not be held: what is left then records the run's end, as in its cluster.
 
         Raises:
             ConflictError: Another runner has taken it.

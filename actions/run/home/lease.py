@@ -9,26 +9,33 @@ record has one place there, and the `TakenOver` record of the next epoch takes t
 from __future__ import annotations
 
 import secrets
-import socket
-from pathlib import Path
+from collections import deque
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
-from actions.base.errors import ConflictError
-from actions.base.files import read_bounded, write_private
+from actions.base.errors import ConflictError, RefusedError
 from actions.base.untrusted import one_line
 from actions.cloud.s3 import PreconditionError, S3Object, S3Written
 from actions.run.context.home_address import run_key
-from actions.run.home.store import ObjectStore, decoded
+from actions.run.home.store import ObjectStore, TakenError, decoded
+from actions.run.journal.elsewhere import deed_of
+from actions.run.journal.machine import is_same_copy, is_same_machine
 from actions.run.state.records import Operator
 
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
 _NAME = "lease.json"
 _MOST_BYTES = 64 << 10
-_MOST_WORD = 64
+_CLAIMS = 3
+"""Attempts against late writes of an earlier runner of this machine."""
+_sent: deque[str] = deque(maxlen=1000)
+"""Marks of the writes of this process, by which one is known whose answer was lost."""
+
+
+class HeldError(RefusedError):
+    """Another machine with the same copy of the run has given a sign lately: it is to be seen whether it lives."""
 
 
 class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +84,7 @@ class HomeLease(msgspec.Struct, frozen=True):
     age_seconds: float = 0.0
     """Time since it was renewed, when it was read, by the store's clock."""
     machine: str = ""
-    """Identifies the machine's copy of the run."""
+    """See `actions.run.journal.machine`; empty after a takeover, before its runner has begun."""
     status: RunStatus = RunStatus()
 
     @property
@@ -115,7 +122,7 @@ async def take_lease(
         owner: The new one.
         after: The lease as it was read; `None` if there was none.
         epoch: The new one; 0 for the one behind that of `after`.
-        machine: Identifies the machine's copy of the run.
+        machine: See `HomeLease`.
         status: The run's state, if known; else that of `after`.
 
     Raises:
@@ -145,7 +152,8 @@ async def renew_lease(
 
 
 async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, after: HomeLease | None) -> HomeLease:
-    name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
+    name, data, epoch = run_key(run_id, _NAME), msgspec.json.encode(document), document.epoch
+    _sent.append(document.nonce)
     try:
         if after is None:
             receipt = await store.put_if_absent(name, data)
@@ -153,8 +161,8 @@ async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, af
             receipt = await store.replace(name, data, etag=after.tag)
     except PreconditionError as error:
         if error.found is not None and not (after is not None and _is_ours(error.found, document)):
-            raise _taken(run_id, error.found) from error
-        receipt = await _again(store, run_id, name, data, error.found)
+            raise _taken(run_id, error.found, epoch) from error
+        receipt = await _again(store, run_id, name, data, error.found, epoch=epoch)
     return HomeLease(
         document.epoch,
         document.owner,
@@ -166,14 +174,16 @@ async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, af
     )
 
 
-async def _again(store: ObjectStore, run_id: str, name: str, data: bytes, found: S3Object | None) -> S3Written:
+async def _again(
+    store: ObjectStore, run_id: str, name: str, data: bytes, found: S3Object | None, *, epoch: int
+) -> S3Written:
     """Write over what an earlier write of ours has left, or again what was removed."""
     try:
         if found is None:
             return await store.put_if_absent(name, data)
         return await store.replace(name, data, etag=found.etag)
     except PreconditionError as error:
-        raise _taken(run_id, error.found) from error
+        raise _taken(run_id, error.found, epoch) from error
 
 
 async def claim_lease(
@@ -182,46 +192,48 @@ async def claim_lease(
     """Take the lease for the machine whose journal has this epoch: at the launch, and with every later runner there.
 
     Raises:
-        ConflictError: A later epoch has it, or another copy of the run at the same epoch.
+        TakenError: A later epoch has it, or another copy of the run at the same epoch.
+        HeldError: Another machine with the same copy has it, and it has not ended: try again.
     """
-    found = await read_lease(store, run_id)
-    if found is not None and (found.epoch > epoch or (found.epoch == epoch and found.machine not in ("", machine))):
-        raise _taken_by(run_id, found)
-    return await take_lease(store, run_id, owner, after=found, epoch=epoch, machine=machine, status=status)
+    for attempt in range(1, _CLAIMS + 1):
+        found = await read_lease(store, run_id)
+        if found is not None and found.epoch > epoch:
+            raise _taken_by(run_id, found, epoch)
+        if found is not None and found.epoch == epoch and not is_same_machine(machine, found.machine):
+            if not is_same_copy(machine, found.machine):
+                raise _taken_by(run_id, found, epoch)
+            if found.is_live:
+                raise HeldError(f"{found.owner} has renewed the lease of {run_id} {found.age_seconds:.0f} s ago.")
+        try:
+            return await take_lease(store, run_id, owner, after=found, epoch=epoch, machine=machine, status=status)
+        except TakenError:
+            if attempt == _CLAIMS:
+                raise
+    raise AssertionError
 
 
-def machine_id(folder: Path) -> str:
-    """Return what identifies this machine's copy of a run: the host, and a random word in the run's folder.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path = folder / "machine"
-    try:
-        word = read_bounded(path, _MOST_WORD).decode("ascii", "replace")
-    except FileNotFoundError:
-        word = secrets.token_hex(8)
-        write_private(path, word.encode())
-    return f"{socket.gethostname()}/{word}"
-
-
-def _is_ours(found: S3Object | None, document: _LeaseDocument) -> bool:
-    """Return whether an earlier write of ours took, whose answer was lost: same epoch, same machine."""
-    if found is None or not document.machine:
-        return False
+def _is_ours(found: S3Object, document: _LeaseDocument) -> bool:
+    """Return whether an earlier write of this process took, whose answer was lost."""
     there = decoded(found.body, _LeaseDocument, _NAME)
-    return (there.epoch, there.machine) == (document.epoch, document.machine)
+    is_same = bool(document.machine) and (there.epoch, there.machine) == (document.epoch, document.machine)
+    return is_same and there.nonce in _sent
 
 
-def _taken(run_id: str, found: S3Object | None) -> ConflictError:
+def _taken(run_id: str, found: S3Object | None, epoch: int) -> ConflictError:
     if found is None:
         return ConflictError(f"The lease of {run_id} in its home changes too fast: another machine writes it, too.")
-    return _taken_by(run_id, _lease_of(found, run_id))
+    return _taken_by(run_id, _lease_of(found, run_id), epoch)
 
 
-def _taken_by(run_id: str, lease: HomeLease) -> ConflictError:
-    return ConflictError(
-        f"{lease.owner} has taken over {run_id} (epoch {lease.epoch}): this machine stops carrying it out.",
+def _taken_by(run_id: str, lease: HomeLease, epoch: int) -> TakenError:
+    """Return the refusal. At the epoch of the machine that is refused, another one has a copy of the run's folder."""
+    deed = f"{lease.owner} has taken over {run_id} (epoch {lease.epoch})"
+    if lease.epoch == epoch:
+        deed = f"Run {run_id} {deed_of(lease.owner, epoch, is_copy=True)}"
+    return TakenError(
+        f"{deed}: this machine stops carrying it out.",
+        epoch=lease.epoch,
+        owner=lease.owner,
         hint="Watch it with `eksml-tui runs list --home`.",
     )
 

@@ -58,7 +58,7 @@ async def fetch_run(store: ObjectStore, run_id: str, folder: Path, *, clock: Clo
     """Bring a run of a home into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
 
     The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
-    copy: its readers take the runner's state from there. A take-over removes the mark (`become_original`).
+    copy: its readers take the runner's state from there. A takeover removes the mark (`become_original`).
 
     Args:
         store: The home.
@@ -95,7 +95,7 @@ async def fetch_run(store: ObjectStore, run_id: str, folder: Path, *, clock: Clo
 
 
 def become_original(folder: Path) -> None:
-    """Make a copied run this machine's own, for a take-over: readers look for a runner here from now on. Blocking.
+    """Make a copied run this machine's own, for a takeover: readers look for a runner here from now on. Blocking.
 
     Raises:
         OSError: The disk is full; it still is a copy.
@@ -268,7 +268,7 @@ def _kept_store(url: str, region: str) -> ObjectStore:
 
 
 class TakenHome:
-    """A home as a take-over uses it.
+    """A home as a takeover uses it.
 
     The order fences the earlier machine: first the lease (`take`), then the record that has the place of its next one
     (`record`), then the copy (`fetch`), which has both.
@@ -302,7 +302,7 @@ class TakenHome:
         return await take_lease(self._store, run_id, owner, after=after)
 
     async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
-        """Write the record of the take-over behind all others in the home: no earlier writer can write behind it."""
+        """Write the record of the takeover behind all others in the home: no earlier writer can write behind it."""
         await append_to_home(self._store, run_id, body, clock=self._clock, epoch=lease.epoch)
 
     async def fetch(self, run_id: str, folder: Path) -> None:

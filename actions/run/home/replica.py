@@ -5,7 +5,7 @@ known from its own objects, not from memory, so that after an hour away, and aft
 writes go on where the last ones ended. Nothing is sent while nothing is new but the lease.
 
 The end of a stage comes after the files and curves of that stage: a machine that takes the run over reads the logs of
-stages whose end it does not know, and of no others.
+stages whose end it has not recorded, and of no others.
 """
 
 from __future__ import annotations
@@ -24,11 +24,21 @@ from actions.base.executors import in_thread
 from actions.cloud.s3 import PreconditionError
 from actions.run.context.home_address import run_key
 from actions.run.home.files import LAUNCHED, launched_archive, small_files
-from actions.run.home.lease import RENEW_SECONDS, HomeLease, RunStatus, claim_lease, machine_id, renew_lease
+from actions.run.home.lease import (
+    RENEW_SECONDS,
+    HeldError,
+    HomeLease,
+    RunStatus,
+    claim_lease,
+    read_lease,
+    renew_lease,
+)
 from actions.run.home.segments import MOST_ROWS, append_rows, common_end, read_segment, segment_names
 from actions.run.home.series import FileReplica, series_files
-from actions.run.home.store import GuardedHome, ObjectStore, segment_seq
+from actions.run.home.store import GuardedHome, ObjectStore, TakenError, segment_seq
+from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.lease import Heartbeat
+from actions.run.journal.machine import machine_id
 from actions.run.journal.store import JournalUnwritableError, RecordRow
 from actions.run.spending import spending_of
 from actions.run.state.records import Operator, Outcome
@@ -38,6 +48,8 @@ LOOK_SECONDS = 1.0
 """Interval at which the journal is looked at; costs one query."""
 NEWS_SECONDS = 3.0
 """Interval at which the lease is renewed while records are written, as it carries the run's state."""
+HELD_SECONDS = 2.0
+"""Pause before the lease is claimed again that another machine with the same copy of the run has had."""
 FILES_SECONDS = 10.0
 """Interval at which files are looked at; costs a `stat` for each."""
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -131,8 +143,11 @@ class Replica:
                 await work()
             except PreconditionError as error:
                 kind, reason = NoticeKind.HOME_AWAY, error.sentence()
-            except ConflictError:
+            except ConflictError as error:
+                await self._note_taken(error)
                 raise
+            except HeldError:
+                pause = HELD_SECONDS  # the runner's fence sees whether that machine lives
             except (JournalUnwritableError, OSError):
                 pass  # the runner reports its disk; a file that was just replaced is there at the next look
             except ConsoleError as error:
@@ -160,7 +175,11 @@ class Replica:
             self._journal.heartbeat.waits_for(failing)
 
     async def finish(self, view: RunView) -> None:
-        """Write what is left, and give the lease back."""
+        """Write what is left, and give the lease back.
+
+        Raises:
+            ConflictError: Another machine has taken the run over.
+        """
         try:
             await self._hold_lease()
             self._looked_at = -math.inf
@@ -168,8 +187,26 @@ class Replica:
             if self.lease is not None:
                 status = self._status_of(view)
                 self.lease = await renew_lease(self._store, self._run_id, self.lease, status=status, seconds=0.0)
+        except ConflictError as error:
+            await self._note_taken(error)
+            raise
         finally:
             self._store.close()
+
+    async def _note_taken(self, error: ConflictError) -> None:
+        """Note the other machine in the run's folder, where every command that acts on the run looks for it.
+
+        The home is asked for its name after that, if need be: this runner is about to end, whatever is answered.
+        """
+        epoch = self._journal.view_if_readable().epoch
+        if not isinstance(error, TakenError) or error.epoch < epoch:
+            return
+        note_elsewhere(self._folder, error.owner, error.epoch, is_copy=error.epoch == epoch)
+        if error.owner is None:
+            with suppress(ConsoleError):
+                lease = await read_lease(self._store, self._run_id)
+                if lease is not None and lease.epoch >= error.epoch:
+                    note_elsewhere(self._folder, lease.owner, lease.epoch, is_copy=lease.epoch == epoch)
 
     async def _replicate(self) -> None:
         """Write what the home lacks."""

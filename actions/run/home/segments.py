@@ -19,7 +19,7 @@ from actions.base.names import is_segment
 from actions.base.untrusted import cleaned
 from actions.cloud.s3 import PreconditionError, S3Object
 from actions.run.context.home_address import run_key
-from actions.run.home.store import ObjectStore, segment_name, segment_seq
+from actions.run.home.store import ObjectStore, TakenError, segment_name, segment_seq
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, kind_of
@@ -129,7 +129,7 @@ async def append_rows(store: ObjectStore, run_id: str, rows: Sequence[RecordRow]
         The number of the last of `rows` that is in the home now.
 
     Raises:
-        ConflictError: Another writer has written other records there.
+        TakenError: Another writer has written other records there.
     """
     chosen = _of_one_segment(rows)
     head = SegmentHead(SCHEMA_VERSION, epoch, chosen[0].seq, len(chosen))
@@ -149,20 +149,21 @@ def common_end(there: Segment, rows: Sequence[RecordRow], run_id: str) -> int:
     """Return the number of the last record of a segment, if all of it is in `rows`.
 
     Raises:
-        ConflictError: A record of it is another one, or not in `rows`.
+        TakenError: A record of it is another one, or not in `rows`.
     """
     ours = {row.seq: row for row in rows}
     for row in there.rows:
         if row.seq not in ours or not is_same_row(ours[row.seq], row):
-            raise ConflictError(
+            raise TakenError(
                 f"Another machine has written record {row.seq} of {run_id} (epoch {there.head.epoch}): "
-                "this one stops carrying it out."
+                "this one stops carrying it out.",
+                epoch=there.head.epoch,
             )
     return there.last
 
 
 async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: Clock, epoch: int) -> RecordRow:
-    """Write one record behind all others of the home's journal, whoever writes there; for a take-over.
+    """Write one record behind all others of the home's journal, whoever writes there; for a takeover.
 
     From then on no earlier writer can write: this record has the place of its next one.
 

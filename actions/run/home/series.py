@@ -2,7 +2,7 @@
 
 An object holds the lines from the byte in its name on. The last one grows, by writes on the condition of the one
 before, until it has `TAIL_BYTES`; then the next one begins. So a curve of weeks is some objects, not one for each
-write. A file that was mended, or comes from another machine, is written anew under the next generation, its first
+write. A file that was mended, or comes from another machine, is rewritten under the next generation, its first
 object last; readers take the last generation that has its first object.
 """
 
@@ -56,7 +56,7 @@ class SeriesPart(msgspec.Struct, frozen=True):
 
 def series_files(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield stage and name of each replicated file that a run has."""
-    for stages, name in ((folder / "series", POINTS), (folder / "series", DEVICES), (folder / "logs", SOURCES)):
+    for stages, name in ((folder / "logs", SOURCES), (folder / "series", POINTS), (folder / "series", DEVICES)):
         try:
             found = sorted(entry.name for entry in os.scandir(stages) if entry.is_dir())
         except FileNotFoundError:

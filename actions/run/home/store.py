@@ -6,16 +6,33 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from actions.base.errors import FormatError
+from actions.base.errors import ConflictError, FormatError
 from actions.base.guard import require_guard
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.s3 import MOST_OBJECT_BYTES, S3Bucket, S3Listed, S3Object, S3Written
 from actions.run.context.home_address import HomeAddress, parse_home
+from actions.run.state.records import Operator
 
 _THREADS = 8
 _SEQ_DIGITS = 12
 
 T = TypeVar("T")
+
+
+class TakenError(ConflictError):
+    """Another machine carries the run out, as its home says.
+
+    Args:
+        message: One sentence.
+        epoch: Of that machine.
+        owner: Its operator; `None` if the place that names the machine does not name one.
+        hint: See `ConsoleError`.
+    """
+
+    def __init__(self, message: str, *, epoch: int, owner: Operator | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.epoch = epoch
+        self.owner = owner
 
 
 class ObjectStore(Protocol):
@@ -154,7 +171,7 @@ def segment_name(seq: int) -> str:
 
 
 def segment_seq(name: str) -> int:
-    """Return the number of the first record in a segment; 0 if this is no segment's name."""
+    """Return the number of the first record in a segment; 0 if this is not a segment's name."""
     digits = name.rpartition("/")[2].removesuffix(".jsonl")
     is_number = len(digits) == _SEQ_DIGITS and digits.isascii() and digits.isdigit()
     return int(digits) if is_number else 0

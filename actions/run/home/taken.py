@@ -1,4 +1,4 @@
-"""The runs of this machine that another one has taken over, as their homes know; noted in their folders.
+"""The runs of this machine that another one has taken over, by their homes; noted in their folders.
 
 A runner learns of it by itself. Of a run without one, as it is parked or its machine was off, the folder stays as it
 was, and the list shows an old state until an operator acts on it.
@@ -61,7 +61,7 @@ async def note_taken(runs: Sequence[RunSummary], *, at_most_seconds: float) -> t
 
 
 def _is_asked(run: RunSummary) -> bool:
-    """Return whether a home can know more of a run than this machine, and is reached by this process' endpoints."""
+    """Return whether a home can have more of a run than this machine, and is reached by this process' endpoints."""
     is_told = any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.RESTORED) for notice in run.notices)
     if not run.home or run.error or run.has_runner or is_told or run.state is RunState.TORN_DOWN:
         return False

@@ -28,6 +28,8 @@ class FenceState(msgspec.Struct, frozen=True):
     taken_by: Operator | None = None
     epoch: int = 0
     """Of the machine that has taken it over; 0 if none has."""
+    is_copy: bool = False
+    """It has the run at the epoch that this machine has, by a copy of its folder."""
 
 
 def read_fence(folder: Path) -> FenceState:
@@ -44,23 +46,38 @@ def write_fence(folder: Path, state: FenceState) -> None:
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """The machine that has taken a run over, with its operator."""
+    """The machine that has taken a run over, or carries out a copy of its folder, with its operator."""
 
     owner: Operator | None
     """`None` if it has not been named."""
     epoch: int
     at: float
     """Seconds since the epoch: when this machine found out."""
+    is_copy: bool = False
+    """See `FenceState`."""
 
     @property
     def name(self) -> str:
         """`USER@HOST`, or what stands for it."""
         return one_line(str(self.owner)) if self.owner else "another machine"
 
+    @property
+    def deed(self) -> str:
+        """The middle of a sentence: what that machine has done."""
+        return deed_of(self.owner, self.epoch, is_copy=self.is_copy)
 
-def note_elsewhere(folder: Path, owner: Operator | None, epoch: int) -> None:
+
+def note_elsewhere(folder: Path, owner: Operator | None, epoch: int, *, is_copy: bool = False) -> None:
     """Record that another machine carries the run out. To be called by the run's runner, which ends then."""
-    write_fence(folder, FenceState(taken_by=owner, epoch=epoch))
+    write_fence(folder, FenceState(taken_by=owner, epoch=epoch, is_copy=is_copy))
+
+
+def deed_of(owner: Operator | None, epoch: int, *, is_copy: bool) -> str:
+    """Return what another machine has done to a run, as the middle of a sentence."""
+    who = one_line(str(owner)) if owner else ""
+    if is_copy:
+        return f"is carried out by another machine{f', {who},' if who else ''} that has a copy of its folder"
+    return f"was taken over{f' by {who}' if who else ''} (epoch {epoch})"
 
 
 def read_elsewhere(folder: Path, epoch: int) -> Elsewhere | None:
@@ -71,13 +88,13 @@ def read_elsewhere(folder: Path, epoch: int) -> Elsewhere | None:
         epoch: Of the run in the journal here: what is no later than it is past.
     """
     fence = read_fence(folder)
-    if fence.epoch <= epoch:
+    if fence.epoch < epoch or (fence.epoch == epoch and not fence.is_copy):
         return None
     try:
         at = fence_path(folder).stat().st_mtime
     except OSError:
         return None
-    return Elsewhere(fence.taken_by, fence.epoch, at)
+    return Elsewhere(fence.taken_by, fence.epoch, at, fence.is_copy)
 
 
 def elsewhere_sentence(run_id: str, owner: str) -> str:
@@ -104,6 +121,6 @@ def refuse_elsewhere(folder: Path, view: RunView) -> None:
     other = read_elsewhere(folder, view.epoch)
     if other is not None:
         raise RefusedError(
-            f"Run {view.id} was taken over by {other.name} (epoch {other.epoch}), and can only be watched here.",
+            f"Run {view.id} {other.deed}, and can only be watched here.",
             hint=takeover_hint(view.id, view.home),
         )

@@ -2,7 +2,7 @@
 
 A block is a small file that is overwritten in place. A temporary file that is renamed, or a longer log, needs space; a
 block needs none, since all of it was allocated when the file was made. A length and a checksum in front of the content
-tell a reader that a write is under way.
+show a reader that a write is under way.
 
 Space is reserved twice. The journal's log is made longer than it is, so that records go into blocks that exist already.
 A file of the run's folder takes more of them and is removed when that is not enough, as etcd leaves space for deletions

@@ -21,7 +21,7 @@ _NAME = "mirror.json"
 _MOST_BYTES = 4 << 20
 STALE_SECONDS = 60.0
 """Time without an answer of the home after which a copy is reported as old."""
-_ARRIVING = "Its take-over by this machine has not come to its end."
+_ARRIVING = "Its takeover by this machine has not come to its end."
 
 
 class FilePosition(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class MirrorMark(msgspec.Struct, frozen=True):
     positions: dict[str, FilePosition] = {}
     """Of growing files, by path."""
     is_arriving: bool = False
-    """It is not a copy: a take-over or adoption by this machine has not come to its end."""
+    """It is not a copy: a takeover or adoption by this machine has not come to its end."""
 
     @property
     def is_live(self) -> bool:
@@ -104,7 +104,7 @@ def mirrors_home() -> Path:
 
 
 def read_mark(folder: Path) -> MirrorMark | None:
-    """Return the mark of a folder; `None` if it is no copy. A damaged mark is one of an old copy."""
+    """Return the mark of a folder; `None` if it is not a copy. A damaged mark is one of an old copy."""
     try:
         data = read_bounded(folder / _NAME, _MOST_BYTES)
     except OSError:

@@ -209,7 +209,8 @@ class RunReader:
         if lease is None and restored_path(self.folder).exists():
             notices = (Notice(NoticeKind.RESTORED, RESTORED), *notices)
         elif other is not None:
-            notices = (Notice(NoticeKind.ELSEWHERE, f"It was taken over by {other.name}.", other.at), *notices)
+            text = f"It {other.deed}." if other.is_copy else f"It was taken over by {other.name}."
+            notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)
         elif lease is None and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
         notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)

@@ -60,7 +60,7 @@ _KINDS_SINCE: Mapping[str, int] = {
 }
 """The version that has brought a kind of record; the others are as old as the journal."""
 _FIELDS_SINCE: Mapping[str, Mapping[str, int]] = {"wish": {"by": 2}, "approval": {"by": 2}}
-"""The version that has brought a field, by the kind of record. A record says the same without it, only less."""
+"""The version that has brought a field, by the kind of record. A record without it means the same, only less."""
 
 
 def make_tables(connection: sqlite3.Connection, run_id: str) -> None:

@@ -174,7 +174,7 @@ class SnapshotReader:
                     return None
                 image = self._whole(log)
                 is_same = header_of(log) == begun_with == self._index.generation
-            with _log(self._log_path) as again:  # the log that has this name now: another one if it was made anew
+            with _log(self._log_path) as again:  # the log that has this name now: another one if it was made again
                 is_same = is_same and header_of(again) == begun_with
             if is_same and (begun_with or image == _content(self._path)):
                 return self._unless_known(image, begun_with, only_news=only_news)

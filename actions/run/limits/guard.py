@@ -90,7 +90,7 @@ class LimitGuard:
             await self._journal.write_at_limit(RunRequest(_REQUESTS[view.limits.action]))
 
     async def _with_ends(self, view: RunView) -> RunView:
-        """Return the run with the ends that its limits refer to, fetched anew if they are old."""
+        """Return the run with the ends that its limits refer to, fetched again if they are old."""
         if not (view.limits.credentials_end or view.limits.capacity_end):
             return view
         now = self._clock.monotonic()

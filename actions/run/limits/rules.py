@@ -21,7 +21,7 @@ from actions.run.state.records import EndsKnown, LimitAction, Limits
 from actions.run.state.view import Goal, Notice, NoticeKind, RunState, RunView, StageView
 
 NEAR_SECONDS = 1800.0
-"""A time is near for so long before the runner acts."""
+"""A time is near for this long before the runner acts."""
 NEAR_SHARE = Decimal("0.8")
 """The part of a budget from which on it is near."""
 BLOCK_ENDS_EARLY_SECONDS = 1800.0

@@ -1,1 +1,1 @@
-"""Runs as their cluster knows them: a ConfigMap for each, written by its runner and read by every console."""
+"""Runs as their cluster records them: a ConfigMap for each, written by its runner and read by every console."""

@@ -1,6 +1,6 @@
 """The lease of a run in its cluster: epoch and owner in its record there.
 
-Other machines read from it who carries the run out, and a take-over writes the next epoch into it, unless another one
+Other machines read from it who carries the run out, and a takeover writes the next epoch into it, unless another one
 has meanwhile. Only the namespace in which runners write counts here: a record elsewhere is shown, and no more.
 """
 
@@ -14,6 +14,7 @@ from actions.base.errors import ConflictError, FormatError
 from actions.base.untrusted import one_line
 from actions.cluster.objects.client import Document, merge_patch
 from actions.run.context.access import ClusterConnection
+from actions.run.journal.machine import is_same_machine
 from actions.run.presence.record import NAMESPACE, RUN_KEY, SELECTOR, RunPresence, read_run, ref_of
 from actions.run.state.records import Created, Operator
 
@@ -62,7 +63,7 @@ async def read_cluster_lease(connection: ClusterConnection, run_id: str) -> Clus
 
 
 async def list_cluster_leases(connection: ClusterConnection) -> tuple[list[ClusterLease], list[str]]:
-    """Return the leases of all runs that the cluster knows, and a sentence on each that cannot be read.
+    """Return the leases of all runs recorded in the cluster, and a sentence on each that cannot be read.
 
     Raises:
         ConsoleError: The cluster does not answer, or the right is missing.
@@ -99,6 +100,7 @@ async def claim_cluster_lease(
     *,
     epoch: int,
     heartbeat: str,
+    machine: str,
     may_be_alive: bool = True,
 ) -> None:
     """Write the next owner into a run's ConfigMap, unless another machine has since it was read.
@@ -111,6 +113,8 @@ async def claim_cluster_lease(
         owner: The next one.
         epoch: Greater than that of the lease.
         heartbeat: The present moment, RFC 3339.
+        machine: The identity of the next machine's copy of the run (`actions.run.journal.machine`): owners may have
+            one name.
         may_be_alive: It was confirmed that the earlier machine loses the run even if it is alive; else a sign of it
             since the lease was read keeps the run there.
 
@@ -122,7 +126,8 @@ async def claim_cluster_lease(
     for attempt in range(_CLAIMS):
         document = await connection.fetch(ref)
         now = lease_of(document)
-        if now.epoch != lease.epoch or str(now.owner) != str(lease.owner):
+        is_changed = now.epoch != lease.epoch or str(now.owner) != str(lease.owner)
+        if is_changed or not is_same_machine(now.presence.machine, lease.presence.machine):
             raise ConflictError(
                 f"{ref.describe()} was changed meanwhile: {now.owner} has taken the run over (epoch {now.epoch}).",
                 hint="Look at `eksml-tui runs list --cluster`.",
@@ -130,7 +135,7 @@ async def claim_cluster_lease(
         if now.version != lease.version and not may_be_alive:
             raise ConflictError(f"{now.owner} has given a sign meanwhile: it carries out {lease.run_id}.")
         run = msgspec.json.decode(str((document.get("data") or {}).get(RUN_KEY) or "{}"), type=dict[str, Any])
-        run |= {"epoch": epoch, "owner": msgspec.to_builtins(owner), "heartbeat": heartbeat}
+        run |= {"epoch": epoch, "owner": msgspec.to_builtins(owner), "heartbeat": heartbeat, "machine": machine}
         patch = {"metadata": {"resourceVersion": now.version}, "data": {RUN_KEY: msgspec.json.encode(run).decode()}}
         try:
             await merge_patch(connection.session, connection.discovery, ref, patch)

@@ -24,7 +24,7 @@ _FORBIDDEN = 403
 
 
 class ClusterRuns(msgspec.Struct, frozen=True):
-    """The runs that a cluster knows."""
+    """The runs recorded in a cluster."""
 
     runs: tuple[RemoteRun, ...] = ()
     """Newest first, each id once."""
@@ -71,7 +71,7 @@ def run_in(raw: Raw) -> RemoteRun:
     """Decode a ConfigMap of a list or of a watch.
 
     Raises:
-        ValueError: It is no record of a run.
+        ValueError: It is not a record of a run.
     """
     document = msgspec.json.decode(raw)
     run = read_run(document) if isinstance(document, dict) else None

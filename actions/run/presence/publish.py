@@ -9,12 +9,14 @@ over.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.executors import in_thread
 from actions.base.guard import FencedError
 from actions.cloud.eks import token_factory
 from actions.cluster.http.errors import ApiConflictError, ApiMissingError
@@ -26,9 +28,12 @@ from actions.run.context.retry import RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.journal.elsewhere import elsewhere_sentence, note_elsewhere, takeover_hint
 from actions.run.journal.folder import kubeconfig_path
+from actions.run.journal.machine import is_same_machine, machine_id
 from actions.run.presence.record import (
     BEAT_SECONDS,
     LABELS,
+    OLD_SECONDS,
+    RemoteRun,
     RunPresence,
     data_of,
     manifest_of,
@@ -41,9 +46,17 @@ from actions.run.state.view import Goal, RunState, RunView
 
 LOOK_SECONDS = 1.0
 """Between two looks at the journal."""
+SILENT_COPY_SECONDS = 45.0
+"""Time without a heartbeat after which another machine of the same epoch is gone."""
+HELD_SECONDS = 5.0
+"""Between two looks at the record of such a machine."""
 _TRIES = 3
 """Writes in a row that another write may come before."""
 _TAKEN_BACK_SECONDS = 3.0
+
+
+class HeldError(RefusedError):
+    """The record is of another machine that may live: it is looked at again."""
 
 
 def program_version() -> str:
@@ -91,6 +104,9 @@ class PresenceCompanion:
         self._published: tuple[object, ...] = ()
         self._seen_seq = -1
         self._next_at = 0.0
+        self._machine = ""
+        self._other: tuple[str, float] | None = None
+        """Heartbeat of another machine at this epoch, and when it was seen first."""
 
     async def accompany(self) -> None:
         """Publish at each change of state, and every `BEAT_SECONDS`, until cancelled.
@@ -144,11 +160,15 @@ class PresenceCompanion:
 
         Raises:
             FencedError: The record is of a higher epoch.
-            ConsoleError: It cannot be written.
+            ConsoleError: It cannot be written, or another machine of this epoch may have it.
         """
         connection = await self._connection(view)
+        if not self._machine:
+            with suppress(OSError):  # a full disk
+                self._machine = await in_thread("presence", machine_id, self._folder)
+        now = self._clock.now().timestamp()
         presence = presence_of(
-            view, now=self._clock.now().timestamp(), owner=present_operator(), version=program_version()
+            view, now=now, owner=present_operator(), version=program_version(), machine=self._machine
         )
         for _ in range(_TRIES):
             try:
@@ -166,23 +186,41 @@ class PresenceCompanion:
             found = await connection.find(ref)
             if found is None:
                 return _version_of(await connection.create(manifest_of(presence, created)))
-            self._refuse_later(found, presence)
+            self._refuse_other(found, presence)
             self._version = _version_of(found)
         change = {"metadata": {"resourceVersion": self._version, "labels": LABELS}} | data_of(presence, created)
         return _version_of(await merge_patch(connection.session, connection.discovery, ref, change))
 
-    def _refuse_later(self, found: Document, presence: RunPresence) -> None:
-        """Refuse to write over the record of a later epoch, and note who has the run.
+    def _refuse_other(self, found: Document, presence: RunPresence) -> None:
+        """Refuse to write over the record of a later epoch, and note who has the run; or of a machine that may live.
 
         Raises:
-            FencedError: It is one.
+            FencedError: It is of a later epoch.
+            HeldError: It is of another machine at this epoch, which has given a sign lately.
         """
         run = read_run(found)
         other = run.presence if run else None
-        if other is None or other.epoch <= presence.epoch:
+        if run is None or other is None or other.epoch < presence.epoch:
+            return
+        if other.epoch == presence.epoch:
+            if not is_same_machine(presence.machine, other.machine):
+                self._refuse_living(run, other)
             return
         note_elsewhere(self._folder, other.owner, other.epoch)
         raise FencedError(elsewhere_sentence(presence.id, str(other.owner)), hint=takeover_hint(presence.id))
+
+    def _refuse_living(self, run: RemoteRun, other: RunPresence) -> None:
+        """Refuse to write over the record of another machine that has a copy of the run, until that is silent.
+
+        Whether it lives is found out by the runner's fence, which ends the runner then.
+        """
+        now = self._clock.monotonic()
+        if self._other is None or self._other[0] != other.heartbeat:
+            self._other = other.heartbeat, now
+        is_old = self._clock.now().timestamp() - run.seen_at > OLD_SECONDS
+        if now - self._other[1] <= SILENT_COPY_SECONDS and not is_old:
+            self._next_at = now + HELD_SECONDS
+            raise HeldError(f"{other.owner} had the run at {other.heartbeat}, with a copy of its folder.")
 
     async def _connection(self, view: RunView) -> ClusterConnection:
         """Return the connection to the run's cluster.
@@ -206,9 +244,8 @@ async def remove_record(connection: ClusterConnection, view: RunView) -> str:
         ConsoleError: The cluster does not answer.
     """
     ref = ref_of(view.id)
-    line = (
-        f"{ref.describe()}: this user may not delete it; remove: kubectl delete configmap {ref.name} -n {ref.namespace}"
-    )
+    command = f"kubectl delete configmap {ref.name} -n {ref.namespace}"
+    line = f"{ref.describe()}: this user may not delete it; remove it with: {command}"
     for _ in range(_TRIES):
         found = await connection.find(ref)
         if found is None:

@@ -42,6 +42,8 @@ BEAT_SECONDS = 30.0
 """Between two heartbeats."""
 SILENT_SECONDS = 90.0
 """Silence after which a run that is not over counts as without a sign: two heartbeats may be lost."""
+OLD_SECONDS = 300.0
+"""Age of a heartbeat by which a machine is gone even if clocks differ by minutes."""
 _MOST_STAGES = 500
 _LONGEST_TEXT = 300
 
@@ -89,6 +91,8 @@ class RunPresence(msgspec.Struct, frozen=True):
     stages: Annotated[tuple[StagePresence, ...], msgspec.Meta(max_length=_MOST_STAGES)] = ()
     steps: Annotated[tuple[StagePresence, ...], msgspec.Meta(max_length=_MOST_STAGES)] = ()
     """Of a teardown."""
+    machine: str = ""
+    """See `actions.run.journal.machine`; empty after a takeover, before its runner has begun."""
 
     @property
     def is_over(self) -> bool:
@@ -107,7 +111,7 @@ class RunPresence(msgspec.Struct, frozen=True):
 
 
 class RemoteRun(msgspec.Struct, frozen=True):
-    """A run as its cluster knows it."""
+    """A run as its cluster records it."""
 
     id: str
     presence: RunPresence | None
@@ -148,7 +152,7 @@ def ref_of(run_id: str) -> ObjectRef:
     return ObjectRef("v1", "ConfigMap", NAMESPACE, name_of(run_id))
 
 
-def presence_of(view: RunView, *, now: float, owner: Operator, version: str) -> RunPresence:
+def presence_of(view: RunView, *, now: float, owner: Operator, version: str, machine: str = "") -> RunPresence:
     """Return what is to be published of a run.
 
     Args:
@@ -156,6 +160,7 @@ def presence_of(view: RunView, *, now: float, owner: Operator, version: str) -> 
         now: Seconds since the epoch.
         owner: The operator of this process, if its journal has no owner.
         version: Of this program.
+        machine: See `RunPresence`.
     """
     spending = spending_of(view, now)
     return RunPresence(
@@ -176,6 +181,7 @@ def presence_of(view: RunView, *, now: float, owner: Operator, version: str) -> 
         created_at=view.created_at,
         stages=tuple(_published(stage, view) for stage in view.stages),
         steps=tuple(_published(step, None) for step in view.teardown),
+        machine=machine,
     )
 
 
@@ -198,7 +204,7 @@ def read_run(document: Mapping[str, Any]) -> RemoteRun | None:
         document: The object, as the API server gave it.
 
     Returns:
-        The run, with the reason where it cannot be read; `None` for an object that is no record of a run.
+        The run, with the reason where it cannot be read; `None` for an object that is not a record of a run.
     """
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}

@@ -1,6 +1,6 @@
 """A run of another machine as a view: from its record in the cluster, or from a copy of its journal as well.
 
-Such a view is read only. Nothing in it may be acted on: it is what another machine has last said of its run.
+Such a view is read only. Nothing in it may be acted on: it is what another machine last published about its run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def open_remote(run: RemoteRun, home: str) -> Path | None:
     the home that the operator has chosen is read because of it.
 
     Args:
-        run: As its cluster knows it.
+        run: As its cluster records it.
         home: The operator's home, `s3://BUCKET/PREFIX`; empty for none.
 
     Returns:

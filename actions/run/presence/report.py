@@ -26,7 +26,7 @@ FIELDS = (
 
 
 class KnownRun(msgspec.Struct, frozen=True):
-    """A run that this machine, the cluster, or both know.
+    """A run on this machine, recorded in the cluster, or both.
 
     Args:
         local: As this machine has it.

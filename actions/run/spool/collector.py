@@ -227,7 +227,7 @@ class StageCollector:
         is_taken_up = context.stage.state is StageState.UNKNOWN or not context.stage.attempt
         self._found = context.journal.owned() if is_taken_up else ()
         """The objects that an earlier runner, here or on another machine, has made for the stage; of a stage that the
-        records do not know to have begun, those that a take-over has found."""
+        records do not know to have begun, those that a takeover has found."""
         self._searches: list[asyncio.Task[None]] = []
         self._sampling: asyncio.Task[None] | None = None
         has_file = bool(self._logs.file or self._logs.exec)
@@ -365,7 +365,7 @@ class StageCollector:
                 self._writer.open_gap(source, f"unread-{source.line.number}", why)
 
     def _look_for_unseen(self, *, has_pods: bool) -> None:
-        """Record a gap if an earlier runner has made pods that the spool knows nothing of, and that are gone."""
+        """Record a gap if an earlier runner has made pods that are not in the spool, and that are gone."""
         sources = self._writer.sources()
         if not self._found or not all(source.is_fresh for source in sources):
             return

@@ -5,7 +5,7 @@ Every member holds the next `BLOCK_BYTES` of it. The extra field of its header h
 member is, so the index of a file is read without decompressing it, and `zcat` prints the file.
 
 Where both exist, the plain file counts: it is complete at every moment, and only it grows. What cannot be decompressed
-reads as zeros, which is damage that every reader of a spool knows.
+reads as zeros, which is damage that every reader of a spool handles.
 
 Source: RFC 1952, sections 2.3 and 2.3.1.1; the idea is that of BGZF ("Sequence Alignment/Map Format", section 4.1).
 """
@@ -182,7 +182,7 @@ _Key = tuple[int, int, int, int]
 
 
 class _ByKey:
-    """A descriptor that is equal to any other one: it is no part of what a cache is keyed by."""
+    """A descriptor that is equal to any other one: it is not a part of what a cache is keyed by."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor

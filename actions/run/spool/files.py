@@ -21,8 +21,10 @@ from actions.run.spool.format import (
     LogFinding,
     PointLine,
     ProgressLine,
-    finding_line_in,
+    SourceLine,
     line_of_finding,
+    number_of_finding,
+    points_line_in,
     span_record_in,
     whole_lines,
 )
@@ -182,12 +184,15 @@ def _end_of_last_line(descriptor: int) -> int:
 
 
 _COUNTED = -1
-"""Counted progress of source N has the number -1 - N, which tells it from progress read in its log."""
+"""Counted progress of source N has the number -1 - N, which distinguishes it from progress read in its log."""
 _ENCODER = msgspec.json.Encoder()
 
 
 class PointsBook:
-    """The findings of one stage: points and progress.
+    """The findings of one stage: points and progress, with the source of each number.
+
+    A source is written in one step with its first finding. So no order in which files reach a disk or a home, and no
+    loss in between, gives a finding to another container.
 
     Args:
         file: `points.jsonl`.
@@ -198,6 +203,11 @@ class PointsBook:
         self._prefilter = log_prefilter()
         self._known: Counter[int] = Counter()
         self._waiting: list[bytes] = []
+        self.sources: dict[int, SourceLine] = {}
+        """The sources that the file names, or will with the next write."""
+        self.numbers: set[int] = set()
+        """Of the sources of all findings in the file."""
+        self._names: dict[int, SourceLine] = {}
         self._thinning = Thinning()
 
     def load(self) -> int:
@@ -215,19 +225,38 @@ class PointsBook:
             if end == offset:
                 break
             for raw in raws:
-                line = finding_line_in(raw)
+                line = points_line_in(raw)
                 if line is None:
                     damaged += 1
                 else:
                     good.append((offset, offset + len(raw) + 1))
-                    if line.number >= 0:
-                        self._known[_identity(line)] += 1
+                    self._load_line(line)
                 offset += len(raw) + 1
         if damaged:
             replace_damaged(self._file.path, good)
             self._file.close()
             self._file = AppendOnly(self._file.path)
         return damaged
+
+    def _load_line(self, line: PointLine | ProgressLine | SourceLine) -> None:
+        if isinstance(line, SourceLine):
+            self.sources[line.number] = line
+            return
+        self.numbers.add(number_of_finding(line))
+        if line.number >= 0:
+            self._known[_identity(line)] += 1
+
+    def name(self, line: SourceLine) -> None:
+        """Name the source of a number. Findings that the file has of it get the name with the next write."""
+        self._names[line.number] = line
+        if line.number in self.numbers:
+            self._introduce(line.number)
+
+    def _introduce(self, number: int) -> None:
+        line = self._names.get(number)
+        if line is not None and self.sources.get(number) != line:
+            self._waiting.append(_ENCODER.encode(line) + b"\n")
+            self.sources[number] = line
 
     def read(self, number: int, reader: LogReader, batch: LogBatch) -> None:
         """Take the findings of a batch of lines."""
@@ -252,6 +281,7 @@ class PointsBook:
                 if not self._known[known]:
                     del self._known[known]
             else:
+                self._introduce(number)
                 self._waiting.append(_ENCODER.encode(line) + b"\n")
 
     def flush(self) -> None:
@@ -270,6 +300,7 @@ class PointsBook:
         Raises:
             OSError: The disk is full.
         """
+        self._introduce(number)
         self.flush()
         self._file.append(_ENCODER.encode(line_of_finding(_COUNTED - number, progress)) + b"\n")
 

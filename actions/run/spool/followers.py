@@ -195,7 +195,7 @@ class PodFollower(LogObserver):
         self._heal()
 
     async def _gap_of_gone(self, connection: ClusterConnection) -> str:
-        """Return the gap that a pod leaves that is gone; empty if its container never began, as its events tell."""
+        """Return the gap that a pod leaves that is gone; empty if its container never began, by its events."""
         if self._has_started:
             return _VANISHED
         selector = f"involvedObject.kind=Pod,involvedObject.name={self._place.pod}"

@@ -4,7 +4,8 @@
 `logs/STAGE/lines.log`      tagged lines, as in `actions.cluster.logs.batch`; a line of a file has the letter `F`, and
                             before its text the offset of its end in the file, and a TAB; the first line of a number
                             follows a record with the letter `S`, which names its source in JSON
-`series/STAGE/points.jsonl` points and progress read in those lines
+`series/STAGE/points.jsonl` points and progress read in those lines; before the first of a number, or behind those of
+                            0.1.0, a line that names its source: this file alone tells whose a curve is
 `series/STAGE/accelerators.json` the newest sample of each pod
 `series/STAGE/accelerators.jsonl` spans of all samples: `SpanRecord`s of `actions.telemetry.tools.device_history`
 `….gz`                      one of these files after its compaction (`actions.run.spool.compacted`)
@@ -290,14 +291,27 @@ def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
 
 
 def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
+    """Decode a finding of `points.jsonl`; `None` if it is damaged, or names a source."""
+    line = points_line_in(raw)
+    return None if isinstance(line, SourceLine) else line
+
+
+def points_line_in(raw: bytes) -> PointLine | ProgressLine | SourceLine | None:
     """Decode a line of `points.jsonl`; `None` if it is damaged."""
     try:
-        line = msgspec.json.decode(raw, type=PointLine | ProgressLine)
+        line = msgspec.json.decode(raw, type=PointLine | ProgressLine | SourceLine)
         if isinstance(line, PointLine):
             float(line.value)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
+    if isinstance(line, SourceLine):
+        return line if 0 <= line.number < MOST_LOGS else None
     return line if abs(line.number) <= MOST_LOGS else None
+
+
+def number_of_finding(line: PointLine | ProgressLine) -> int:
+    """Return the number of a finding's source. Counted progress of source N has the number -1 - N."""
+    return line.number if line.number >= 0 else -1 - line.number
 
 
 def span_record_in(raw: bytes) -> SpanRecord | None:

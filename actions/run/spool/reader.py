@@ -26,7 +26,9 @@ from actions.run.spool.format import (
     finding_of_line,
     introduced_in,
     lines_file,
+    number_of_finding,
     points_file,
+    points_line_in,
     readable,
     scan,
     source_in,
@@ -81,6 +83,8 @@ class SpoolReader:
         self._folder = folder
         self._stage = stage
         self._sources: dict[int, SourceLine] = {}
+        self._of_points: dict[int, SourceLine] = {}
+        """As the points name them, which may be of another machine than the list of containers."""
         self._ends: dict[int, EndLine] = {}
         self._sources_offset = 0
         self._identities: dict[Path, tuple[str, int]] = {}
@@ -152,10 +156,13 @@ class SpoolReader:
         """Return points and progress from `from_offset` on, and the offset behind them. Damaged ones are left out."""
         piece = self._read(points_file(self._folder, self._stage), from_offset, limit_bytes)
         found = []
-        for line in map(finding_line_in, piece.raws):
-            if line is not None:
-                number = line.number if line.number >= 0 else -1 - line.number
-                found.append(SpooledFinding(self._source(number).pod, finding_of_line(line)))
+        for line in map(points_line_in, piece.raws):
+            if isinstance(line, SourceLine):
+                self._of_points[line.number] = line
+            elif line is not None:
+                number = number_of_finding(line)
+                source = self._of_points.get(number) or self._source(number)
+                found.append(SpooledFinding(source.pod, finding_of_line(line)))
         return found, piece.end
 
     def accelerators(self) -> dict[str, AcceleratorSample]:

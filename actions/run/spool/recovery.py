@@ -200,7 +200,10 @@ class Loader:
         if lost_points:
             self.repairs.append(f"{lost_points} damaged points were removed; they are read from the log again.")
         self._load_sources()
+        self._name_by_points()
         self._load_lines()
+        for number in sorted(self._points.numbers - self.by_number.keys()):
+            self._unnamed_source(number)  # no other container gets this number
         for source in self.by_number.values():
             source.ranges = KeptRanges(source.found)
         self._mend()
@@ -229,6 +232,13 @@ class Loader:
             self.sources_file = AppendOnly(self.sources_file.path)
             self.repairs.append(f"{damaged} damaged lines of the list of containers were removed.")
 
+    def _name_by_points(self) -> None:
+        """Take the sources that the points name, and the list of containers has lost."""
+        for number, line in self._points.sources.items():
+            if number not in self.by_number or self.by_number[number].is_unnamed:
+                self.name(line)
+                self._recovered.append(line)
+
     def _take_source_line(self, raw: bytes) -> bool:
         line = source_line_in(raw)
         match line:
@@ -250,6 +260,7 @@ class Loader:
             source.is_unnamed = source.is_broken = True
         else:
             self.by_key[(line.uid, line.container)] = source
+            self._points.name(line)
         self.by_number[line.number] = source
         return source
 
@@ -326,7 +337,7 @@ class Loader:
         if source.found and end >= source.found[-1].end:
             source.found[-1].last, source.found[-1].end = batch.passed_by(source.found[-1].last), end
         else:
-            source.found.clear()  # nothing was lost, or the file has begun anew since
+            source.found.clear()  # nothing was lost, or the file has begun again since
             source.cursor, source.offset = batch.passed_by(source.cursor), end
 
     def _break(self, begin: int, end: int, near: bytes) -> None:

@@ -353,6 +353,7 @@ class SpoolWriter:
         loaded.sources_file.append(_ENCODER.encode(line) + b"\n")
         del self._unclaimed[key]
         loaded.by_number[unnamed.line.number] = source
+        self._open()[1].name(line)
         source.line_count += unnamed.line_count
         source.ranges = KeptRanges(unnamed.found)
 

@@ -50,7 +50,7 @@ class KubeconfigHandler:
         known = known_cluster_uid(self._context.view)
         if known and identity.uid != known:
             raise StageFailedError(
-                f"Another cluster answers under the name {identity.name} than the one that the run began with.",
+                f"{identity.name} is not the cluster that the run began with, but another one of that name.",
                 hint="Restore the run's own cluster, or launch a new run.",
             )
         outputs = {CLUSTER_UID: identity.uid, "cluster_version": identity.version, "cluster_account": identity.account}

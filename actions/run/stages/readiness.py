@@ -13,7 +13,7 @@ from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object
 from actions.run.spool.reader import SpoolReader
 
 RECENT_SECONDS = 600.0
-"""A container that runs again for so long is out of trouble: its restarts are history."""
+"""A container that runs again for this long is out of trouble: its restarts are history."""
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 200
 
@@ -39,7 +39,7 @@ def progress_of(verdict: ObjectStatus, pods: Sequence[Pod]) -> str:
     live = [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
     ended = sum(_phase(pod) == "Succeeded" for pod in pods)
     ready = sum(_is_ready(pod) for pod in live)
-    counted = f"{ready} of {len(live)} pods are ready." if live else ""
+    counted = f"{ready} of {len(live)} pods ready." if live else ""
     counted += f" {ended} pod{'s have' if ended > 1 else ' has'} ended." if ended else ""
     if verdict.state is WorkState.RUNNING and ready == len(live):
         return counted.strip()
@@ -125,7 +125,7 @@ def _word(end: Mapping[str, Any]) -> str:
 
 
 def _moment(text: object) -> float:
-    """Return seconds since the epoch; 0.0 if it is no time."""
+    """Return seconds since the epoch; 0.0 if it is not a time."""
     try:
         return parse_rfc3339(str(text)).timestamp()
     except ValueError:

@@ -163,7 +163,7 @@ class TerraformHandler:
         self._compared_at = self._context.clock.monotonic()
 
     async def _prepared(self, terraform: Terraform) -> None:
-        """Settle the past of the root, and install providers."""
+        """Reconcile earlier operations on the root, and install providers."""
         await self._known(terraform)
         self._context.journal.note("Installing providers.")
         message = await terraform.init()
@@ -171,7 +171,7 @@ class TerraformHandler:
             self._say(message)
 
     async def _known(self, terraform: Terraform) -> None:
-        """Settle what earlier operations have left, on this machine and on others.
+        """Reconcile what earlier operations have left, on this machine and on others.
 
         Raises:
             RefusedError: An operator has to decide.

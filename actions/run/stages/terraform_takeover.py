@@ -20,7 +20,7 @@ _MADE = ("+ ", "-/+ ")
 
 
 def may_hold(view: RunView, stage: StageView, *, is_prepared: bool, backend: str) -> bool:
-    """Return whether a stage may have made something, as far as can be told without asking for its state.
+    """Return whether a stage may have made something, as far as is known without reading its state.
 
     Args:
         view: The run.
@@ -36,7 +36,7 @@ def may_hold(view: RunView, stage: StageView, *, is_prepared: bool, backend: str
 
 
 def has_lost_state(view: RunView, stage: StageView, state: StateFile, *, is_kept_here: bool, has_history: bool) -> bool:
-    """Return whether a stage has made something, and its state does not exist any more.
+    """Return whether a stage has made something, and its state no longer exists.
 
     Args:
         view: The run.

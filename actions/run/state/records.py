@@ -198,7 +198,7 @@ class RunRequest(_Body, frozen=True, tag="wish"):
     plan_hash: str = ""
     delete_data: bool = False
     even_if_shared: bool = False
-    """Tear down what others use, too: the operator was told who does, or asked for it beforehand."""
+    """Tear down what others use, too: the operator has seen who does, or asked for it beforehand."""
     by: Operator | None = None
     """The person who made it; `None` in older journals."""
 
@@ -362,7 +362,7 @@ class TakenOver(_Body, frozen=True, tag="taken_over"):
     """Of the run's lease in its home or cluster; 1 for the machine that launched it."""
     previous: Operator | None = None
     is_previous_gone: bool = False
-    """The operator stated that the earlier machine does not exist any more: its locks may be removed."""
+    """The operator stated that the earlier machine no longer exists: its locks may be removed."""
 
 
 class ContextChosen(_Body, frozen=True, tag="context_chosen"):

@@ -109,7 +109,7 @@ class PendingChange(msgspec.Struct, frozen=True):
 
     @property
     def is_unobserved(self) -> bool:
-        """True if an apply of another machine was to make it, and no record says how that ended."""
+        """True if an apply of another machine was to make it, and no record has the end of that."""
         return self.action == _UNOBSERVED
 
 
@@ -279,7 +279,7 @@ class Notice(msgspec.Struct, frozen=True):
     since: float | None = None
     """Seconds since the epoch; `None` if unknown."""
     place: str = ""
-    """The key that tells two notices of one kind apart, such as the name of a limit; empty for none."""
+    """The key that distinguishes two notices of one kind, such as the name of a limit; empty for none."""
 
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:
@@ -288,12 +288,12 @@ def is_watched_only(notices: Iterable[Notice]) -> bool:
 
 
 class GoneMachine(msgspec.Struct, frozen=True):
-    """A machine that carried out the run, and does not exist any more, as an operator stated at a take-over."""
+    """A machine that carried out the run, and no longer exists, as an operator stated at a takeover."""
 
     who: str
     """`user@host`."""
     at: float
-    """Time of the take-over in seconds since the epoch: whatever that machine holds is older."""
+    """Time of the takeover in seconds since the epoch: whatever that machine holds is older."""
     since: float = 0.0
     """Time from which it carried the run out, by its own clock: what is older is of a machine before it, which may have
     the same host name. 0.0 for the first machine."""

@@ -170,7 +170,7 @@ def restore_run(file: Path, clock: Clock, *, home: Path | None = None) -> Manife
         home: The folder of all runs, if not the usual one.
 
     Raises:
-        FormatError: It is no archive, is damaged, or holds what no archive holds; nothing is left of it.
+        FormatError: It is not an archive, is damaged, or holds what no archive holds; nothing is left of it.
         ConflictError: There is a run with its id.
         ConfigError: The disk has no room, or the file cannot be read.
         JournalError: The folder lies on a network file system; or its journal is of a later version.
@@ -198,7 +198,7 @@ def _not_whole(file: Path, detail: str) -> FormatError:
 
 
 def _require_archive(source: IO[bytes], file: Path) -> None:
-    """Refuse what is no file, and a directory of entries that is larger than one of ours: it is read into memory."""
+    """Refuse what is not a file, and a directory of entries that is larger than one of ours: it is read into memory."""
     if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
         raise _not_whole(file, "it is not a file")
     end = source.seek(0, os.SEEK_END)
@@ -362,7 +362,7 @@ def require_fit(folder: Path) -> None:
 
 
 def take_up(folder: Path, clock: Clock) -> None:
-    """Make a restored run one that this machine may carry out; the caller knows that no other one does.
+    """Make a restored run one that this machine may carry out; the caller has made sure that no other one does.
 
     Raises:
         RefusedError: See `require_fit`.
@@ -380,7 +380,7 @@ def take_up(folder: Path, clock: Clock) -> None:
 
 
 def archive_sentences(manifest: Manifest, file: Path) -> Iterator[str]:
-    """Yield what an operator should know of an archive that was written."""
+    """Yield what an operator should see about an archive that was written."""
     if manifest.is_living:
         yield f"Run {manifest.run} is at work: the archive has it as of {manifest.archived_at}."
     for each in manifest.withheld:

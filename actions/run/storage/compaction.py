@@ -138,7 +138,7 @@ def _idle_view(folder: Path) -> RunView:
         if view is None or reader.runner_alive or view.state not in OVER:
             state = view.state.value if view else "unknown"
             raise RefusedError(
-                f"Run {folder.name} is {state}: it is compacted when it is over.",
+                f"Run {folder.name} is {state}: it is compacted after it ends.",
                 hint="Wait for its end, or cancel it.",
             )
         return view
@@ -189,7 +189,7 @@ def compact_runs(
                 continue
             compacted = compact_run(run.folder, clock)
         except RefusedError:
-            continue  # somebody has gone on with it
+            continue  # another process has gone on with it
         except (ConsoleError, OSError) as error:
             failures.append(error.sentence() if isinstance(error, ConsoleError) else f"{run.id}: {error}.")
             continue

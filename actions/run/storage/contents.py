@@ -69,7 +69,7 @@ _PLAIN_VARIABLES = frozenset(
 _PLAIN_USER = frozenset(
     {"client-certificate", "client-key", "tokenFile", "username", "as", "as-uid", "as-groups", "exec"}
 )
-"""Keys of a kubeconfig's user that are no secrets themselves."""
+"""Keys of a kubeconfig's user that are not secrets themselves."""
 _SECRET_NAME = re.compile(r"passw|secret|token|private_key|credential|_pem$|access_key", re.I)
 """Attributes of resources that hold secrets though the state does not mark them: older Terraform marks few."""
 _LEFT_OUT = re.compile(r"\.tfplan$|\.pid$|^terraform/[^/]+/[a-z]+\.log$|\.tmp$|/\.terraform/|/\.[^/]*\.(?:tmp|mended)$")

@@ -59,7 +59,7 @@ class DiskUse(msgspec.Struct, frozen=True):
     copies: int = 0
     """Of runs of other machines, which may be deleted at any time: what is looked at is fetched again."""
     put_aside: int = 0
-    """Of runs that have come back to this machine by a take-over, as they were here before."""
+    """Of runs that have come back to this machine by a takeover, as they were here before."""
 
     @property
     def total(self) -> int:
@@ -80,7 +80,7 @@ class DiskUse(msgspec.Struct, frozen=True):
         remedies = [f"{counted(len(removable), 'run')} can be forgotten, which frees {freed}B"] if removable else []
         if self.copies or self.put_aside:
             size = format_bytes(self.copies + self.put_aside)
-            remedies.append(f"copies of runs take {size}B: eksml-tui runs gc removes those of no more use")
+            remedies.append(f"copies of runs take {size}B: eksml-tui runs gc removes those that are no longer needed")
         remedy = "; ".join(remedies) or "raise runs_max_size"
         taken = f"Runs take {format_bytes(self.total)}B of the {format_bytes(self.bound)}B"
         return f"{taken} that runs_max_size allows. {remedy[0].upper()}{remedy[1:]}: see eksml-tui runs disk."
@@ -93,7 +93,7 @@ def disk_use(runs: Sequence[RunSummary], *, bound: int = 0, copies: int = 0, put
         runs: All of them.
         bound: Bytes; 0 for none.
         copies: Bytes that copies of runs of other machines take.
-        put_aside: Bytes that folders take which take-overs have put aside.
+        put_aside: Bytes that folders take which takeovers have put aside.
     """
     return DiskUse(tuple(sorted(map(_use_of, runs), key=lambda run: (-run.total, run.id))), bound, copies, put_aside)
 

@@ -1,8 +1,8 @@
 """Copies of runs on this machine that are of no more use: those of other machines' runs that are not opened any more,
-and those that a take-over has put aside, once a newer journal has all of their records.
+and those that a takeover has put aside, once a newer journal has all of their records.
 
 Log lines are in no home: a folder that was put aside may have the only ones. So it stays for some days after the
-take-over, and what goes with it is said first.
+takeover, and what goes with it is said first.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ def survey_copies(
 
 
 def copies_of(run_id: str, home: Path) -> list[Path]:
-    """Return the folders of a run that take-overs have put aside, in the order of their epochs."""
+    """Return the folders of a run that takeovers have put aside, in the order of their epochs."""
     matches = [_ASIDE.fullmatch(folder.name) for folder in _folders(home)]
     found = [match for match in matches if match is not None and match["run"] == run_id]
     return [home / match[0] for match in sorted(found, key=lambda match: int(match["epoch"]))]
 
 
 def put_aside_bytes(home: Path | None = None) -> int:
-    """Return the bytes on the disk that folders take which take-overs have put aside.
+    """Return the bytes on the disk that folders take which takeovers have put aside.
 
     Args:
         home: The folder of all runs, if not the usual one.
@@ -219,7 +219,7 @@ def _is_torn_down(folder: Path) -> bool:
 
 
 def _aside(folder: Path, run_id: str, epoch: int, rules: _Rules) -> SpareCopy:
-    """Judge a folder that a take-over has put aside."""
+    """Judge a folder that a takeover has put aside."""
     try:
         why = next(_obstacles(folder, run_id, epoch, rules), "")
     except ConsoleError as error:
@@ -278,7 +278,7 @@ def _missing(ours: Sequence[RecordRow], theirs: Sequence[RecordRow]) -> int:
 
 
 def _taken_at(rows: Sequence[RecordRow], epoch: int) -> float | None:
-    """Return the time of the first take-over with this epoch or a later one; seconds since the epoch."""
+    """Return the time of the first takeover with this epoch or a later one; seconds since the epoch."""
     for row in rows:
         if row.kind == "taken_over":
             body = decode_body(row.json)
@@ -288,7 +288,7 @@ def _taken_at(rows: Sequence[RecordRow], epoch: int) -> float | None:
 
 
 class _State(msgspec.Struct):
-    """The part of a Terraform state that tells which of two is the later one."""
+    """The part of a Terraform state that shows which of two is the later one."""
 
     lineage: str = ""
     serial: int = 0

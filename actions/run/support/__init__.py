@@ -1,1 +1,1 @@
-"""One archive for a bug report about a run: what there is to know, without secrets."""
+"""One archive for a bug report about a run: all that is known of it, without secrets."""

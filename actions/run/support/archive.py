@@ -102,7 +102,7 @@ def _written(
         _add(archive, f"{name}/{path}", data, made_at)
         files.append(WrittenPiece(path, len(data), piece.about))
     head = f"Made by eksml-tui at {format_rfc3339(made_at)}. Secrets that could be found are hidden; look through it\n"
-    text = f"{head}all the same before you send it.\n\n{list_text(files) if files else ''}"
+    text = f"{head}anyway before you send it.\n\n{list_text(files) if files else ''}"
     _add(archive, f"{name}/README.txt", text.encode(), made_at)
     yield WrittenPiece("README.txt", len(text), "this list")
     yield from files

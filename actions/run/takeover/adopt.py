@@ -1,6 +1,6 @@
 """A run whose disk and home are lost, rebuilt from what it has left in its cluster and account.
 
-The first record comes from the ConfigMap by which the cluster knows the run, or else from labels; the blueprint from
+The first record comes from the run's ConfigMap in the cluster, or else from labels; the blueprint from
 the catalogue of this machine. What the ConfigMap holds is foreign text: its parameters are checked against the
 blueprint, and references to secrets are left out, since a stage would send the file that one names into the cluster.
 
@@ -39,6 +39,7 @@ from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS
 from actions.run.journal.elsewhere import FenceState, read_fence, write_fence
 from actions.run.journal.folder import kubeconfig_path, runs_home
+from actions.run.journal.machine import identity_of_copy, name_copy, new_copy
 from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.launch import create_folder, first_record, found_supplies
 from actions.run.objects.inventory import RELEASE_VERSION
@@ -162,13 +163,15 @@ async def adopt_run(
     lost, was_alive = await _adoptable(run, connection, reached, clock, confirm)
     plan = await planned_adoption(lost, catalogue, target, reached, clock)
     found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
-    epoch = await _claimed(connection, lost.lease, clock, may_be_alive=was_alive)
+    copy = new_copy()
+    epoch = await _claimed(connection, lost.lease, clock, copy=copy, may_be_alive=was_alive)
     if was_alive:
         say(f"Waiting {GRACE_SECONDS:.0f} s: until then the earlier machine may still change something.")
         await clock.sleep(GRACE_SECONDS)
         found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
     put_aside(runs_home() / lost.run_id, epoch)
     folder = _folder_of(plan, environment or {}, clock)
+    name_copy(folder, copy)
     mark_arriving(folder, present_operator(), epoch, clock)
     view, sources, missing = await _rebuilt(
         folder, plan, connection, clock, lease=lost.lease, found=found, target=target, uid=reached.uid,
@@ -205,7 +208,7 @@ def _refuse_own(folder: Path) -> None:
 
 
 async def _claimed(
-    connection: ClusterConnection, lease: ClusterLease | None, clock: Clock, *, may_be_alive: bool
+    connection: ClusterConnection, lease: ClusterLease | None, clock: Clock, *, copy: str, may_be_alive: bool
 ) -> int:
     """Write the next epoch into the run's ConfigMap, if it has one. Returns the epoch.
 
@@ -215,8 +218,9 @@ async def _claimed(
     if lease is None:
         return 2
     stamp, epoch = format_rfc3339(clock.now()), lease.epoch + 1
+    machine = identity_of_copy(copy)
     await claim_cluster_lease(
-        connection, lease, present_operator(), epoch=epoch, heartbeat=stamp, may_be_alive=may_be_alive
+        connection, lease, present_operator(), epoch=epoch, heartbeat=stamp, machine=machine, may_be_alive=may_be_alive
     )
     return epoch
 

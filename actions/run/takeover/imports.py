@@ -177,7 +177,7 @@ _NAMES = ("name", "node_group_name", "bucket", "addon_name", "cluster_name")
 
 
 def found_resource(arn: str, tags: Mapping[str, str], facts: Attributes | None = None) -> FoundResource | None:
-    """Return a resource of the account as an import knows it; `None` for a kind that no shared root makes.
+    """Return a resource of the account in the form of an import; `None` for a kind that no shared root makes.
 
     Args:
         arn: Its ARN.

@@ -19,6 +19,7 @@ from actions.run.engine.fence import CLUSTER_ARBITER, HOME_ARBITER
 from actions.run.home.lease import HomeLease, read_lease
 from actions.run.home.store import open_home
 from actions.run.journal.elsewhere import takeover_hint
+from actions.run.journal.machine import machine_id
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import append_record
 from actions.run.presence.lease import claim_cluster_lease, read_cluster_lease
@@ -98,7 +99,8 @@ async def _claim_cluster(
         raise _refusal(view, lease.owner, lease.epoch, CLUSTER_ARBITER)
     owner, epoch = present_operator(), lease.epoch + 1
     append_record(folder, TakenOver(owner, epoch, lease.owner), deed=f"carrying out {view.id}", clock=clock)
-    await claim_cluster_lease(connection, lease, owner, epoch=epoch, heartbeat=format_rfc3339(clock.now()))
+    stamp, machine = format_rfc3339(clock.now()), machine_id(folder)
+    await claim_cluster_lease(connection, lease, owner, epoch=epoch, heartbeat=stamp, machine=machine)
 
 
 def _refusal(view: RunView, owner: Operator, epoch: int, place: str) -> RefusedError:

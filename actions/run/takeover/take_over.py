@@ -24,6 +24,7 @@ from actions.run.home.mirror import TakenHome, mirror_path
 from actions.run.home.store import open_home
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_home
+from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
 from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.presence.lease import ClusterLease, claim_cluster_lease, read_cluster_lease
@@ -46,7 +47,7 @@ Say = Callable[[str], None]
 
 
 class RunHome(Protocol):
-    """The home of runs, as far as a take-over needs it."""
+    """The home of runs, as far as a takeover needs it."""
 
     async def read(self, run_id: str) -> HomeLease | None:
         """Return the lease of a run; `None` if it was never taken."""
@@ -61,7 +62,7 @@ class RunHome(Protocol):
         ...
 
     async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
-        """Write the record of the take-over behind all others in the home: no earlier writer can write behind it."""
+        """Write the record of the takeover behind all others in the home: no earlier writer can write behind it."""
         ...
 
     async def fetch(self, run_id: str, folder: Path) -> None:
@@ -128,7 +129,7 @@ async def take_over_run(
         home: The run's.
         clock: The machine's.
         confirm: The run's id, typed by the operator: needed while the earlier machine may be alive.
-        is_machine_gone: The operator states that the earlier machine does not exist any more: locks that it left may
+        is_machine_gone: The operator states that the earlier machine no longer exists: locks that it left may
             be removed, and nothing is waited for.
         environment: Variables of the run's processes; see `start_runner`.
         target: A context of this machine for the run's cluster; `None` for what the run began with.
@@ -196,7 +197,7 @@ async def _reach(
     """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
 
     A cluster that does not answer is no reason to stop: the lease in the home is taken. A run that has not reached it,
-    as far as the home knows, may have, if the home was away: then it is tried for a short time.
+    by the home's records, may have, if the home was away: then it is tried for a short time.
     """
     view = records.view()
     stage = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)
@@ -241,14 +242,18 @@ async def _claimed(folder: Path, view: RunView, clock: Clock, lease: HomeLease) 
         known = await read_cluster_lease(connection, view.id) if connection is not None else None
         if connection is None or known is None:
             return False
-        is_anothers = known.epoch == lease.epoch and str(known.owner) != str(lease.owner)
+        machine = machine_id(folder)
+        is_same = str(known.owner) == str(lease.owner) and is_same_copy(machine, known.presence.machine)
+        is_anothers = known.epoch == lease.epoch and not is_same
         if known.epoch > lease.epoch or is_anothers:
             raise ConflictError(
                 f"The run's cluster has the record of a later machine: {known.owner} (epoch {known.epoch}).",
                 hint="Look at `eksml-tui runs list --cluster`.",
             )
         now = clock.now()
-        await claim_cluster_lease(connection, known, lease.owner, epoch=lease.epoch, heartbeat=format_rfc3339(now))
+        await claim_cluster_lease(
+            connection, known, lease.owner, epoch=lease.epoch, heartbeat=format_rfc3339(now), machine=machine
+        )
         return is_young(known, now.timestamp())
     finally:
         await backend.aclose()
@@ -282,7 +287,7 @@ def require_confirmed(run_id: str, owner: Operator | None, age_seconds: float, c
 def _own(folder: Path, lease: HomeLease) -> bool | None:
     """Return whether a runner of this machine is alive, if it carries the run out; `None` if another one does.
 
-    A run whose arrival was cut short is none of this machine's yet.
+    A run whose arrival was cut short is none of this machine's yet. Another machine may have the same name.
     """
     if not journal_path(folder).exists() or read_fence(folder).epoch or restored_path(folder).exists():
         return None
@@ -296,7 +301,10 @@ def _own(folder: Path, lease: HomeLease) -> bool | None:
         reader.close()
     if view is None or view.epoch < lease.epoch or str(lease.owner) != str(present_operator()):
         return None
-    return is_alive
+    mine = known_machine_id(folder)
+    if lease.machine and not is_same_copy(mine or "?", lease.machine):
+        return None
+    return None if lease.is_live and not is_same_machine(mine, lease.machine) else is_alive
 
 
 def _is_idle_own(folder: Path, lease: HomeLease) -> bool:
@@ -334,7 +342,7 @@ async def _reached_again(
 
 
 async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOver, clock: Clock) -> None:
-    """Write the record of a take-over, and bring the run here.
+    """Write the record of a takeover, and bring the run here.
 
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
 

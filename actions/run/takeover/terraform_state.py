@@ -153,7 +153,7 @@ async def _tags_by_arn(session: AwsSession, scope: SearchScope) -> dict[str, dic
 
 
 async def _facts(session: AwsSession, arn: str) -> dict[str, Any]:
-    """Return what tells a resource from others of its kind and is not in its ARN; empty if AWS does not answer that."""
+    """Return the properties of a resource, beside its ARN, that distinguish it from others; empty without an answer."""
     parts = parts_of(arn)
     asks: dict[tuple[str, str], Callable[[], Awaitable[dict[str, Any]]]] = {
         ("ec2", "launch-template"): lambda: _template(session, parts.name),

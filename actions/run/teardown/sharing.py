@@ -64,9 +64,7 @@ def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]
     return runs_using(view, _other_runs(folder), deletes_data=deletes_data)
 
 
-SHARING_HINT = (
-    "Tear those down first. To remove it all the same, add --even-if-shared, in the console even_if_shared=true."
-)
+SHARING_HINT = "Tear those down first. To remove it anyway, add --even-if-shared, in the console even_if_shared=true."
 
 
 def sharing_sentence(view: RunView, users: Collection[str]) -> str:
@@ -132,7 +130,7 @@ async def others_in_cluster(context: StageContext) -> list[str]:
 
 
 async def _labelled_by_others(context: StageContext, connection: ClusterConnection) -> list[str]:
-    """Return other runs with objects in the cluster, unless this machine knows that they are of another cluster.
+    """Return other runs with objects in the cluster, unless this machine has a record that they are of another cluster.
 
     That is so in the sandbox, which has one cluster under any name.
     """

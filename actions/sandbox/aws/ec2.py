@@ -1,4 +1,4 @@
-"""EC2 answers: rules of security groups, which exist under any id, and what `aws.capacity` says.
+"""EC2 answers: rules of security groups, which exist under any id, and the data of `aws.capacity`.
 
 Source: botocore's service model `ec2` (2016-11-15); compared by calling it with boto3.
 """

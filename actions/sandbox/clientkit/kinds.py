@@ -18,7 +18,7 @@ NEURON_CORE = "aws.amazon.com/neuroncore"
 EFA = "vpc.amazonaws.com/efa"
 """The resource that the EFA device plugin offers."""
 
-HOLLOW = "eksml.dev/crowd"
+HOLLOW = "eksml.dev/hollow"
 """The label of nodes and pods that are only there to be many."""
 NOT_HOLLOW = f"!{HOLLOW}"
 """Selects the objects that controllers act on."""

@@ -59,7 +59,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
     `name` is its kind's if not given. `verbs` are Kubernetes' own: get, list, watch, create, update, patch, delete,
     deletecollection; and log, exec, and the names of other subresources. `path` is a glob. After `count` hits, or
     `seconds`, the fault is over; 0 means never. `in_stream` refuses in the middle of open watches, as an ERROR event,
-    instead of at their beginning. The sandbox's own controllers are spared unless `hits_actors`.
+    instead of at their beginning. The sandbox's own controllers are spared unless `hits_controllers`.
     """
 
     kind: FaultKind
@@ -71,7 +71,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
     count: int = 0
     seconds: float = 0.0
     in_stream: bool = False
-    hits_actors: bool = False
+    hits_controllers: bool = False
     retry_after_seconds: int = 1
     after_bytes: int = 64
     delay_seconds: float = 0.5
@@ -80,7 +80,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
     def matches(self, info: RequestInfo) -> bool:
         """Return whether a request is in its scope."""
         return (
-            (self.hits_actors or not info.is_controller)
+            (self.hits_controllers or not info.is_controller)
             and (info.is_api if not self.path else fnmatchcase(info.path, self.path))
             and (not self.verbs or info.verb in self.verbs)
             and (not self.resources or info.resource in self.resources)

@@ -43,7 +43,7 @@ def _status(fault: Fault, info: RequestInfo) -> StatusError:
             message = "the server has received too many requests and has asked us to try again later"
             return StatusError(429, "TooManyRequests", message, retry_after_seconds=fault.retry_after_seconds)
         case FaultKind.FORBIDDEN:
-            return rbac_forbidden(info, "somebody")
+            return rbac_forbidden(info, "someone")
         case FaultKind.UNAUTHORIZED:
             return StatusError(401, "Unauthorized", "Unauthorized")
     return StatusError(500, "InternalError", "Internal error occurred: a fault of the sandbox")

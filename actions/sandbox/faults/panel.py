@@ -104,7 +104,7 @@ class FaultPanel:
         return None
 
     async def hold(self, active: ActiveFault, seconds: float = float("inf")) -> None:
-        """Wait for so long, but not longer than the fault is on."""
+        """Wait for this long, but not longer than the fault is on."""
         left = min(seconds, active.ends_at - self.clock.monotonic())
         try:
             async with asyncio.timeout(left if left != float("inf") else None):

@@ -33,7 +33,7 @@ class PodLogOptions(msgspec.Struct, frozen=True):
     tail_lines: int | None = None
     """Only the last so many lines (after `since_ns`)."""
     limit_bytes: int | None = None
-    """End after so many bytes."""
+    """End after this many bytes."""
     timestamps: bool = False
     """Begin every line with its RFC 3339 time with nanoseconds, and a space."""
 

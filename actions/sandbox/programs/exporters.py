@@ -102,7 +102,7 @@ GPU_METRICS: tuple[tuple[str, str, Callable[[nvidia.NvidiaDevice], float]], ...]
 
 
 def _gpu_metrics(container: ContainerView) -> Iterator[Metric]:
-    """Yield the metrics of all GPUs of the node; those that a pod has name it, as the kubelet's socket tells."""
+    """Yield the metrics of all GPUs of the node; those that a pod has name it, by the kubelet's socket."""
     usage = container.accelerator_users()
     kind = InstanceTable.load().find(container.instance_type)
     holders: list[tuple[ContainerView, Load, bool]] = [(use.container, use.load, True) for use in usage.users]

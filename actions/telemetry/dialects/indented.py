@@ -18,7 +18,7 @@ _LOSS = re.compile(r"^loss/train/total$|CrossEntropy$")
 
 
 class Composer:
-    """Remembers the batch. The same loss stands there under two names; the second is no new point."""
+    """Remembers the batch. The same loss stands there under two names; the second is not a new point."""
 
     marks: ClassVar[tuple[str, ...]] = ("batch=", "oss/train/total", "CrossEntropy")
 

@@ -140,7 +140,7 @@ def _may_be_row(text: str) -> bool:
 
 
 class NcclRows:
-    """Reads the rows of a table; its header and footer are no points."""
+    """Reads the rows of a table; its header and footer are not points."""
 
     marks: ClassVar[tuple[str, ...]] = _OPERATIONS
 

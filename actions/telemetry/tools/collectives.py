@@ -1,7 +1,7 @@
 """The result tables of nccl-tests and of nccom-test, its counterpart for Neuron.
 
-Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; AWS Neuron SDK guide 2.2x, nccom-test; FORMATS
-3.
+Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; AWS Neuron SDK guide 2.2x, nccom-test;
+docs/facts/bandwidth-tests.md.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
     collective: str = ""
     """`all_reduce`…, where the output names it."""
     is_efa: bool | None = None
-    """True if NCCL printed that it goes over EFA; `None` if it printed no network."""
+    """True if NCCL printed that it goes over EFA; `None` if it printed no network, or needs none: on one machine."""
     error: str = ""
     """The reason why the test stopped, in its own words."""
     is_cpu_time: bool = False
@@ -108,6 +108,7 @@ _COLLECTIVE = re.compile(
 _CPU_TIME = re.compile(r"^[#\s]{0,40}size\s.{1,200}\bcputime\b")
 _EFA = re.compile(r"(?i)Selected Provider is efa|Using network (?:AWS )?Libfabric")
 _OTHER_NETWORK = re.compile(r"NET/Socket : Using|Using network Socket|Using network IB")
+_NODES = re.compile(r"NCCL INFO [^\n]{0,200}\bnNodes (\d{1,6})\b")
 _ERROR = re.compile(
     r"Invalid number of GPUs.{0,200}|Test failure \S{1,80}|Test (?:NCCL|CUDA) failure.{0,200}"
     r"|\b(?:NCCL|Cuda) failure.{0,200}|There are not enough slots available.{0,200}"
@@ -128,6 +129,8 @@ class NcclReader:
         self._rows: list[NcclRow] = []
         self._reading = NcclReading()
         self._tables: list[NcclTable] = []
+        self._nodes: set[str] = set()
+        """The numbers of machines of the communicators."""
 
     def feed(self, line: str) -> list[NcclRow]:
         """Read one line; the rows that it completes."""
@@ -146,7 +149,8 @@ class NcclReader:
         """All that has been read so far."""
         open_rows = len(self._rows) - sum(table.rows for table in self._tables)
         rest = (NcclTable(open_rows, None),) if open_rows else ()
-        return replace(self._reading, rows=tuple(self._rows), tables=(*self._tables, *rest))
+        is_efa = None if self._nodes == {"1"} and not self._reading.is_efa else self._reading.is_efa
+        return replace(self._reading, rows=tuple(self._rows), tables=(*self._tables, *rest), is_efa=is_efa)
 
     def _read_other(self, record: LogRecord) -> None:
         changes: dict[str, object] = {}
@@ -159,6 +163,8 @@ class NcclReader:
             changes["out_of_bounds"] = OutOfBounds(int(bounds[1]), bounds[2] == "OK")
         elif (error := _ERROR.search(text)) and not self._reading.error:
             changes["error"] = error[0].strip()
+        elif nodes := _NODES.search(text):
+            self._nodes.add(nodes[1])
         elif _CPU_TIME.match(text):
             changes["is_cpu_time"] = True
         elif _EFA.search(text):

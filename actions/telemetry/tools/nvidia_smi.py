@@ -4,7 +4,7 @@ In the table of drivers 418 to 610 widths, rows for each GPU and titles differ b
 not. So rows are known by their shape, never by columns or by the driver's version. The XML is of DTD versions 11 to
 13.
 
-Source: FORMATS 4 to 4.2; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`.
+Source: docs/facts/nvidia-smi.md; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Queries come with or without header and units. Of dmon and pmon the columns differ by driver and by request; the first
 of the two `#` lines names them, and both come again every few rows.
 
-Source: FORMATS 4 and 4.3; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`, `csv_*` and `dmon_h200_*`.
+Source: docs/facts/nvidia-smi.md#queries and docs/facts/nvidia-smi.md#dmon-and-pmon; driver 580 captured in
+`tests/fixtures/corpus/nvidia_smi`, `csv_*` and `dmon_h200_*`.
 """
 
 from __future__ import annotations

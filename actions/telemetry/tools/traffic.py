@@ -2,7 +2,8 @@
 
 `nvidia-smi nvlink` prints a line for each counter of each link, below a line for each GPU; of GPUs without NVLink it
 prints nothing at all. EFA's driver keeps a file for each counter of each adapter of the node, which only a pod in the
-network of its node sees (`hostNetwork`): the kernel leaves the counters out of every other network namespace.
+network of its node has (`hostNetwork`): the kernel leaves the files out of every other network namespace. There it
+answers by netlink, of which `rdma` of iproute2 asks, where an image has that.
 
 Source: `docs/facts/nvidia-smi.md#nvlink`, `docs/facts/nodes.md#efa-counters`.
 """
@@ -20,11 +21,17 @@ _SUM_OF_LINKS = (
     "/^GPU/ {gpu = $2} / Data [TR]x: / {sum[gpu] += $5} "
     'END {for (gpu in sum) printf "NVLink GPU %s %.0f KiB\\n", gpu, sum[gpu]}'
 )
-_SUM_OF_ADAPTERS = 'NF == 1 {sum += $1} END {if (NR) printf "EFA %.0f B\\n", sum}'
+_SUM_OF_ADAPTERS = (
+    "NF == 1 {sum += $1; n++} "
+    "{for (i = 1; i < NF; i++) if ($i ~ /^[rt]x_bytes$/) {sum += $(i + 1); n++}} "
+    'END {if (n) printf "EFA %.0f B\\n", sum}'
+)
+"""Adds up the contents of files, or the names and values of `rdma statistic`, on one line or on many."""
 TRAFFIC_SCRIPT = (
     f"nvidia-smi nvlink -gt d 2>/dev/null | awk '{_SUM_OF_LINKS}'; "
-    "nvidia-smi nvlink -e 2>/dev/null | grep -v ': 0$'; "
-    f"cat /sys/class/infiniband/*/ports/1/hw_counters/[rt]x_bytes 2>/dev/null | awk '{_SUM_OF_ADAPTERS}' || true"
+    "nvidia-smi nvlink -e 2>/dev/null | grep -E '^GPU|: [1-9]'; "
+    "{ cat /sys/class/infiniband/*/ports/1/hw_counters/[rt]x_bytes 2>/dev/null | grep . "
+    f"|| rdma statistic show 2>/dev/null; }} | awk '{_SUM_OF_ADAPTERS}' || true"
 )
 """A shell's commands: counters, added up there because a large machine has hundreds, and errors that are not 0."""
 

@@ -255,7 +255,7 @@ async def test_plan_and_form_say_where_each_operator_comes_from(tmp_path: Path, 
     table, form = shown(blueprint, bind(blueprint, {}))
     wanted = f"gang 2.0.0 fetched: 2 files from {site.address}/good, sha256 recorded"
     assert f"operator {wanted}\n" in table
-    assert "Fetched and verified by the launch, before there is a run: gang 2.0.0" in form
+    assert "Fetched and verified at launch, before the run starts: gang 2.0.0" in form
     await fetched(blueprint)
     table, form = shown(blueprint, bind(blueprint, {}))
     assert f"operator gang 2.0.0 verified: {cache_folder()}" in table

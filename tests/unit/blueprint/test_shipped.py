@@ -36,7 +36,12 @@ def test_the_targets_of_a_blueprint_read_each_terraform_root_once(name: str, mon
 def test_presets_are_possible(name: str) -> None:
     blueprint = shipped(name)
     for preset in ("", *blueprint.presets):
-        bind(blueprint, {}, preset=preset)
+        bound = bind(blueprint, {}, preset=preset)
+        assert (bound.preset, set(bound.values), set(bound.derived)) == (
+            preset,
+            set(blueprint.parameters),
+            set(blueprint.derived),
+        )
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.missing import needs
 from tui.cli.arguments import parse_arguments, parser, subcommands_of
+from tui.cli.examples import EXAMPLES
 from tui.cli.manual.completion import bash_script, completed, fish_script, zsh_script
-from tui.cli.manual.examples import EXAMPLES
 from tui.cli.manual.page import manual_page
 
 COMMANDS = list(completed(parser()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ async def test_a_stream_is_asked_for_as_an_api_server_wants_it(tmp_path: Path) -
     request = seen[0]
     assert (request.path_qs, request.headers["Host"]) == ("/watch?watch=true", f"127.0.0.1:{request.url.port}")
     assert request.headers["Authorization"] == "Bearer secret"
-    assert request.headers["User-Agent"] == "eksml-tui"
+    assert request.headers["User-Agent"] == f"eksml-tui/{os.getpid()}@{socket.gethostname()}"  # as audit logs have it
 
 
 async def test_a_server_below_a_path_is_asked_below_it(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def test_a_well_formed_file_with_wrong_contents_is_not_there(tmp_path: Path, mon
     whole = file.read_bytes()
     for at in range(len(kept._MARK), len(whole) - 32, 31):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-        _load(tmp_path)  # whatever it reads, it does not fail
+        found = _load(tmp_path)  # whatever it reads, it does not fail
+        assert found is None or found.snapshot.as_of == found.taken_at, at
 
 
 def test_files_of_others_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

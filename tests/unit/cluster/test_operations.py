@@ -44,7 +44,7 @@ async def test_what_took_the_name_since_is_left_alone(tmp_path: Path) -> None:
             restart_target(session, DEPLOYMENT, clock=SystemClock()),
             cordon_node(session, NODE, is_cordoned=True),
         ):
-            with pytest.raises(ConflictError, match="another object than the chosen one"):
+            with pytest.raises(ConflictError, match="is not the object that was chosen"):
                 await change
     assert objects.sent == []
 

@@ -74,7 +74,7 @@ async def test_without_one_exporters_wait_for_a_later_one(tmp_path: Path) -> Non
     assert observed.result is CheckResult.PASSED
     assert (
         observed.detail
-        == "None runs in the cluster. A later one finds exporters by the annotation prometheus.io/scrape."
+        == "None runs in the cluster. One installed later finds exporters by the annotation prometheus.io/scrape."
     )
 
 

@@ -120,7 +120,7 @@ def test_kubectls_flags_set_what_they_mean() -> None:
     assert call.arguments == KindArguments(
         kind="pods", namespace="ml", labels="tier in (web, db)", fields="status.phase=Running"
     )
-    with pytest.raises(ParameterError, match="objects has nothing behind -l"):
+    with pytest.raises(ParameterError, match="objects has nothing after -l"):
         parse_line("objects pods -l")
 
 

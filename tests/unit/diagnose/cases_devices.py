@@ -62,6 +62,11 @@ CASES: list[Case] = [
         "NCCL_DUPLICATE_GPU",
         ended("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60"),
     ),
+    (
+        "no interface",
+        "NCCL_NO_INTERFACE",
+        ended("[2026-11-25 22:43:38] w-0:3383:3383 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found\n"),
+    ),
     ("peer", "NCCL_PEER_DIED", ended("NCCL WARN socketProgress: Connection closed by remote peer w-1<1>\n", 134)),
     (
         "late timeout",

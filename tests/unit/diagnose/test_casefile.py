@@ -124,7 +124,7 @@ async def test_who_may_not_list_all_pods_is_told_of_the_namespaces_that_he_may_l
 
 
 async def test_an_object_that_is_not_there_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="There is nothing about Pod ml/other"):
+    with pytest.raises(MissingError, match="Nothing was found about Pod ml/other"):
         await _codes(_Cluster().answer, tmp_path, ObjectSelector("Pod", "other", "ml"))
 
 

@@ -89,7 +89,7 @@ def test_an_object_narrows_the_answer(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["why", "pod/ml/fine", "--from", source, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert main(["why", "pod/ml/absent", "--from", source]) == 1
-    assert "There is nothing about Pod ml/absent." in capsys.readouterr().err
+    assert "Nothing was found about Pod ml/absent." in capsys.readouterr().err
 
 
 def test_the_table_says_what_why_and_what_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import FormatError
+from actions.base.files import asset
 from actions.fleet.instance_types import GIB, InstanceTable
 from actions.fleet.prices import PriceBook
 
@@ -101,6 +102,23 @@ def test_a_damaged_price_is_an_error_with_its_line(tmp_path: Path, row: str) -> 
     table.write_text(f"{PRICE_HEADER}{row}\n")
     with pytest.raises(FormatError, match=r"prices\.csv:2"):
         PriceBook.load(table)
+
+
+@pytest.mark.parametrize(
+    ("cells", "wrong"),
+    [
+        ("4,16,nvidia,T9,1,24", "accelerator is 'nvidia', not gpu or neuron; leave it empty for none"),
+        ("4,much,gpu,T9,1,24", "memory_gib is 'much', not a number"),
+        ("4,16,gpu,T9,1,nan", "accelerator_memory_gib is 'nan', not a number"),
+        ("four,16,gpu,T9,1,24", "vcpu is 'four', not a whole number"),
+    ],
+)
+def test_a_damaged_instance_type_is_named_with_its_line_and_column(tmp_path: Path, cells: str, wrong: str) -> None:
+    header = asset("instances/ec2.csv").read_text(encoding="utf-8").partition("\n")[0]
+    table = tmp_path / "types.csv"
+    table.write_text(f"{header}\ng9.xlarge,{cells},0,0,29,page,2026-09-01\n")
+    with pytest.raises(FormatError, match=rf"^types\.csv:2: {wrong}\.$"):
+        InstanceTable.load(table)
 
 
 def test_a_table_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

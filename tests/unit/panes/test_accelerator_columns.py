@@ -31,11 +31,11 @@ async def test_links_have_columns_where_they_are_counted_and_chosen_columns_stay
         sampled(pane, Device(0, "0", "NVIDIA H100", 97.0, nvlink_bytes=1, nvlink_rate=412e9, nvlink_errors=2), 2.0)
         await settle(pilot)
         text = screen_text(app)
-        assert "NVLINK" in text
+        assert "NVLINK TX+RX" in text
         assert "412GB/s" in text
         assert "LINK ERR" in text
         assert "EFA" not in text
-        pane.choose_columns(["WORKER", "NVLINK"])
+        pane.choose_columns(["WORKER", "NVLINK TX+RX"])
         sampled(
             pane, Device(0, "0", "NVIDIA H100", 97.0, nvlink_bytes=1, nvlink_rate=9e9, efa_bytes=5, efa_rate=2e9), 3.0
         )
@@ -47,3 +47,20 @@ async def test_links_have_columns_where_they_are_counted_and_chosen_columns_stay
         pane.choose_columns([])
         await settle(pilot)
         assert "2.0GB/s" in screen_text(app)
+
+
+async def test_pods_of_several_jobs_do_not_wait_for_each_other() -> None:
+    """Of all pods nobody knows what works together; of one job all do."""
+    pane = AcceleratorsPane(console_services(a_snapshot(nodes=[a_node()], pods=[POD])))
+    app = PaneApp(pane)
+    gpus = tuple(Device(number, str(number), "NVIDIA H100", 99.0, power_w=watts) for number, watts in ((0, 366), (1, 697)))
+    async with app.run_test(size=(120, 20)) as pilot:
+        pane.services.supervisor.drop("accelerators")
+        list(pane._workers())
+        for is_one_job, sentence in ((False, "no lag"), (True, "the others wait for rank 1, worker-0 GPU 1")):
+            pane._is_one_job |= is_one_job
+            pane._feed.readings = (WorkerReading(POD, DeviceReading(gpus), 1.0, 1.0),)
+            pane._feed.revision += 1
+            pane.refresh_data()
+            await settle(pilot)
+            assert sentence in screen_text(app)

@@ -10,6 +10,7 @@ from tests.support import fixed_runs
 from tests.support.builders import a_snapshot
 from tests.support.fixed_cluster import BROKEN, picture
 from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
+from tui.app import ConsoleApp
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.home import HomePane
 from tui.screens.launch import LaunchScreen
@@ -85,6 +86,36 @@ async def test_home_is_first_and_each_line_is_one_key_from_what_it_is_about(
         await console.calm("[9 cost]")
         await console.press("escape")
         await console.calm("[H home]")
+
+
+async def test_one_key_from_the_first_screen_is_the_log_of_the_run_that_needs_somebody(
+    training: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_fixed_console(training, monkeypatch, size=SIZE) as console:
+        await console.calm(("[H home]", "≥ $13.08/h"))
+        opened: list[str] = []
+        monkeypatch.setattr(console.app.services, "open_run", opened.append)
+        await console.press("l")
+        await console.calm("[5 logs]")
+        assert [run.startswith("efa-nccl-tests") for run in opened] == [True], "the run that Home begins at"
+        await console.press("H")
+        await go_to(console, "cost")
+        await console.press("l")
+        await console.calm("Nothing is selected.")
+
+
+async def test_before_anything_is_read_nothing_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def asks(_app: ConsoleApp) -> None:
+        """Waits for a yes to an exec plugin: nothing is read before it."""
+
+    monkeypatch.setattr(ConsoleApp, "_start", asks)
+    async with a_fixed_console(Scene(), monkeypatch, size=SIZE) as console:
+        await console.calm("Reading the runs.")
+        assert "No run yet" not in screen_text(console.app)
+        assert "not connected" in screen_text(console.app)
+        for pane in ("run", "runs"):
+            console.app.workspace.open(pane, "")
+            await console.calm((f"─ {pane} ─", "Reading the runs."))
 
 
 async def test_tab_goes_through_the_sections_and_j_through_the_lines(

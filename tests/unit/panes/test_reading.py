@@ -12,9 +12,11 @@ from tests.support import fixed_runs
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import Scene, a_fixed_console
 from tui.panes.base import Pane
+from tui.panes.charts import ChartsPane
 from tui.panes.logs import LogsPane
 from tui.terminal.clipboard import MOST_BYTES, Clipping, copy_out
 from tui.textual_private import screen_text
+from tui.widgets.log_renderer import Wrap
 
 SIZE = (120, 36)
 
@@ -99,6 +101,78 @@ async def test_lines_and_rows_are_marked_by_command(tmp_path: Path, monkeypatch:
         await console.calm("[9 cost]")
         await console.line("mark")
         await console.calm("The cost pane has nothing to mark.")
+
+
+async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm("12600/500000")
+        pane = console.app.workspace.current
+        assert isinstance(pane, LogsPane)
+        lines = pane._view.lines
+        for line, was in (
+            ("set follow off", lambda: not lines.is_following),
+            ("set follow off", lambda: not lines.is_following),
+            ("set follow", lambda: lines.is_following),
+            ("set wrap all", lambda: lines.options.wrap is Wrap.ALL),
+            ("set wrap tracebacks", lambda: lines.options.wrap is Wrap.TRACEBACKS),
+            ("set wrap", lambda: lines.options.wrap is Wrap.ALL),
+            ("set time on", lambda: lines.options.has_clock),
+            ("set time on", lambda: lines.options.has_clock),
+            ("set source off", lambda: not lines.options.has_source),
+            ("set json off", lambda: not lines.options.lays_json),
+            ("search 12600/500000", lambda: pane._view._search is not None),
+            ("goto match", lambda: pane._view._current is not None),
+            ("search", lambda: pane._view._search is None),
+        ):
+            await console.line(line)
+            await console.calm()
+            assert was(), line
+        await console.line("goto error")
+        await console.calm("✘ error 0")
+        await console.line("set wrap foo")
+        await console.calm("'foo' is none of tracebacks, all, none")
+        await console.line("set log")
+        await console.calm("has no 'log' to set. It has follow")
+        await console.line("open nodes")
+        await console.line("set wrap")
+        await console.calm("The nodes pane has no 'wrap' to set.")
+        await console.line("axis in")
+        await console.calm("The focused pane has no axis.")
+
+
+async def test_what_keys_do_in_a_chart_commands_do_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open charts")
+        await console.calm("train_loss")
+        pane = console.app.workspace.current
+        assert isinstance(pane, ChartsPane)
+        plot = pane._plot
+        for line, was in (
+            ("set log on", lambda: plot.is_on("log")),
+            ("set log on", lambda: plot.is_on("log")),
+            ("set log", lambda: not plot.is_on("log")),
+            ("set smooth on", lambda: plot.is_on("smooth")),
+            ("set smooth off", lambda: not plot.is_on("smooth")),
+            ("set time on", lambda: plot.is_on("time")),
+            ("set time off", lambda: not plot.is_on("time")),
+            ("axis next", lambda: plot._cursor is not None),
+            ("axis in", lambda: plot.options.window is not None),
+            ("axis whole", lambda: plot.options.window is None and plot._cursor is None),
+        ):
+            await console.line(line)
+            await console.calm()
+            assert was(), line
+        await console.line("axis in")
+        await console.calm()
+        before = plot.options.window
+        await console.line("axis right")
+        await console.line("axis left")
+        await console.line("axis left")
+        await console.calm()
+        assert before is not None
+        assert plot.options.window is not None
+        assert plot.options.window[0] < before[0]
 
 
 async def test_a_log_is_narrowed_to_one_pod_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

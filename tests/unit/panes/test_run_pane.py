@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.run.state.view import RunState, StageState
+from tests.support import fixed_runs
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
@@ -103,3 +104,14 @@ async def test_going_into_a_stage_opens_its_log() -> None:
         await wait_for(pilot, lambda: app.entered, "the stage was entered")
 
     assert app.entered == ["open logs of=train"]
+
+
+async def test_the_detail_of_a_stage_keeps_its_place_below_a_long_warning() -> None:
+    app = PaneApp(RunPane(console_services(view=fixed_runs.a_crashing_run())))
+    async with app.run_test(size=(58, 18)) as pilot:  # a quarter of a screen of 120 columns and 36 lines
+        app.pane.refresh_data()
+        pane = app.pane
+        assert isinstance(pane, RunPane)
+        pane._rail.select("train")
+        pane.refresh_data()
+        await wait_for(pilot, lambda: "▶ Pre-training · running" in screen_text(app), "the detail")

@@ -69,7 +69,7 @@ async def test_a_stage_that_prints_no_metric_has_an_empty_plot(tmp_path: Path, m
         writer.close()
         scene.view = replace(fixed_runs.a_stalled_run(), id=OTHER)
         scene.folder = tmp_path / OTHER
-        await console.calm((f"curves of {OTHER}/data", "no data yet"))
+        await console.calm((f"curves of {OTHER}/data", "No curve yet"))
         assert "train_loss" not in screen_text(console.app)
 
 
@@ -91,7 +91,7 @@ async def test_accelerators_are_those_of_the_run_in_the_title_and_end_with_their
         scene.snapshot, scene.view, scene.folder = picture(), another_run(), tmp_path / OTHER
         console.refresh()
         assert "A10G" not in screen_text(console.app)
-        await console.calm(f"accelerators of all pods (none of {OTHER})")
+        await console.calm(f"all accelerators, none of {OTHER}")
 
 
 async def test_accelerators_of_a_finished_stage_are_shown_over_all_its_time(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.telemetry.tools.device_history import DeviceHistory
+from actions.telemetry.tools.device_history import DeviceHistory, RateMeter
 from actions.telemetry.tools.devices import Device, DeviceReading, read_devices
 from tests.support.builders import a_pod
 from tui.feeds.accelerators import PastReadings, Sampled, WorkerReading
@@ -59,7 +59,7 @@ def test_the_slowest_rank_is_named() -> None:
 
     assert "72% busy" in text
     assert "rank 2, worker-2 GPU 0 at 20%" in text
-    assert "77 points below the median" in text
+    assert "(others: 98%)" in text
 
 
 def test_an_even_load_blames_nobody() -> None:
@@ -83,9 +83,59 @@ def drawing(*watts: float, degrees: int = 60) -> list[WorkerReading]:
     return [WorkerReading(a_pod("w-0"), DeviceReading((*gpus, *hot)), at=0.0)]
 
 
-def test_of_ranks_that_all_wait_busily_the_one_without_power_is_named() -> None:
-    text = text_of(summary(device_rows(drawing(345, 350, 226, 340)))[1])
-    assert text == "▲ rank 2, w-0 GPU 2 is as busy as the others, but draws 226 W (others: 345 W)"
+def test_the_one_rank_that_draws_little_waits_for_the_others() -> None:
+    rows = device_rows(drawing(345, 350, 226, 340))
+    assert text_of(summary(rows)[1]) == (
+        "▲ rank 2, w-0 GPU 2 waits for the others: it is as busy, but draws 226 W (others: 345 W)"
+    )
+    assert text_of(summary(rows, is_one_job=False)[1]).endswith("at 100%, no lag")
+
+
+def test_two_jobs_of_other_gpus_do_not_wait_for_each_other() -> None:
+    gpus = Device(0, "0", "NVIDIA A10G", 99, power_w=150), Device(1, "1", "NVIDIA L4", 99, power_w=70)
+    rows = device_rows([WorkerReading(a_pod("w-0"), DeviceReading(gpus), at=0.0)])
+    assert text_of(summary(rows)[1]).endswith("at 99%, no lag")
+
+
+def recorded(name: str) -> list[DeviceRow]:
+    """The last of the samples that were taken of two H100 one after the other, with the rates between them."""
+    meter, rows = RateMeter(), []
+    for part in (CORPUS.parent / "h100x2" / f"console_{name}.txt").read_text().split("@@@\n"):
+        moment, _, text = part.partition("\n")
+        if text:
+            reading = meter.rated(float(moment), read_devices(text))
+            rows = device_rows([WorkerReading(a_pod("w-0"), reading, at=float(moment))])
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("load", "sentence"),
+    [
+        ("even", "slowest: rank 0, w-0 GPU 0 at 99%, no lag"),
+        ("all_reduce", "slowest: rank 0, w-0 GPU 0 at 99%, no lag"),
+        ("rank_1_computes_more", "▲ the others wait for rank 1, w-0 GPU 1: it draws 697 W, they 366 W, all are busy"),
+        ("rank_1_lacks_data", "▲ slowest: rank 1, w-0 GPU 1 at 0% (others: 100%)"),
+        ("rank_1_hangs", "▲ slowest: rank 1, w-0 GPU 1 at 0% (others: 100%)"),
+    ],
+)
+def test_the_rank_that_really_was_late_is_named(load: str, sentence: str) -> None:
+    assert text_of(summary(recorded(load))[1]) == sentence
+
+
+def test_devices_that_are_busy_with_nothing_hang() -> None:
+    waiting = [row for row in recorded("rank_1_hangs") if row.device is not None and row.device.load_pct == 100]
+    assert text_of(summary([*waiting, *waiting])[1]) == (
+        "▲ all are busy, but draw 122 of 700 W and send nothing over NVLink: a collective hangs"
+    )
+
+
+def test_nvlink_moves_what_the_all_reduce_moved() -> None:
+    rows = recorded("all_reduce")
+    bus_bandwidth = 545 * 10 * (1 << 30) / 18.006  # printed by the program: bytes and seconds
+    for row in rows:
+        assert row.device is not None
+        assert row.device.nvlink_rate == pytest.approx(2 * bus_bandwidth, rel=0.01)
+    assert text_of(nvlink_cell(rows[0])) == "654GB/s"
 
 
 def test_of_ranks_that_all_wait_busily_the_hot_one_is_named() -> None:
@@ -130,7 +180,7 @@ def test_a_neuron_device_shows_its_cores_and_their_memory() -> None:
     assert width_of(memory_cell(rows[0], 30)) == 28
     head, laggard = (text_of(line) for line in summary(rows))
     assert head == "2 Neuron devices, 38% busy on average · trainium"
-    assert laggard == "▲ slowest: trn-0 ND1 at 5%, 32 points below the median"
+    assert laggard == "▲ slowest: trn-0 ND1 at 5% (others: 70%)"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +277,7 @@ def test_a_straggler_is_named_with_how_long_and_why() -> None:
     course = over_time(97, 40, 40, 40, 40, 40, 40, 40)
     said = text_of(summary(device_rows([worker], {(worker.pod.key, "3"): course}))[1])
     assert said == (
-        "▲ slowest: rank 3, w-0 GPU 3 at 40%, 58 points below the median for 1m00s: draws 300 W (others: 650 W) "
+        "▲ slowest: rank 3, w-0 GPU 3 at 40% (others: 98%) for 1m00s: draws 300 W (others: 650 W) "
         "and runs at 990 MHz (others: 1980 MHz) and is throttled (power brake) and has 2 uncorrected memory errors"
     )
 
@@ -247,7 +297,7 @@ def test_a_device_that_has_just_begun_is_compared_by_its_load_of_now() -> None:
 def test_the_past_is_compared_by_the_means_of_all_its_time() -> None:
     worker = busy("w-0", 98, 30)
     rows = device_rows([worker], {(worker.pod.key, "1"): over_time(0, 0, 90)}, is_past=True)
-    assert text_of(summary(rows)[1]) == "▲ slowest: rank 1, w-0 GPU 1 at 30%, 34 points below the median"
+    assert text_of(summary(rows)[1]) == "▲ slowest: rank 1, w-0 GPU 1 at 30% (others: 98%)"
 
 
 def test_the_past_is_told_with_its_end() -> None:

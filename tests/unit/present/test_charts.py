@@ -57,7 +57,7 @@ def test_bandwidth_stands_over_the_size_with_peak_and_mean() -> None:
     (chart,) = charts_of(source.metrics())
     assert chart.is_by_size
     assert curves_in(chart, source)[0].xs == [MIB, 2 * MIB, 6 * MIB]
-    assert notes(source, "busbw_gbs") == ["peak 6 GB/s at 6 MiB out of place · mean of all sizes 3 GB/s"]
+    assert notes(source, "busbw_gbs") == ["peak 6 GB/s at 6 MiB out of place · mean 3 GB/s of all sizes"]
 
 
 def test_the_verdict_on_bandwidth_is_told() -> None:

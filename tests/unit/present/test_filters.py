@@ -69,10 +69,10 @@ def test_a_selector_may_have_spaces_and_is_shown_as_it_is_read(text: str, labels
     [
         ("/[a/", r"/\[a/ cannot be read as a regular expression: missing \]"),
         ("!/(?=x)/", "look-around is not allowed"),
-        ("-l", "nothing behind -l"),
-        ("web -f", "nothing behind -f"),
-        ("-l ''", "nothing behind -l"),
-        ("-l 'tier in (a", "The quote behind -l is not closed"),
+        ("-l", "nothing after -l"),
+        ("web -f", "nothing after -f"),
+        ("-l ''", "nothing after -l"),
+        ("-l 'tier in (a", "The quote after -l is not closed"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(text: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from actions.cluster.diagnose.codes import Severity
 from actions.cluster.diagnose.overview import Problem
 from actions.fleet.cost import CostModel
 from actions.fleet.totals import totals_of
-from actions.run.state.view import Notice, NoticeKind
+from actions.run.state.view import Notice, NoticeKind, RunState
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import picture
@@ -123,6 +123,21 @@ def test_a_run_tells_how_long_what_it_cost_and_what_it_holds() -> None:
         assert part in line
 
 
+def test_runs_of_one_blueprint_and_day_are_told_apart_on_eighty_columns() -> None:
+    at_work = next(run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
+    names = {"one": "bionemo-esm1nv-1125-b4fa", "two": "bionemo-esm1nv-1125-2kp6"}
+    runs = tuple(replace(at_work, id=name) for name in names)
+    text = shown(some_facts(runs=runs, names=names), 78, 24)
+    assert "1125-b4fa" in text
+    assert "1125-2kp6" in text
+
+    over = tuple(replace(run, state=RunState.SUCCEEDED, stage="") for run in runs)
+    text = shown(some_facts(runs=over, names=names), 78, 24)
+    assert all(name in text for name in names.values()), "without a stage, names are whole"
+    assert "0 all runs (2)" in text
+    assert "tab next section" in text
+
+
 def test_a_run_whose_pods_crash_is_red_and_tells_it() -> None:
     (run,) = (run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
     crashing = replace(run, notices=(Notice(NoticeKind.PODS, "Pre-training: worker-7 restarted 7 times"),))
@@ -161,6 +176,7 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
     ("changes", "told"),
     [
         ({"runs": None}, "Reading the runs."),
+        ({"runs": None, "runs_error": "/runs: Permission denied."}, "/runs: Permission denied."),
         ({"runs": ()}, "No run yet. Choose a blueprint below: enter opens its launch form."),
         ({"runs": (), "is_readonly": True}, "No run yet."),
         ({"problems": ()}, "No problem in pods, nodes and events"),

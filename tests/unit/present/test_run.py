@@ -8,7 +8,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
-from actions.run.state.records import CheckResult, StageFinding
+from actions.run.state.records import CheckResult, HeldPrice, StageFinding
 from actions.run.state.view import Audit, Notice, NoticeKind, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
@@ -54,6 +54,14 @@ def test_a_heading_leaves_out_what_does_not_fit_and_cuts_no_word() -> None:
     assert "of 1 stages" in texts(narrow)
     assert "UTC" not in texts(narrow)
     assert all(len(text_of(line)) <= 30 for line in narrow[1:])
+
+
+def test_the_money_of_a_run_is_said_on_narrow_screens_too() -> None:
+    view = a_run(a_stage("train", StageState.RUNNING, started_seconds_ago=360), a_stage("check"))
+    view = replace(view, prices=(HeldPrice("nodes", "train", "100", source="list"),), is_cost_simulated=True)
+    wide, narrow = (text_of(run_heading(view, now=NOW_SECONDS, width=width)[1]) for width in (160, 66))
+    assert "$0.00 spent (simulated) · started" in wide
+    assert narrow.endswith(" · $0.00 spent")
 
 
 def test_a_start_on_another_day_has_a_date() -> None:

@@ -1,4 +1,4 @@
-"""The archive of a run: all of it but secrets, restored whole or not at all, and never carried out by itself."""
+"""The archive of a run: everything except secrets, restored whole or not at all, and never carried out by itself."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from actions.cluster.logs.lines import LogLine
 from actions.run.client import list_runs, load_run, resume_interrupted, send_request, start_runner
 from actions.run.comparison import read_run
 from actions.run.forget import forget_run, survey_run
-from actions.run.home.lease import machine_id
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import environment_path, journal_path, kubeconfig_path, restored_path
+from actions.run.journal.machine import machine_id
 from actions.run.journal.mirrored import MirrorMark, write_mark
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal

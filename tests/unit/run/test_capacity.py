@@ -98,7 +98,7 @@ def test_a_reservation_that_has_not_begun_fits_by_its_places_and_tells_its_times
         ({"instance_type": "p4de.24xlarge"}, "is for p4de.24xlarge, not p5.48xlarge"),
         ({"available": 1}, "has 1 of 2 left, 2 required"),
         ({"state": "scheduled", "total": 1}, "has 1 of 1 left, 2 required"),
-        ({"ends_at": NOW.timestamp() + 1000}, "is over: EC2 has been ending"),
+        ({"ends_at": NOW.timestamp() + 1000}, "has ended: EC2 has been terminating"),
     ],
 )
 def test_a_reservation_that_does_not_fit_is_refused(changed: dict[str, Any], words: str) -> None:

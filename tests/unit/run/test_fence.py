@@ -12,8 +12,8 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, UnreachableError
 from actions.base.guard import FencedError, guarded_by, require_guard
 from actions.run.client import load_run
-from actions.run.engine.fence import TRUST_SECONDS, Fence, SeenLease
-from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_fence, write_fence
+from actions.run.engine.fence import SILENT_SECONDS, TRUST_SECONDS, Fence, SeenLease
+from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
 from actions.run.state.records import Operator
 from tests.support.polling import until
 from tests.unit.run.world import make_run
@@ -49,9 +49,18 @@ class Clocks:
 class Place:
     """An arbiter whose answer a test sets."""
 
-    def __init__(self, name: str = "the home", lease: SeenLease | None = None, *, is_away: bool = False) -> None:
+    def __init__(
+        self,
+        name: str = "the home",
+        lease: SeenLease | None = None,
+        *,
+        is_away: bool = False,
+        then: SeenLease | None = None,
+    ) -> None:
         self.name = name
         self.lease = lease
+        self.then = then
+        """The lease from the fourth question on."""
         self.is_away = is_away
         self.asked = 0
 
@@ -59,7 +68,7 @@ class Place:
         self.asked += 1
         if self.is_away:
             raise UnreachableError("away")
-        return self.lease
+        return self.then if self.then and self.asked > 3 else self.lease
 
 
 @pytest.fixture
@@ -74,7 +83,7 @@ def clocks(folder: Path) -> Clocks:
     return made
 
 
-def a_fence(folder: Path, clocks: Clocks, *places: Place, notes: list[str] | None = None) -> Fence:
+def a_fence(folder: Path, clocks: Clocks, *places: Place, notes: list[str] | None = None, machine: str = "") -> Fence:
     return Fence(
         folder,
         load_run(folder),
@@ -83,6 +92,7 @@ def a_fence(folder: Path, clocks: Clocks, *places: Place, notes: list[str] | Non
         clock=clocks,
         log=lambda line: None,
         note=(notes if notes is not None else []).append,
+        machine=machine,
         boot=lambda: clocks.boot,
     )
 
@@ -143,7 +153,41 @@ async def test_a_healthy_runner_goes_on_while_nobody_answers(folder: Path, clock
         clocks.pass_time(TRUST_SECONDS - 1)
         await fence.require("POST /b")
     assert not clocks.slept
-    assert home.asked < 60 / 2  # a change does not wait for each question: they are asked beside it
+    before = home.asked
+    for _ in range(60):
+        clocks.pass_time(TRUST_SECONDS - 1)
+        await fence.require("the record outcome", stays_here=True)
+    assert home.asked - before < 60 / 2  # a record does not wait for each question: they are asked beside it
+
+
+async def test_one_that_was_cut_off_and_taken_over_asks_before_it_changes_anything_elsewhere(
+    folder: Path, clocks: Clocks
+) -> None:
+    home, cluster = Place(lease=SeenLease(1, ANNA)), Place("the cluster", SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home, cluster)
+    await fence.require("POST /a")
+    home.is_away = cluster.is_away = True
+    for _ in range(2):
+        clocks.pass_time(TRUST_SECONDS - 1)
+        await fence.require("POST /b")
+    home.lease = cluster.lease = SeenLease(2, BEN)
+    home.is_away = cluster.is_away = False
+    clocks.pass_time(1)
+    with pytest.raises(FencedError, match="ben@bastion-2"):
+        await fence.require("DELETE /b")
+
+
+async def test_changes_that_are_made_at_a_time_share_a_question(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    fence = a_fence(folder, clocks, home)
+    await fence.require("POST /a")
+    home.is_away = True
+    clocks.pass_time(TRUST_SECONDS - 1)
+    await fence.require("POST /b")
+    clocks.pass_time(2)
+    asked = home.asked
+    await asyncio.gather(*(fence.require(f"POST /{number}") for number in range(9)))
+    assert home.asked == asked + 1
 
 
 async def test_one_that_was_away_waits_for_an_answer(folder: Path, clocks: Clocks) -> None:
@@ -217,3 +261,60 @@ async def test_the_note_of_another_companion_is_kept(folder: Path, clocks: Clock
     note_elsewhere(folder, BEN, 2)
     fence._write_alive()
     assert (read_fence(folder).taken_by, read_fence(folder).epoch) == (BEN, 2)
+
+
+@pytest.mark.parametrize("other", ["copy/boot-1", "another/boot-1"], ids=["same folder", "copied without its word"])
+async def test_of_two_living_machines_of_one_name_and_epoch_the_second_ends(
+    folder: Path, clocks: Clocks, other: str
+) -> None:
+    notes: list[str] = []
+    home = Place(lease=SeenLease(1, ANNA, other, "sign 1"), then=SeenLease(1, ANNA, other, "sign 2"))
+    fence = a_fence(folder, clocks, home, machine="copy/boot-2", notes=notes)
+    with pytest.raises(FencedError, match="is carried out by another machine, anna@bastion-1, that has a copy"):
+        await fence.require("POST /a")
+    assert clocks.slept == 3
+    assert "has a lease of anna@bastion-1: this machine before its restart, or another one" in notes[0]
+    found = read_elsewhere(folder, 1)
+    assert found is not None
+    assert (found.name, found.epoch, found.is_copy) == ("anna@bastion-1", 1, True)
+
+
+async def test_a_machine_before_its_restart_is_waited_for_and_not_for_long(folder: Path, clocks: Clocks) -> None:
+    home = Place(lease=SeenLease(1, ANNA, "copy/boot-1", "sign 1"))
+    fence = a_fence(folder, clocks, home, machine="copy/boot-2")
+    began = clocks.boot
+    await fence.require("POST /a")
+    assert SILENT_SECONDS < clocks.boot - began < SILENT_SECONDS + 5
+    clocks.pass_time(TRUST_SECONDS + 1)
+    await fence.require("POST /b")
+    home.lease = SeenLease(1, ANNA, "copy/boot-2", "sign 2")  # the runner itself has taken it
+    clocks.pass_time(TRUST_SECONDS + 1)
+    began = clocks.boot
+    await fence.require("POST /c")
+    assert clocks.boot == began
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        SeenLease(1, ANNA, "copy/boot-2", "sign"),
+        SeenLease(1, ANNA, "", "sign"),
+        SeenLease(1, ANNA, "copy/boot-1", "sign", is_old=True),
+    ],
+    ids=["this machine", "nobody yet", "hours ago"],
+)
+async def test_what_cannot_be_another_living_machine_delays_nothing(
+    folder: Path, clocks: Clocks, seen: SeenLease
+) -> None:
+    await a_fence(folder, clocks, Place(lease=seen), machine="copy/boot-2").require("POST /a")
+    assert not clocks.slept
+
+
+async def test_a_place_that_names_another_machine_counts_more_than_one_that_does_not(
+    folder: Path, clocks: Clocks
+) -> None:
+    home = Place(lease=SeenLease(1, ANNA, "copy/boot-2", "sign"))
+    beats = [SeenLease(1, ANNA, "copy/boot-1", beat) for beat in ("beat 1", "beat 2")]
+    cluster = Place("the cluster", beats[0], then=beats[1])
+    with pytest.raises(FencedError):
+        await a_fence(folder, clocks, home, cluster, machine="copy/boot-2").require("POST /a")

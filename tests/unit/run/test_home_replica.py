@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import asynccontextmanager, closing
@@ -12,15 +13,17 @@ from typing import Any
 import pytest
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import AccessError, ConflictError
+from actions.base.errors import AccessError, ConflictError, RefusedError
 from actions.cloud import s3
 from actions.run.engine.companions import accompanied as engine_accompanied
-from actions.run.home.lease import RunStatus, claim_lease, read_lease, renew_lease, take_lease
+from actions.run.home.lease import HeldError, RunStatus, claim_lease, read_lease, renew_lease, take_lease
 from actions.run.home.mirror import become_original, fetch_run
 from actions.run.home.replica import Replica
 from actions.run.home.segments import append_to_home, read_rows
 from actions.run.home.series import POINTS, FileReplica, parts_of
 from actions.run.home.store import ObjectStore
+from actions.run.journal import machine
+from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
 from actions.run.journal.folder import journal_path, terraform_path
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import RecordRow, append_record
@@ -244,6 +247,8 @@ def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy
             await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
             with pytest.raises(ConflictError, match=r"ben@laptop-2 has taken over|Another machine has written"):
                 await asyncio.wait_for(old.replica.accompany(), 60)
+            found = read_fence(folder)
+            assert (found.epoch, found.taken_by) == (2, BEN)
             await clock.sleep(30)
             assert not works.done()
         assert [row.json for row in await read_rows(store, folder.name)] == [row.json for row in stored(copy)]
@@ -268,10 +273,51 @@ def test_the_journal_alone_fences_a_machine_that_passed_the_check_of_its_lease(h
         taken = await append_to_home(old.store, folder.name, TakenOver(BEN, 2), clock=clock, epoch=2)
         assert taken.seq == 3
         await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
+        old.replica.renewed_at = clock.monotonic()  # the lease was renewed just before: the journal alone refuses
         with pytest.raises(ConflictError, match=r"record 3 .*epoch 2"):
-            await old.replica._replicate()
+            await old.replica.accompany()
+        found = read_fence(folder)
+        assert (found.epoch, found.taken_by) == (2, BEN)
         assert [row.writer for row in await read_rows(old.store, folder.name)][2] == "operator"
         old.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(
+    home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        first = Replicated(folder, clock)
+        async with accompanied(first):
+            await seconds_until(clock, lambda: first.replica.sent == 1, 5)
+            copy = tmp_path / "other" / folder.name
+            shutil.copytree(folder, copy)  # with the word of the copy: a virtual machine that was copied
+            with closing(sqlite3.connect(journal_path(copy))) as connection:
+                connection.execute("DELETE FROM lease")
+                connection.commit()
+            monkeypatch.setattr(machine, "boot", lambda: "another-boot")
+            second = Replicated(copy, clock)
+            await second.journal.write(Output({"by": "the copy"}), stage="train", attempt=1)
+            async with accompanied(second) as works:
+                await clock.sleep(40)
+                assert (second.replica.lease, second.replica.sent, works.done()) == (None, -1, False)
+                assert len(await read_rows(first.store, folder.name)) == 1
+        home.clock_offset_seconds = 31  # the first one is silent
+        async with accompanied(second):
+            await seconds_until(clock, lambda: second.replica.sent == 2, 10)
+        with pytest.raises(ConflictError, match="another machine, anna@bastion-1, that has a copy of its folder"):
+            await asyncio.wait_for(first.replica.accompany(), 60)
+        found = read_elsewhere(folder, 1)
+        assert found is not None
+        assert (found.owner, found.is_copy) == (ANNA, True)
+        with pytest.raises(RefusedError, match="is carried out by another machine, anna@bastion-1, that has a copy"):
+            refuse_elsewhere(folder, first.journal.view_if_readable())
+        for run in (first, second):
+            run.close()
 
     run_virtually(work(), has_sockets=True)
 
@@ -303,6 +349,11 @@ def test_the_lease_ages_by_the_stores_clock_and_ends(home: Proxy, tmp_path: Path
         with pytest.raises(ConflictError):  # a copy of the folder on another machine
             await claim_lease(store, run_id, BEN, epoch=2, machine="c", status=RunStatus())
         assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b", status=RunStatus())).epoch == 2
+        home.clock_offset_seconds = 0
+        with pytest.raises(HeldError, match="ben@laptop-2 has renewed"):  # the same folder under another boot
+            await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())
+        home.clock_offset_seconds = 31
+        assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())).epoch == 2
         store.close()
 
     asyncio.run(work())

@@ -155,7 +155,7 @@ def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Pa
 
 
 async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_has_it(home: Proxy) -> None:
-    """Its runner died between the lease and the first record: a take-over would make that record its own."""
+    """Its runner died between the lease and the first record: a takeover would make that record its own."""
     store = opened()
     lease = await take_lease(store, "fake-1121-0001", ANNA, after=None)
     with pytest.raises(MissingError, match="no record of fake-1121-0001 yet"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import is_plain
 from actions.run.context.retry import ONCE
@@ -46,7 +48,7 @@ AT = NOW.timestamp()
 
 
 def a_presence() -> RunPresence:
-    return presence_of(fixed_runs.a_training_run(), now=AT, owner=ADA, version="0.1.0")
+    return presence_of(fixed_runs.a_training_run(), now=AT, owner=ADA, version="0.1.0", machine="copy/boot")
 
 
 def a_document(**data: str) -> dict[str, Any]:
@@ -187,8 +189,8 @@ def test_a_damaged_first_record_leaves_the_rest(text: str) -> None:
     st.sampled_from([*RunPresence.__struct_fields__]), some), max_leaves=12))  # fmt: skip
 def test_nothing_that_is_written_can_raise(content: object) -> None:
     run = read(**{RUN_KEY: json.dumps(content)})
-    remote_view(run)
-    cluster_runs_table(known_runs([], [run]), now=AT)
+    assert remote_view(run).id == RUN
+    assert RUN in cluster_runs_table(known_runs([], [run]), now=AT)
 
 
 def test_a_job_is_one_that_can_be_watched() -> None:
@@ -320,8 +322,9 @@ class _Cluster:
         (9, {}, "has been modified"),
         (-1, {}, "ada@bastion-1 has given a sign meanwhile"),
         (1, {"epoch": 2, "owner": {"user": "eve", "host": "bastion-3"}}, r"eve@bastion-3 has taken the run over"),
+        (1, {"machine": "another/boot"}, r"ada@bastion-1 has taken the run over"),
     ],
-    ids=["silent", "alive", "restless", "unconfirmed", "faster"],
+    ids=["silent", "alive", "restless", "unconfirmed", "faster", "faster, with one name"],
 )
 async def test_a_lease_is_claimed_between_two_heartbeats_but_not_from_another_machine(
     monkeypatch: pytest.MonkeyPatch, heartbeats: int, changes: dict[str, Any], refusal: str
@@ -330,7 +333,13 @@ async def test_a_lease_is_claimed_between_two_heartbeats_but_not_from_another_ma
     monkeypatch.setattr(lease, "merge_patch", cluster.patch)
     known = lease.lease_of(await cluster.fetch(None))
     claim = lease.claim_cluster_lease(
-        cluster, known, Operator("ben", "b2"), epoch=2, heartbeat="2026-11-21T12:00:00Z", may_be_alive=heartbeats >= 0
+        cluster,
+        known,
+        Operator("ben", "b2"),
+        epoch=2,
+        heartbeat="2026-11-21T12:00:00Z",
+        machine="own/boot",
+        may_be_alive=heartbeats >= 0,
     )
     if refusal:
         with pytest.raises(ConflictError, match=refusal):
@@ -338,3 +347,35 @@ async def test_a_lease_is_claimed_between_two_heartbeats_but_not_from_another_ma
     else:
         await claim
     assert (cluster.run["owner"]["user"] == "ben") == (not refusal)
+    assert (cluster.run["machine"] == "own/boot") == (not refusal)
+
+
+class _Clock(SystemClock):
+    """Stands still until it is moved."""
+
+    seconds = 10.0
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_a_record_of_another_machine_at_the_same_epoch_is_written_over_when_that_is_silent(
+    tmp_path: Path,
+) -> None:
+    clock = _Clock()
+    companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(), clock)  # type: ignore[arg-type]
+    own = replace(a_presence(), machine="copy/another-boot")
+    with pytest.raises(publish.HeldError, match=r"ada@bastion-1 had the run at .* with a copy of its folder"):
+        companion._refuse_other(a_document(), own)
+    clock.seconds += publish.SILENT_COPY_SECONDS - 1
+    with pytest.raises(publish.HeldError):
+        companion._refuse_other(a_document(), own)
+    beat = replace(a_presence(), heartbeat=format_rfc3339(clock.now()))
+    with pytest.raises(publish.HeldError):  # it lives: the time begins anew
+        companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
+    clock.seconds += publish.SILENT_COPY_SECONDS + 1
+    companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
+    companion._refuse_other(a_document(), replace(own, machine="copy/boot"))  # this machine itself

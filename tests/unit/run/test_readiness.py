@@ -57,13 +57,13 @@ def trouble(*pods: dict[str, Any], cause: str = "") -> str:
 
 def test_a_pod_in_a_crash_loop_is_not_counted_as_ready_although_its_phase_is_running() -> None:
     pods = [*map(a_worker, range(7)), crashing()]
-    assert progress_of(RUNNING, pods) == "7 of 8 pods are ready. back-off 5m0s restarting failed container"
-    assert progress_of(RUNNING, pods[:7]) == "7 of 7 pods are ready."
+    assert progress_of(RUNNING, pods) == "7 of 8 pods ready. back-off 5m0s restarting failed container"
+    assert progress_of(RUNNING, pods[:7]) == "7 of 7 pods ready."
 
 
 def test_pods_that_have_ended_are_not_waited_for() -> None:
     ended = a_worker(8, phase="Succeeded", ready=False)
-    assert progress_of(RUNNING, [a_worker(), ended]) == "1 of 1 pods are ready. 1 pod has ended."
+    assert progress_of(RUNNING, [a_worker(), ended]) == "1 of 1 pods ready. 1 pod has ended."
 
 
 def test_trouble_names_the_pod_its_restarts_and_the_reason() -> None:

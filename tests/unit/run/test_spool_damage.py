@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from actions.run.spool.files import MOST_SET_ASIDE, set_aside
 from actions.run.spool.format import lines_file, points_file, sources_file
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpooledSource, SpoolWriter
+from actions.telemetry.points import Point
 from tests.unit.run.test_spool import losses
 
 STAGE = "train"
@@ -202,10 +205,123 @@ def test_what_pods_still_have_is_whole_again(
 
 
 def without_names(folder: Path) -> None:
-    """As an earlier version left it: nothing in the lines says whose they are."""
+    """As an earlier version left it: nothing in the lines and points says whose they are."""
     sources_file(folder, STAGE).unlink()
     path = lines_file(folder, STAGE)
     path.write_bytes(b"".join(line for line in path.read_bytes().splitlines(keepends=True) if line[:1] != b"S"))
+    without_names_in_points(folder)
+
+
+def without_names_in_points(folder: Path) -> None:
+    """As 0.1.0 wrote them."""
+    path = points_file(folder, STAGE)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"type":"source"' not in line))
+
+
+def findings_by_pod(folder: Path) -> dict[str, set[int]]:
+    """Return the pods that have printed what stands under each name: the whole part of a loss is the pod's number."""
+    found: dict[str, set[int]] = {}
+    for item in SpoolReader(folder, STAGE).findings(limit_bytes=-1)[0]:
+        if isinstance(item.finding, Point) and item.finding.metric == "train_loss":
+            found.setdefault(item.pod, set()).add(int(item.finding.value))
+    return found
+
+
+class Disk:
+    """What a spool has written, call by call, so that the disk after a loss of power at any moment can be made."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[Path, bytes | None]] = []
+        """A file with what was appended to it; `None` where it was flushed."""
+        pwrite, fdatasync = os.pwrite, os.fdatasync
+
+        def written(descriptor: int, data: bytes, offset: int) -> int:
+            self.calls.append((_path_of(descriptor), bytes(data)))
+            return pwrite(descriptor, data, offset)
+
+        def flushed(descriptor: int) -> None:
+            self.calls.append((_path_of(descriptor), None))
+            fdatasync(descriptor)
+
+        patch.setattr(os, "pwrite", written)
+        patch.setattr(os, "fdatasync", flushed)
+
+    def after(self, moment: int) -> Iterator[dict[Path, bytes]]:
+        """Yield the disks that a loss of power after so many calls may leave: of each file all, what was flushed, or
+        nothing, as its name in the folder may be lost with it."""
+        whole: dict[Path, bytes] = {}
+        safe: dict[Path, bytes] = {}
+        for path, data in self.calls[:moment]:
+            if data is None:
+                safe[path] = whole.get(path, b"")
+            else:
+                whole[path] = whole.get(path, b"") + data
+        states = [{whole[path], safe.get(path, b""), None} for path in whole]
+        for chosen in product(*states):
+            yield {path: data for path, data in zip(whole, chosen, strict=True) if data is not None}
+
+
+def _path_of(descriptor: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+
+def test_no_loss_of_power_gives_a_point_to_another_container(tmp_path: Path) -> None:
+    folder, found = tmp_path / "run", tmp_path / "found"
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Disk(patch)
+        writer = SpoolWriter(folder, STAGE)
+        for until in (2, 4):
+            for pod in range(len(PODS)):
+                follow(writer, pod, until)
+        writer.close()
+    tried = 0
+    for moment in range(1, len(disk.calls) + 1):
+        for files in disk.after(moment):
+            shutil.rmtree(found, ignore_errors=True)
+            for path, data in files.items():
+                place = found / path.relative_to(folder)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+            writer = SpoolWriter(found, STAGE)
+            new = writer.source("default", "worker-2", "pytorch", "uid-2", rank=2)  # another pod is found first
+            writer.write_lines(new, log(2, 2))
+            follow(writer, 1, 4)
+            writer.close()
+            by_pod = findings_by_pod(found)
+            assert by_pod.pop("worker-2") == {2}, files
+            assert by_pod.pop(PODS[1]) == {1}, files
+            assert by_pod in ({}, {PODS[0]: {0}}), files
+            tried += 1
+    assert tried > 100
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_points_of_a_version_that_named_no_source_there_keep_theirs(tmp_path: Path, has_list: bool) -> None:
+    a_spool(tmp_path, is_ended=False)
+    without_names_in_points(tmp_path)
+    if not has_list:
+        sources_file(tmp_path, STAGE).unlink()
+        lines_file(tmp_path, STAGE).unlink()
+    writer = SpoolWriter(tmp_path, STAGE)
+    writer.write_lines(writer.source("default", "worker-2", "pytorch", "uid-2", rank=2), log(2, 2))
+    writer.close()
+    names = PODS if has_list else ("container 0", "container 1")
+    assert findings_by_pod(tmp_path) == {"worker-2": {2}, **{name: {pod} for pod, name in enumerate(names)}}
+    if has_list:
+        sources_file(tmp_path, STAGE).unlink()  # from now on the points name them
+        lines_file(tmp_path, STAGE).unlink()
+        again = SpoolWriter(tmp_path, STAGE)
+        again.open()
+        again.close()
+        assert findings_by_pod(tmp_path) == {"worker-2": {2}, **{name: {pod} for pod, name in enumerate(PODS)}}
+
+
+def test_points_keep_their_names_beside_the_list_of_another_machine(tmp_path: Path) -> None:
+    a_spool(tmp_path, is_ended=False)
+    path = sources_file(tmp_path, STAGE)
+    path.write_bytes(path.read_bytes().replace(b"worker-0", b"worker-9").replace(b"worker-1", b"worker-8"))
+    assert findings_by_pod(tmp_path) == {name: {pod} for pod, name in enumerate(PODS)}
 
 
 def test_lines_that_nothing_names_are_found_to_be_whose_they_are(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from tests.support.released import unpack
 from tests.unit.run.test_runner import carry_out
 from tests.unit.run.world import make_run
 from tui.feeds.upkeep import UpkeepFeed
-from tui.settings.config import load_config, size_of
+from tui.settings.config import size_of
+from tui.settings.configfile import load_config
 from tui.settings.settings import DiskSettings
 
 CLOCK = SystemClock()

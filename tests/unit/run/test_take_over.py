@@ -84,7 +84,7 @@ class Home:
         assert body.epoch == lease.epoch
         if not self.takes_records:
             raise UnreachableError("the home does not answer")
-        append_record(self.folder, body, deed="the take-over")
+        append_record(self.folder, body, deed="the takeover")
 
     async def fetch(self, run_id: str, folder: Path) -> None:
         if self.is_away:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from textual.screen import Screen
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
@@ -18,6 +19,7 @@ from actions.command.verbs import (
     Call,
 )
 from actions.run.presence.record import RemoteRun
+from actions.run.state.records import RunAccount
 from actions.run.state.view import StageState
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tui.base_app import TypeAheadApp
@@ -239,3 +241,16 @@ def test_without_a_run_a_takeover_says_what_to_do() -> None:
     services.runs.view = None
     with pytest.raises(MissingError, match="No run is selected"):
         with_whole_run(parse_line("takeover"), services.runs)
+
+
+@pytest.mark.parametrize("line", ["teardown", "park", "cancel", "approve"])
+def test_a_question_names_where_the_run_works(line: str) -> None:
+    feed = feed_with(StageState.AWAITING_APPROVAL)
+    assert feed.view is not None
+    account = RunAccount("111122223333", "us-west-2", "aws", "arn:aws:sts::111122223333:assumed-role/trainer/ada")
+    feed.view = replace(feed.view, account=account)
+    question = confirmation_for(parse_line(line), feed)
+    assert question is not None
+    told = " ".join("".join(span.text for span in cells) for cells in question.lines)
+    assert "cluster bionemo-on-eks · region " in told
+    assert "account 111122223333" in told

@@ -163,7 +163,7 @@ async def test_an_object_that_was_replaced_since_it_was_chosen_is_not_asked_abou
     async with a_desk(objects, tmp_path) as desk:
         await desk.submit("delete deploy/work/web@u1")
         assert desk.app.asked == []
-        assert "another object than the chosen one" in desk.app.errors[0]
+        assert "is not the object that was chosen" in desk.app.errors[0]
 
 
 async def test_a_drain_that_loses_something_is_confirmed_by_name_and_a_script_has_to_say_so(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_a_drain_that_loses_something_is_confirmed_by_name_and_a_script_ha
         assert desk.app.said == ["Node node-1 is drained: 1 pod evicted."]
     objects.pods["alone"] = a_pod("alone", owner="")
     async with a_desk(objects, tmp_path) as desk:
-        with pytest.raises(RefusedError, match=r"cordoned, and not drained\. No controller"):
+        with pytest.raises(RefusedError, match=r"cordoned, but not drained\. No controller"):
             await desk.dispatcher.execute(parse_line("drain no/node-1"))
 
 
@@ -214,7 +214,7 @@ async def test_changes_of_others_come_below_ours_before_it_is_saved_again(tmp_pa
         desk.saves += ["replicas: 2 -> replicas: 5", "paused: false -> paused: true"]
         objects.after_conflict = {"replicas": 2, "paused": False}
         await desk.submit("edit deploy/work/web")
-    assert "was changed by others" in desk.edited[1]
+    assert "Others have changed it meanwhile" in desk.edited[1]
     assert "replicas: 5\n  paused: false" in desk.edited[1]
     assert objects.sent[-1]["spec"] == {"replicas": 5, "paused": True}
 

@@ -8,19 +8,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from actions.command.arguments import LaunchArguments
 from actions.run.state.records import CheckResult, HeldPrice, RequestKind, StageFinding
-from actions.run.state.view import OwnedObject, RunState, RunView
+from actions.run.state.view import OwnedObject, RunState, RunView, StageState
 from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import read_nccl
 from actions.telemetry.tools.devices import read_devices
 from tests.support import fixed_runs
 from tests.support.fixed_cluster import RUN, picture, workers
-from tests.support.fixed_console import Scene, a_fixed_console
+from tests.support.fixed_console import ACCOUNT, FixedConsole, Scene, a_fixed_console
 from tui.cli.main import main
 from tui.feeds.accelerators import WorkerReading
 from tui.present.accelerators import device_rows, summary
 from tui.present.cells import text_of
-from tui.screens.confirm import TypeNameModal
+from tui.screens.confirm import ConfirmModal, TypeNameModal
+from tui.screens.launch import LaunchScreen
 from tui.textual_private import screen_text
 
 SIZE = (120, 36)
@@ -100,7 +102,7 @@ async def test_what_a_teardown_keeps_is_named_with_what_it_costs(monkeypatch: py
     scene = Scene(picture(), view=replace(view, audit=clean, prices=prices), is_busy=False)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open run")
-        await console.calm("The audit found nothing left but what is kept on purpose")
+        await console.calm("The audit found nothing left except what is kept on purpose")
         shown = " ".join(screen_text(console.app).replace("│", " ").split())
         assert "File system ($1.17/h)" in shown
         assert "Network ($0.05/h)" in shown
@@ -133,6 +135,68 @@ async def test_the_header_and_the_plan_say_what_their_dollars_are_of(monkeypatch
         await console.calm("$/h is of nodes and of")
         shown = " ".join(screen_text(console.app).replace("│", " ").split())
         assert re.search(r"is of nodes and of .*EKS control plane.* The console.s header has the nodes alone\.", shown)
+
+
+async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = fixed_runs.a_training_run()
+    stages = tuple(replace(stage, state=StageState.PENDING, started_at=None) for stage in view.stages)
+    summaries = fixed_runs.summaries(tmp_path)
+    scene = Scene(picture(), view=replace(view, stages=stages), summaries=summaries, is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("layout watch")
+        await console.calm(("No log yet", "No curve yet", " accelerators of "))
+        rows = [row.strip() for row in screen_text(console.app).replace("││", "│").split("│")]
+        assert any(row.endswith("of a workload.") for row in rows), "the end of the hint"
+        assert any(row.startswith("No curve yet. Curves are read from the logs of jobs:") for row in rows)
+        assert any(row.endswith("Pre-training.") for row in rows)
+        short = "bionemo-esm1nv-1121-k3v7"
+        assert f" {short} · on this machine alone ─" in screen_text(console.app)
+        assert f" accelerators of {short}/train · " in screen_text(console.app)
+
+
+def dialog_of(console: FixedConsole) -> str:
+    """The lines of the dialog in front, joined by blanks."""
+    assert isinstance(console.app.screen, ConfirmModal)
+    return " ".join(" ".join(map(text_of, console.app.screen._question.lines)).split())
+
+
+async def test_the_question_before_a_launch_names_account_region_and_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("launch efa-nccl-tests auto_approve=true region=us-west-2")
+        await console.calm("launch efa-nccl-tests")
+        await console.press("enter")
+        await console.calm(ConfirmModal)
+        shown = dialog_of(console)
+        assert "Makes cluster nvidia-gpu-efa · region us-west-2" in shown
+        assert f"account {ACCOUNT}" in shown
+        assert "All plans of Terraform are carried out without asking." in shown
+        await console.press("n")
+        await console.calm(LaunchScreen)
+        await console.press("escape")
+        await console.line("launch bionemo-esm1nv existing_cluster=true")
+        await console.calm("launch bionemo-esm1nv")
+        await console.press("enter")
+        await console.calm(ConfirmModal)
+        shown = dialog_of(console)
+        assert f"In cluster arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks" in shown
+        assert "without asking" not in shown
+
+
+async def test_all_plans_can_be_approved_in_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[LaunchArguments] = []
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("launch efa-nccl-tests")
+        await console.calm("launch efa-nccl-tests")
+        screen = console.app.screen
+        assert isinstance(screen, LaunchScreen)
+        monkeypatch.setattr(screen, "dismiss", launched.append)
+        await console.press(*["shift+tab"] * 3, "right")
+        await console.calm("‹ yes ›")
+        await console.press("enter")
+        await console.calm(ConfirmModal)
+        await console.press("y")
+        await console.calm(LaunchScreen)
+    assert [one.auto_approve for one in launched] == [True]
 
 
 async def test_the_preset_is_reset_to_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:

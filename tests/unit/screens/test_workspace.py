@@ -222,6 +222,17 @@ async def test_a_layout_is_saved_completed_listed_shown_in_the_next_session_and_
     assert read_layouts(saved) == {}
 
 
+async def test_home_in_front_of_the_last_layout_has_the_keys(tmp_path: Path) -> None:
+    layouts = SavedLayouts(tmp_path)
+    await layouts.keep_last(layout_of("watch", "")[0].tree)
+    layouts.close()
+    async with a_console(settings=replace(SETTINGS, layout_folder=tmp_path)) as console:
+        await wait_for(console.pilot, lambda: console.split.placing.has_front, "home in front of the last layout")
+        await wait_for(console.pilot, lambda: console.app.workspace.pane("run").is_mounted, "the panes behind it")
+        await settle(console.pilot)
+        assert console.app.workspace.pane("home").has_focus_within, "keys went to a pane that is not seen"
+
+
 async def test_a_session_that_brings_its_own_panes_does_not_restore_the_last_ones(tmp_path: Path) -> None:
     layouts = SavedLayouts(tmp_path)
     await layouts.keep_last(side_by_side("pods", "events"))

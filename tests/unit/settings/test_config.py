@@ -20,7 +20,8 @@ from tui.cli.target import chosen_target
 from tui.commands.dispatcher import expanded
 from tui.settings import THEMES
 from tui.settings.appearance import console_theme, theme_name, tokens
-from tui.settings.config import SETTINGS, ConfigFile, config_schema, load_config, settle
+from tui.settings.config import SETTINGS, ConfigFile, config_schema, settle
+from tui.settings.configfile import load_config
 from tui.settings.settings import AlarmSettings, ConsoleSettings, DesktopNotice
 from tui.textual_private import screen_strips
 

@@ -11,8 +11,8 @@ from actions.base.errors import InputError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.settings.keyfile import key_ids
-from tui.settings.keymap import Keymap, load_keymap
+from tui.settings.keyfile import key_ids, load_keymap
+from tui.settings.keymap import Keymap
 from tui.settings.keys import KeyContext, help_page
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text

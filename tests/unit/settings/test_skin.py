@@ -8,7 +8,7 @@ import pytest
 from textual.color import Color
 
 from actions.base.errors import InputError
-from tui.settings.appearance import console_theme, tokens
+from tui.settings.appearance import tokens
 from tui.settings.skin import skin_theme
 
 SKIN = """\
@@ -33,7 +33,7 @@ def a_skin(tmp_path: Path, text: str = SKIN) -> Path:
 
 
 def test_colours_of_the_same_meaning_are_taken_if_they_can_be_read(tmp_path: Path) -> None:
-    theme = console_theme("dark", a_skin(tmp_path))
+    theme = skin_theme(a_skin(tmp_path))
     assert (theme.foreground, theme.background, theme.dark) == ("#F8F8F2", "#282A36", True)
     assert theme.primary == "#FF79C6", "the border of its focus is hardly lighter than the ground"
     assert theme.success == "#50FA7B"

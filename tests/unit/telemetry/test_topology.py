@@ -78,7 +78,8 @@ def test_what_is_no_matrix_is_an_error_in_the_tools_words() -> None:
 
 @given(st.text(alphabet="GPUNIC01 X\tSYSNV#=:-\n\x1b[4m", max_size=300))
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    read_topology(text)
+    topology = read_topology(text)
+    assert bool(topology.error) is not bool(topology.devices)
     read(f"==NVSMI LOG==\nAttached GPUs : 1\nGPU 00000000:00:06.0\n{text}")
 
 

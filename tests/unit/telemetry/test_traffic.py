@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from actions.telemetry.tools.traffic import TRAFFIC_SCRIPT, Traffic, read_traffi
 from tests.unit.telemetry.corpus import samples
 
 TABLE = next(path for path in samples("nvidia_smi") if path.name == "drv580_h200_load.txt").read_text()
+H100X2 = Path(__file__).parents[2] / "fixtures" / "h100x2"
 COUNTERS = """\
 GPU 0: NVIDIA H200 (UUID: GPU-1)
 \t Link 0: Data Tx: 1000 KiB
@@ -79,6 +81,39 @@ def test_the_files_of_all_adapters_are_added_up(tmp_path: Path) -> None:
     nothing = TRAFFIC_SCRIPT.replace("/sys/class/infiniband", str(tmp_path / "none"))
     done = subprocess.run(["sh", "-c", nothing], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("layout", [" {name} {value}", "\n    {name} {value} "])
+def test_a_pod_with_a_network_of_its_own_asks_by_netlink(tmp_path: Path, layout: str) -> None:
+    """With an `rdma` that prints what its source prints, in both of its layouts, of the counters of EFA's driver."""
+    values = {"tx_bytes": 9_000_000_000_000, "tx_pkts": 70, "rx_bytes": 456, "rx_pkts": 7, "send_bytes": 123}
+    counters = "".join(layout.format(name=name, value=value) for name, value in values.items())
+    tool = tmp_path / "rdma"
+    links = "".join(f"link rdmap{number}s0/1 {counters}\n" for number in (79, 80))
+    tool.write_text(f"#!/bin/sh\n[ \"$*\" = 'statistic show' ] && cat <<'.'\n{links}.\n")
+    tool.chmod(0o700)
+    script = TRAFFIC_SCRIPT.replace("/sys/class/infiniband", str(tmp_path / "none"))
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", script], env=path, capture_output=True, text=True, check=True, timeout=60)
+    assert read_traffic(done.stdout).efa_bytes == 2 * 9_000_000_000_456
+
+
+def test_counters_of_real_links_are_added_up(tmp_path: Path) -> None:
+    """`nvlink -gt d`, `-e` and `-s` of two H100 that have sent something: 18 links each, no errors."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        f'#!/bin/sh\ncase "$*" in\n"") cat {H100X2}/table_busy.txt;;\n"nvlink -gt d") cat {H100X2}/nvlink_data.txt;;\n'
+        f'"nvlink -e") cat {H100X2}/nvlink_errors.txt;;\n--query-gpu=*) cat {H100X2}/details_busy.csv;;\n'
+        "*) exit 2;;\nesac\n"
+    )
+    tool.chmod(0o700)
+    devices = read_devices(played(tmp_path).stdout).devices
+    assert [device.nvlink_errors for device in devices] == [0, 0]
+    links = [line.split() for line in (H100X2 / "nvlink_data.txt").read_text().splitlines() if "Data" in line]
+    kib = [int(line[4]) for line in links]
+    assert len(kib) == 2 * 18 * 2
+    assert [device.nvlink_bytes for device in devices] == [sum(kib[:36]) << 10, sum(kib[36:]) << 10]
+    assert [(device.clock_mhz, device.throttle) for device in devices] == [(1500, ("power cap",)), (1365, ("power cap",))]
 
 
 @given(st.text(alphabet="GPU 01Link:DataTxRKiB\t\n/sys_hw=", max_size=300))

@@ -91,6 +91,19 @@ def test_a_logarithmic_axis_masks_what_is_not_positive() -> None:
     assert heights_of(a_curve(100.0, 0.0, -5.0), is_log=True) == [2.0, None, None]
 
 
+@pytest.mark.parametrize(
+    ("heights", "is_log", "reason"),
+    [
+        ([], False, "no data yet"),
+        ([math.nan, math.inf], False, "no number to draw: all 2 values are NaN or infinite"),
+        ([-1.0, 0.0], True, "no value above 0 for a log axis"),
+    ],
+)
+def test_a_chart_without_a_line_says_why(heights: list[float], is_log: bool, reason: str) -> None:
+    options = PlotOptions(is_log=is_log)
+    assert picture_of([a_curve(*heights)], [PEN], width=60, height=12, options=options) == [reason]
+
+
 def test_a_curve_without_a_finite_value_has_no_figures() -> None:
     figures = figures_of(a_curve(math.nan), is_log=False)
     assert math.isnan(figures.last)

@@ -11,15 +11,15 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from tui.cli.arguments import VERSION, parser, subcommands_of
-from tui.cli.manual.examples import EXAMPLES
+from tui.cli.examples import EXAMPLES
 
 _NAME = "eksml-tui"
 _EXIT_CODES = (
     ("0", "Done, or passed."),
     ("1", "It could not be done; the sentence on stderr says what to do."),
     ("2", "Wrong usage, a value out of its bounds, or a file with a mistake."),
-    ("3", "A teardown left something behind, or its audit could not ask for everything."),
-    ("129, 130, 143", "The line was hung up, interrupted, terminated."),
+    ("3", "A teardown left something behind, or its audit could not check everything."),
+    ("129, 130, 143", "Hung up, interrupted or terminated."),
 )
 _FILES = (
     ("~/.config/eksml-tui", "Keys (keys.yaml), prices (prices.csv), blueprints of your own."),
@@ -28,9 +28,9 @@ _FILES = (
 )
 _VARIABLES = (
     ("KUBECONFIG", "The kubeconfig, or several, separated by colons."),
-    ("AWS_PROFILE, AWS_REGION", "As for every tool of AWS."),
+    ("AWS_PROFILE, AWS_REGION", "As for all AWS tools."),
     ("NO_COLOR", "Draw without colours."),
-    ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "In the place of the folders below."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "Replace the folders below."),
 )
 
 
@@ -54,8 +54,8 @@ def _head() -> Iterator[str]:
     yield f".B {_roff(_NAME)}\n[\\fIOPTION\\fR]...\n.br\n.B {_roff(_NAME)}\n\\fICOMMAND\\fR [\\fIARGUMENT\\fR]..."
     yield ".SH DESCRIPTION"
     yield "Without a command, a console opens on the kubeconfig's context: nodes with their cost, pods, runs of"
-    yield "blueprints, logs, accelerators and curves. With a command, something is printed or done once."
-    yield "Options stand before or after a command's other words."
+    yield "blueprints, logs, accelerators and curves. A command prints or does one thing, then exits."
+    yield "Options may come before or after a command's other words."
 
 
 def _options(command: argparse.ArgumentParser) -> Iterator[str]:

@@ -86,11 +86,11 @@ def _requests(verbs: Commands) -> None:
     limit = verbs.add_parser("limit", help="set the limits at which a run is parked or torn down")
     limit.add_argument("run", metavar="RUN", help=RUN)
     limit_options(limit, dest="new", is_change=True)
-    collect = verbs.add_parser("gc", help="remove copies of runs, and Terraform's providers, of no more use")
+    collect = verbs.add_parser("gc", help="remove copies of runs and Terraform providers that are no longer needed")
     collect.add_argument("--dry-run", action="store_true", help="only print what is there and what would be removed")
     collect.add_argument(
         "--older-than", type=float, default=14.0, metavar="DAYS",
-        help="of copies: not opened, or put aside, for so long (default: 14)",
+        help="copies that were not opened, or were set aside, this many days ago (default: 14)",
     )  # fmt: skip
     retry = verbs.add_parser("retry", help="retry the failed stage of a run")
     retry.add_argument("run", metavar="RUN", help=RUN)
@@ -120,7 +120,7 @@ def _runs_of_others(verbs: Commands) -> None:
     taken.add_argument(
         "--machine-is-gone",
         action="store_true",
-        help="state that the other machine no longer exists: its locks are removed, its end is not waited for",
+        help="state that the other machine no longer exists: remove its locks, and do not wait for it",
     )
     adopted = verbs.add_parser("adopt", help="rebuild a lost run from what its cluster and account still have")
     adopted.add_argument(
@@ -163,7 +163,11 @@ def _runs_curves(verbs: Commands) -> None:
         "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
     )
     compare.add_argument(
-        "--output", "-o", choices=("table", "json", "csv", "plot"), default="table", help="form (default: table)"
+        "--output",
+        "-o",
+        choices=("table", "json", "csv", "plot"),
+        default="table",
+        help="format of the output (default: table)",
     )
     curves = verbs.add_parser("curves", help="print or save the curves of a run")
     curves.add_argument("run", metavar="RUN", help=RUN)
@@ -171,7 +175,11 @@ def _runs_curves(verbs: Commands) -> None:
     curves.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this one; repeatable")
     _of_home(curves)
     curves.add_argument(
-        "--output", "-o", choices=("plot", "csv", "svg", "png"), default="plot", help="form (default: plot)"
+        "--output",
+        "-o",
+        choices=("plot", "csv", "svg", "png"),
+        default="plot",
+        help="format of the output (default: plot)",
     )
 
 

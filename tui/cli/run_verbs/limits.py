@@ -21,13 +21,13 @@ def limit_options(command: argparse.ArgumentParser, *, dest: str, is_change: boo
         dest: Prefix of the names of their values: those of a launch have defaults in config.yaml.
         is_change: They change the limits of a run: what is not given stays, `none` takes one away.
     """
-    group = command.add_argument_group("limits", f"{_MEANING} {_CHANGE}" if is_change else _MEANING)
+    group = command.add_argument_group("limits", f"{_MEANING}\n{_CHANGE}" if is_change else _MEANING)
     group.add_argument(
         "--until", dest=f"{dest}_until", default="", metavar="TIME",
         help="end at 2026-11-20T22:30:00Z, 22:30 (the next one, UTC) or +8h",
     )  # fmt: skip
     group.add_argument(
-        "--budget", dest=f"{dest}_budget", default="", metavar="USD", help="end when so much has been spent"
+        "--budget", dest=f"{dest}_budget", default="", metavar="USD", help="end when this much has been spent"
     )
     group.add_argument(
         "--max-hourly",
@@ -53,14 +53,14 @@ def limit_options(command: argparse.ArgumentParser, *, dest: str, is_change: boo
     )
     group.add_argument(
         "--watchdog", dest=f"{dest}_watchdog", default="", metavar="TIME",
-        help="have a CronJob in the cluster stop the run's jobs after so long without a heartbeat: 1h, 90m",
+        help="have a CronJob in the cluster stop the run's jobs after this long without a heartbeat: 1h, 90m",
     )  # fmt: skip
     if is_change:
-        group.add_argument(NO_LIMITS, dest="new_none", action="store_true", help="take all limits away")
+        group.add_argument(NO_LIMITS, dest="new_none", action="store_true", help="remove all limits")
 
 
 _MEANING = "At the first limit that is reached the run ends: it is parked, or torn down."
-_CHANGE = "What is not given stays as it is; the word none takes a limit away."
+_CHANGE = "Limits that are not given stay as they are; the word none removes one."
 
 
 def texts_of(options: argparse.Namespace, dest: str) -> LimitTexts:
@@ -100,7 +100,7 @@ def run_limit(options: argparse.Namespace) -> int:
     texts = texts_of(options, "new")
     known = load_run(folder).limits
     if options.new_none and texts.is_given:
-        raise UsageError("--none takes all limits away; it cannot be combined with another limit.")
+        raise UsageError("--none removes all limits; it cannot be combined with another limit.")
     if texts.is_given or options.new_none:
         clock = SystemClock()
         known = Limits() if options.new_none else limits_of(texts, now=clock.now(), known=known)
@@ -129,5 +129,9 @@ def watchdog_lines(options: argparse.Namespace) -> list[DoctorLine]:
     if image.startswith(f"{PUBLIC_REGISTRY}/"):
         found = asyncio.run(check_image(image, has_login=False))
     else:  # nodes have logins that this machine has not, and a pull-through cache has an image after the first pull
-        found = unknown(f"{image} is not looked up: it is in a registry of your own.")
-    return [line_of("image of the watchdog", found, f"Let the cluster's nodes pull {image}, or go without --watchdog.")]
+        found = unknown(f"{image} is not checked: it is in a registry of your own.")
+    return [
+        line_of(
+            "image of the watchdog", found, f"Make sure that the cluster's nodes can pull {image}, or omit --watchdog."
+        )
+    ]

@@ -27,7 +27,7 @@ def read_capture(options: Namespace) -> int:
     """Print what a capture holds, as a table or in another form.
 
     Raises:
-        UnreadableError: It is no capture, damaged, or too large.
+        UnreadableError: It is not a capture, damaged, or too large.
         UsageError: It is to be read from a pipe, or to be plotted.
     """
     if options.file == "-":

@@ -67,7 +67,7 @@ def run(options: Namespace) -> int:
         file, pieces, SupportFilter(masked), name=f"eksml-support-{folder.name}", made_at=clock.now()
     )
     sys.stdout.write(list_text(written))
-    sys.stdout.write(f"{file}: {format_bytes(file.stat().st_size)}. Look through it before you send it.\n")
+    sys.stdout.write(f"{file}: {format_bytes(file.stat().st_size)}. Read it before you send it.\n")
     return 0
 
 

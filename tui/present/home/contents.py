@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,6 +69,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
         cost: Cost of the fleet.
         unscheduled: Pods without a node.
         runs: All runs, the newest first; `None` before the list is read.
+        runs_error: The reason why it cannot be read.
         elsewhere: Runs that other machines carry out, the newest first.
         silent: Ids of those whose heartbeats are missing.
         names: Short names of runs.
@@ -91,6 +92,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     cost: FleetCost | None = None
     unscheduled: int = 0
     runs: tuple[RunSummary, ...] | None = None
+    runs_error: str = ""
     elsewhere: tuple[RemoteRun, ...] = ()
     silent: frozenset[str] = frozenset()
     names: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -124,13 +126,20 @@ def _text(text: str, tone: Tone = Tone.MUTED) -> BoardRow:
 
 
 def _texts(text: str, width: int, tone: Tone = Tone.MUTED) -> tuple[BoardRow, ...]:
-    return tuple(_text(line, tone) for line in textwrap.wrap(text, max(20, width - 2)))
+    return tuple(_text(line, tone) for line in _wrapped(text, max(20, width - 2)))
+
+
+@lru_cache(maxsize=64)
+def _wrapped(text: str, width: int, max_lines: int | None = None) -> tuple[str, ...]:
+    """Wrap a text. The same ones are laid out at each paint, a third of what a board costs."""
+    return tuple(textwrap.wrap(text, width, max_lines=max_lines, placeholder=" …"))
 
 
 def _clusters(facts: HomeFacts, width: int) -> Section:
     *rows, last = _cluster_rows(facts, width)
     keys = BoardRow(last.cells, last.entry, ((), *_key_lines(facts.keys, width)))
-    hint = "enter connects" if len(facts.contexts or ()) > 1 else ""
+    hints = ["tab next section"] * (_TWO_BARS <= width < MEDIUM) + ["enter connects"] * (len(facts.contexts or ()) > 1)
+    hint = " · ".join(hints)
     return Section("Clusters", (*rows, keys), hint, more=BoardEntry("more clusters", "context"))
 
 
@@ -140,7 +149,7 @@ def _key_lines(keys: Mapping[str, str], width: int) -> list[Cells]:
     panes = f"{keys.get('open nodes', '1')} … {keys.get('open runs', '0')}: other panes"
     rest = f"{keys.get('command-line', ':')} any command · {keys.get('palette', 'ctrl+p')} finds one"
     text = f"{here} · {panes} · {rest} · {keys.get('help', '?')} all keys"
-    return [(Span(f"  {line}", Tone.MUTED),) for line in textwrap.wrap(text, max(20, width - 2))]
+    return [(Span(f"  {line}", Tone.MUTED),) for line in _wrapped(text, max(20, width - 2))]
 
 
 def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
@@ -222,6 +231,7 @@ def _bars(totals: FleetTotals, width: int, *, in_row: int) -> list[BoardRow]:
 
 _TWO_BARS = 68
 """Columns that two bars in a row need."""
+_LEAST_STAGE = 11
 
 
 def _joined(parts: Sequence[Cells], between: Span) -> Cells:
@@ -250,7 +260,8 @@ def _money_rows(cost: FleetCost | None, width: int) -> tuple[list[BoardRow], lis
 def _runs(facts: HomeFacts, width: int) -> Section:
     key = facts.keys.get("open runs", "0")
     if facts.runs is None:
-        return Section("Runs", (_text("Reading the runs."),))
+        text = facts.runs_error or "Reading the runs."
+        return Section("Runs", _texts(text, width, Tone.BAD if facts.runs_error else Tone.MUTED))
     taken = {run.id for run in facts.elsewhere}
     shown = sorted((run for run in facts.runs if _is_present(run) and run.id not in taken), key=_run_rank)
     if not shown and not facts.elsewhere:
@@ -262,22 +273,32 @@ def _runs(facts: HomeFacts, width: int) -> Section:
     if facts.elsewhere:
         others = Span(f"{len(facts.elsewhere)} on other machines", Tone.MUTED)
         note = (*note, _DOT, others) if note else (others,)
-    rows = tuple(_run_row(run, facts, width) for run in shown)
-    rows += tuple(_remote_row(run, facts, width) for run in facts.elsewhere)
+    room = _name_room(shown, facts, width)
+    rows = tuple(_run_row(run, facts, width, room) for run in shown)
+    rows += tuple(_remote_row(run, facts, width, room) for run in facts.elsewhere)
     count = len(taken | {run.id for run in facts.runs})
-    return Section("Runs", rows, f"{key} all {count}", BoardEntry("more runs", "open runs"), note)
+    return Section("Runs", rows, f"{key} all runs ({count})", BoardEntry("more runs", "open runs"), note)
 
 
-def _remote_row(run: RemoteRun, facts: HomeFacts, width: int) -> BoardRow:
+def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tuple[int, int]:
+    """Return the columns for names of runs and for their stages: names are whole where there is room."""
+    has_stage = any(run.stage for run in shown) or any(run.presence and run.presence.stage for run in facts.elsewhere)
+    ids = [run.id for run in shown] + [run.id for run in facts.elsewhere]
+    longest = max((len(facts.names.get(run, run)) for run in ids), default=0)
+    name = min(longest, 40, max(20, width - 60) + (0 if has_stage else _LEAST_STAGE))
+    return name, min(18, max(_LEAST_STAGE, width - name - 52)) if has_stage else 0
+
+
+def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:
     """Return the row of a run of another machine: dim, with who carries it out and where."""
     presence = run.presence
     sign = _SIGNS[presence.state] if presence else "✘"
-    name_width = min(40, max(20, width - 60))
+    name_width, stage_width = room
     is_silent = run.id in facts.silent
-    stage_width = 0 if is_silent else min(18, max(11, width - name_width - 52))
+    stage_width = 0 if is_silent else stage_width
     line = (
         Span(f"{sign} ", Tone.MUTED),
-        *fit(Span(facts.names.get(run.id, run.id), Tone.MUTED), name_width),
+        *fit_ends(Span(facts.names.get(run.id, run.id), Tone.MUTED), name_width),
         Span(" "),
         *fit(remote_state(run, is_silent=is_silent), 20 if is_silent else 12),
         *fit(Span(f" {presence.stage if presence else ''}", Tone.MUTED), stage_width),
@@ -298,7 +319,7 @@ def _run_rank(run: RunSummary) -> int:
     return 0 if run.state in _WAITS else 1 if run.state in _AT_WORK else 2
 
 
-def _run_row(run: RunSummary, facts: HomeFacts, width: int) -> BoardRow:
+def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:
     name = facts.names.get(run.id, run.id)
     subject = Subject("Run", run.id)
     if run.error:
@@ -317,11 +338,10 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int) -> BoardRow:
         sign, tone = "▲", Tone.BAD
     elif unused:
         word, sign, tone = _unused_word(unused), "▲", Tone.WARN
-    name_width = min(40, max(20, width - 60))
-    stage_width = min(18, max(11, width - name_width - 52))
+    name_width, stage_width = room
     line = (
         Span(f"{sign} ", tone),
-        *fit(Span(name, Tone.WARN if is_waiting else Tone.PLAIN), name_width),
+        *fit_ends(Span(name, Tone.WARN if is_waiting else Tone.PLAIN), name_width),
         *fit(Span(f" {word}", tone), 13),
         *fit(Span(f" {run.stage}"), stage_width),
         *fit(Span(_elapsed(run, money, facts.now)), 8, align_right=True),
@@ -391,7 +411,7 @@ def _problems(facts: HomeFacts, width: int) -> Section:
 def _problem_row(one: Problem, names: int, width: int) -> BoardRow:
     sign, tone = _SEVERITIES[one.severity.value]
     cells: Cells = (Span(f"{sign} ", tone), *fit_ends(one.title or "cluster", names), Span(f"  {one.text}"))
-    steps = textwrap.wrap(one.next_step, max(20, width - 6), max_lines=2, placeholder=" …")
+    steps = _wrapped(one.next_step, max(20, width - 6), max_lines=2)
     details = tuple((Span("      " if at else "    → ", tone), Span(step, Tone.MUTED)) for at, step in enumerate(steps))
     selector = one.selector
     subject = Subject(one.kind, one.name, one.namespace) if one.kind else None
@@ -431,7 +451,7 @@ def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardR
     title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
     name = fit(Span(blueprint.id, Tone.STRONG), min(names, 30))
     cells = (Span("  "), *name, *figures, Span(f"  {title}", Tone.MUTED))
-    summary = textwrap.wrap(blueprint.summary, max(20, width - 6), max_lines=2, placeholder=" …")
+    summary = _wrapped(blueprint.summary, max(20, width - 6), max_lines=2)
     details = tuple((Span(f"    {line}", Tone.MUTED),) for line in summary)
     entry = BoardEntry(f"blueprint {blueprint.id}", f"launch {blueprint.id}", Subject("Blueprint", blueprint.id))
     return BoardRow(cells, entry, details)

@@ -141,7 +141,7 @@ _NVIDIA_PATTERNS = (
             r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|ASSERT|LAUNCH_FAILED)\b",
             r"cudaError(?:IllegalAddress|IllegalInstruction|MisalignedAddress|Assert|LaunchFailure)\b",
         ),
-        "A GPU kernel of the program did what it must not",
+        "A GPU kernel of the program made an illegal access",
         _APP,
     ),
 )

@@ -35,6 +35,12 @@ _PATTERNS = (
         "Give every rank its own GPU: set the device from LOCAL_RANK, and start one process per GPU.",
     ),
     LogPattern(
+        Code.NCCL_NO_INTERFACE,
+        pattern(r"NCCL WARN Bootstrap ?: no socket interface found", r"NCCL WARN[^\n]{0,80}No (?:socket )?interface found"),
+        "NCCL found no network interface: NCCL_SOCKET_IFNAME names none that the pod has",
+        "Correct or unset NCCL_SOCKET_IFNAME; a pod with a network of its own has eth0. EFA adapters are no such interfaces.",
+    ),
+    LogPattern(
         Code.EFA_MEMORY,
         pattern(
             r"NET/OFI [Uu]nable to register memory",
@@ -119,18 +125,22 @@ def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
     lines = [timeouts[0].line, *(hit.line for hit in details if hit.line != timeouts[0].line)]
     together = "\n".join(lines)
     ran = _RAN.search(together)
-    minutes = f" for {int(ran[1] or ran[2]) / 60000:.0f} minutes" if ran else ""
+    waited = f" for {_waited(int(ran[1] or ran[2]) / 1000)}" if ran else ""
     completed, sequence = _COMPLETED.search(together), _SEQUENCE.search(together)
     never = (completed is not None and int(completed[1]) < 0) or (sequence is not None and int(sequence[1]) <= 1)
     if never:
-        headline = f"NCCL hung on its very first collective{minutes}: the ranks cannot reach each other"
+        headline = f"NCCL hung on its very first collective{waited}: the ranks cannot reach each other"
         step = "Check the network (security group, EFA, NCCL_SOCKET_IFNAME) and GPU peer access: nothing ever worked."
     else:
         number = f" (number {sequence[1]})" if sequence else ""
-        headline = f"An NCCL collective{number} did not end{minutes}: a rank died, hangs or lags behind"
+        headline = f"An NCCL collective{number} did not end{waited}: a rank died, hangs or lags behind"
         step = "Find the rank whose log stops first, or whose SeqNum is lowest; look for its error, OOM or Xid."
     detail = next((line for line in lines[1:] if "last completed" in line), "")
     return finding(Code.NCCL_TIMEOUT, headline, [lines[0], detail, *lines[1:3]], step)
+
+
+def _waited(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 2 * 60 else f"{seconds:.0f} seconds"
 
 
 _RENDEZVOUS = pattern(
@@ -190,17 +200,25 @@ _OFI_FAILED = pattern(
     r"Ofi plugin is not installed or EFA is not enabled",
 )
 _SOCKETS = pattern(r"Using network Socket", r"NET/Socket : Using ", r"\bvia NET/Socket/\d")
+_ON_NODES = pattern(r"\bnNodes (?P<count>\d{1,6})\b")
+"""The number of machines of a communicator, in its line about ranks."""
 _EFA_MEANT = pattern(r"FI_PROVIDER[= ]+\"?efa", r"FI_EFA_\w+", r"NET/OFI", r"aws-ofi-nccl")
 
 
 def _sockets(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the use of TCP instead of EFA: a pod requests EFA, the log names it, or the pods are not known."""
+    """Yield the use of TCP instead of EFA: a pod requests EFA, the log names it, or the pods are not known.
+
+    Ranks of one machine exchange nothing over a network, whatever NCCL has set up for it.
+    """
     texts = list(log_texts(evidence))
     if next(find_hits(texts, _USES_EFA), None) is not None:
         return
     sockets, failed = list(find_hits(texts, _SOCKETS)), list(find_hits(texts, _OFI_FAILED))
     was_asked = any(pod.requests.get(EFA) for pod in evidence.pods)
     is_named = next(find_hits(texts, _EFA_MEANT), None) is not None
+    nodes = [hit.match["count"] for hit in find_hits(texts, _ON_NODES)]
+    if nodes and set(nodes) == {"1"} and not was_asked:
+        return
     known = any(pod.requests for pod in evidence.pods)
     if not (sockets or failed) or not (was_asked or is_named or not known):
         return

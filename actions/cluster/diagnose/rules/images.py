@@ -107,7 +107,7 @@ _VERDICTS = (
     (
         Code.IMAGE_NOT_FOUND,
         _ANY,
-        "The image {image} cannot be pulled, for a reason that is not reported",
+        "The image {image} cannot be pulled, and the reason is not reported",
         "kubectl describe pod shows what the registry answered: no such tag, no right, or no answer.",
     ),
 )

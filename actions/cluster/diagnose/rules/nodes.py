@@ -26,6 +26,10 @@ _FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskP
 _AT_START = re.compile(r"unable to find data in memory cache|failed to get imageFs info|invalid capacity 0")
 """Complaints of every kubelet before it has measured its disk."""
 _FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
+_CUT_CHECKPOINT = pattern(
+    r"enforce fail at inline_container\.cc:\d{1,5}\] ?\. (?:unexpected pos \d|PytorchStreamWriter failed writing)"
+)
+"""PyTorch about a file that took fewer bytes than it was to: it does not print the system's reason."""
 _NO_NETWORK = re.compile(r"NetworkPluginNotReady|cni plugin not initialized")
 _SHARED_MEMORY = re.compile(r"/dev/shm|torch_|posix_fallocate")  # noqa: S108 - a text to find
 """Full shared memory has a rule of its own."""
@@ -67,7 +71,7 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
             )
             continue
         silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
-        state = "does not answer any more" if silent else "is not ready"
+        state = "no longer answers" if silent else "is not ready"
         yield finding(
             Code.NODE_LOST,
             f"Node {node.name} {state}{_pods_on(evidence, node)}",
@@ -112,7 +116,7 @@ def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
         if lost_pods:
             yield finding(
                 Code.NODE_LOST,
-                f"The node of {lost_pods[0].name} does not answer any more",
+                f"The node of {lost_pods[0].name} no longer answers",
                 [field_quote("reason", "NodeLost"), lost_pods[0].message],
                 "Replace the node; a pod of a Job comes back on another one.",
             )
@@ -124,7 +128,7 @@ def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
     name = lost[0].name if lost[0].kind == "Node" else (pod.node if pod else "")
     yield finding(
         Code.NODE_LOST,
-        f"Node {name} does not answer any more" if name else f"The node of {lost[0].name} does not answer any more",
+        f"Node {name} no longer answers" if name else f"The node of {lost[0].name} no longer answers",
         [lost[0].message, lost[0].reason],
         "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
     )
@@ -145,6 +149,14 @@ def _full(evidence: Evidence) -> Iterator[Finding]:
             where = where or (event.name if event.kind == "Node" else "")
             quotes += [event.message, event.reason]
     lines = [hit.line for hit in find_hits(log_texts(evidence), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
+    cut = [hit.line for hit in find_hits(log_texts(evidence), _CUT_CHECKPOINT)] if not quotes and not lines else []
+    if cut:
+        yield finding(
+            Code.NODE_DISK_FULL,
+            "A checkpoint could not be written whole: as a rule its disk, volume or quota is full",
+            cut[:2],
+            "Look at the free space where it was to be written; write to a larger volume, or keep fewer checkpoints.",
+        )
     if quotes or lines:
         sentence = f"The disk of node {where} is full" if where else "The node's disk is full"
         yield finding(

@@ -79,6 +79,15 @@ _PATTERNS = (
         lambda hit: f"The NVIDIA driver cannot be reached{f' from {hit.pod}' if hit.pod else ''}",
         "Check that the pod requests nvidia.com/gpu, that driver and image fit, and the NVIDIA runtime of the node.",
     ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(
+            r"CUDA error: invalid device ordinal",
+            r"Invalid number of GPUs: \d{1,6} requested but only \d{1,6} were found",
+        ),
+        lambda hit: f"More ranks are started{f' in {hit.pod}' if hit.pod else ''} than there are GPUs for them",
+        "Start one process for each GPU of the pod: make --nproc-per-node what nvidia.com/gpu requests.",
+    ),
 )
 
 
@@ -183,6 +192,7 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
     waiting = container.state
     lines = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
+    cause = _ended_by_signal(evidence, pod, error) or error
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     if failed is None and waiting.reason not in _NO_START_ERRORS:
@@ -192,7 +202,7 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         quotes.append(field_quote("exitCode", failed.exit_code))
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
-        f"{headline}: {error}" if error else headline,
+        f"{headline}: {cause}" if cause else headline,
         quotes,
         f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
         f" (restart count {container.restarts}).",
@@ -244,15 +254,18 @@ def _detail(waiting: ObservedState) -> str:
 def _failure(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     """Return the finding of a container that has ended for good; it is a warning while its job is known to continue."""
     error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
+    cause = _ended_by_signal(evidence, pod, error) or error
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job continues" if goes_on else ""
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
-        f"{headline}: {error}" if error else headline,
+        f"{headline}: {cause}" if cause else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
-        f"Read the end of its log: kubectl logs {pod.name}.",
+        f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
+        if _CHILD_KILLED.search(error)
+        else f"Read the end of its log: kubectl logs {pod.name}.",
         severity=Severity.WARNING if goes_on else None,
     )
 
@@ -263,34 +276,57 @@ _COMPLAINT = re.compile(
     r"|core dumped|killed)\b",
     re.IGNORECASE,
 )
+_SIGNALLED = re.compile(r"Signal \d{1,2} \((?!SIGTERM)(?P<name>SIG\w{1,12})\) received by PID (?P<pid>\d{1,10})")
+"""torchrun about a rank; the others, which it ends itself, get SIGTERM."""
+_RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -\d{{1,3}} \(pid: {}\)"
+_SIGNAL_MEANS = {
+    "SIGKILL": "was killed (SIGKILL), as the kernel does when memory runs short",
+    "SIGSEGV": "crashed in native code (SIGSEGV)",
+    "SIGBUS": "crashed (SIGBUS), as it happens when /dev/shm is full",
+    "SIGABRT": "aborted (SIGABRT)",
+}
 _SECOND_HAND = (
     "ChildFailedError",
     "TrainingFailedError",
     "torch.distributed.elastic.multiprocessing.api",
+    "torch/distributed/elastic/multiprocessing/api.py",
+    "NCCL INFO Failed to initialize NET plugin",
     ".py FAILED",
     "mpirun detected that",
     "a non-zero exit code",
     "Please use a different submission_id",
 )
-"""Messages of launchers and drivers about their children, and of submitters whose job exists already."""
+"""Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
+network that it then does without."""
 _TAIL_LINES = 400
 
 
 def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     """Return the line that explains a program's end; empty if it printed nothing.
 
-    An exception of Python counts more than other complaints, those more than the last line; of several the last one
-    counts, but not one about another program's end.
+    An exception of Python counts more than the signal that ended a rank, that more than other complaints, those more
+    than the last line; of several the last one counts, but not one about another program's end.
     """
     logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
     lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
     own = [line for line in lines if not any(words in line for words in _SECOND_HAND)]
-    for expression in (_EXCEPTION, _COMPLAINT):
+    for expression in (_EXCEPTION, _SIGNALLED, _COMPLAINT):
         if found := [(line, match) for line in own if (match := expression.search(line))]:
             line, match = found[-1]
             start = max(0, match.start() - QUOTE_LIMIT // 2)
             return line[start : start + QUOTE_LIMIT].strip()
     return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""
+
+
+def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
+    """Return which rank was ended by which signal; empty if the error is another one."""
+    signal = _SIGNALLED.search(error)
+    if signal is None:
+        return ""
+    rank_of = re.compile(_RANK_OF.format(signal["pid"]))
+    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
+    who = f"process {signal['pid']}" if rank is None else f"rank {rank}"
+    return f"{who} {_SIGNAL_MEANS.get(signal['name'], 'was ended by ' + signal['name'])}"
 
 
 WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."

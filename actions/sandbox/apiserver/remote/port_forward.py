@@ -113,7 +113,7 @@ class SpdyConnection:
         """Take bytes from the client, cut anywhere.
 
         Raises:
-            BrokenSpdy: They are no frames.
+            BrokenSpdy: They are not frames.
         """
         self._buffer += data
         while len(self._buffer) >= _HEAD_BYTES:

@@ -66,7 +66,7 @@ class StatusError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if details or self.reason == "NotFound":  # by the name in it clients tell a path from an object
+        if details or self.reason == "NotFound":  # by the name in it clients distinguish a path from an object
             status["details"] = details
         return status
 

@@ -96,7 +96,7 @@ def is_pod_ready(pod: Document) -> bool:
 
 
 class PodGarbageCollector(Controller):
-    """Deletes pods that are bound to a node which does not exist any more."""
+    """Deletes pods that are bound to a node which no longer exists."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()

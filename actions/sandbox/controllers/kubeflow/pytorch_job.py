@@ -119,7 +119,7 @@ class PyTorchJobController(Controller):
         await self._write(job, status, counts)
 
     async def _judge(self, job: Document, role: str, pod: Document) -> bool:
-        """Record a pod's end, delete it if it is to be made anew. Return whether its failure is the job's end."""
+        """Record a pod's end, delete it if it is to be made again. Return whether its failure is the job's end."""
         await self._record_unschedulable(job, pod)
         code = _exit_code(pod)
         if code is not None:

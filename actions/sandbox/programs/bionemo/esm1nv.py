@@ -241,7 +241,7 @@ class Esm1nvCurve:
         return sum(self.training(member) for member in window) / len(window)
 
     def validation(self, step: int) -> float:
-        """`val_loss` after so many steps."""
+        """`val_loss` after this many steps."""
         return self._smooth(step) + 0.012 + random.Random(self._seed * 7_919 + step).gauss(0.0, 0.004)
 
     def _smooth(self, step: int) -> float:

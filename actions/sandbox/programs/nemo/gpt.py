@@ -299,7 +299,7 @@ class GptCurve:
         return self._smooth(step) * rising + random.Random(self._seed * 1_000_003 + step).gauss(0.0, 0.02)
 
     def validation(self, step: int) -> float:
-        """`val_loss` after so many steps."""
+        """`val_loss` after this many steps."""
         if self._settings.diverges and step >= _NAN_AFTER_STEPS:
             return math.nan
         return self._smooth(step) + 0.03 + random.Random(self._seed * 7_919 + step).gauss(0.0, 0.005)

@@ -75,7 +75,7 @@ async def test_the_actors_of_the_sandbox_are_spared_unless_they_are_meant(tmp_pa
             pass
         assert await status_of(http, PODS) == 403
         assert await status_of(http, PODS, **controller) == 200
-        async with http.post(FAULTS, json={"kind": "forbidden", "hits-actors": True}):
+        async with http.post(FAULTS, json={"kind": "forbidden", "hits-controllers": True}):
             pass
         assert await status_of(http, PODS, **controller) == 403
 

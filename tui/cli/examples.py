@@ -74,7 +74,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui support latest                 one archive for a bug report, without secrets",
         "eksml-tui support latest report.tar.gz --mask",
     ),
-    "approve": ("eksml-tui approve latest                  the plan that a stage waits with",),
+    "approve": ("eksml-tui approve latest                  the plan that waits for approval",),
     "prices": ("eksml-tui prices refresh us-west-2        ask AWS again",),
     "prices refresh": (
         "eksml-tui prices refresh                 the region of the session",
@@ -112,7 +112,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs limit": (
         "eksml-tui runs limit latest              the limits that it has",
         "eksml-tui runs limit latest --until +8h --budget 500",
-        "eksml-tui runs limit latest --none       take all of them away",
+        "eksml-tui runs limit latest --none       remove all of them",
     ),
     "runs disk": (
         "eksml-tui runs disk                      the largest run first",
@@ -122,7 +122,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs compact                   all runs that are over",
         "eksml-tui runs compact --older-than 30   only those whose last record is a month old",
     ),
-    "runs archive": ("eksml-tui runs archive latest esm1nv.zip  all of it but secrets",),
+    "runs archive": ("eksml-tui runs archive latest esm1nv.zip  everything except secrets",),
     "runs restore": ("eksml-tui runs restore esm1nv.zip         to look at it here",),
     "runs rm": (
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9          what would be forgotten",
@@ -143,7 +143,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui sandbox --speed 6              until Ctrl-C; prints its kubeconfig",
         "eksml-tui sandbox faults                 what can be made to fail",
     ),
-    "sandbox faults": ("eksml-tui sandbox faults clear            let nothing fail any more",),
+    "sandbox faults": ("eksml-tui sandbox faults clear            clear all faults",),
     "config": (
         "eksml-tui config                         each setting, with its source",
         "eksml-tui config --schema                a JSON Schema, for editors that check YAML",

@@ -1,4 +1,4 @@
-"""A crowd of nodes and pods: as real ones to whoever looks, and next to nothing until then."""
+"""Hollow nodes and pods: like real ones to a client, and almost free until they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 
 
-def a_crowd(nodes: int = 7, pods: int = 1_203) -> Store:
+def hollow_store(nodes: int = 7, pods: int = 1_203) -> Store:
     return store_with_hollow_nodes(HollowCount(nodes, pods), clock=SystemClock(), region="us-west-2")
 
 
@@ -31,7 +31,7 @@ def test_a_scale_is_read_and_nonsense_refused() -> None:
 
 
 async def test_pages_hold_every_pod_once_on_nodes_that_exist() -> None:
-    async with an_api(store=a_crowd()) as client:
+    async with an_api(store=hollow_store()) as client:
         async with client.get(NODES) as answer:
             nodes = {node["metadata"]["name"] for node in (await answer.json())["items"]}
         names: list[str] = []
@@ -50,7 +50,7 @@ async def test_pages_hold_every_pod_once_on_nodes_that_exist() -> None:
 
 
 def test_the_console_reads_them_as_it_reads_real_ones() -> None:
-    store = a_crowd(4, 8)
+    store = hollow_store(4, 8)
     pod, *_ = store.collection(GroupResource("", "pods")).ordered()
     node, *_ = store.collection(GroupResource("", "nodes")).ordered()
     facts, machine = decode_pod(memoryview(pod.raw)), decode_node(memoryview(node.raw))
@@ -58,14 +58,14 @@ def test_the_console_reads_them_as_it_reads_real_ones() -> None:
     assert machine.allocatable.gpu == 8
 
 
-async def test_one_of_a_crowd_can_be_selected_changed_and_deleted() -> None:
-    async with an_api(store=a_crowd(3, 9)) as client:
-        path = "/api/v1/namespaces/crowd/pods/crowd-000004"
-        async with client.get(PODS, params={"fieldSelector": "metadata.name=crowd-000004"}) as answer:
-            assert [pod["metadata"]["name"] for pod in (await answer.json())["items"]] == ["crowd-000004"]
+async def test_one_of_hollow_store_can_be_selected_changed_and_deleted() -> None:
+    async with an_api(store=hollow_store(3, 9)) as client:
+        path = "/api/v1/namespaces/hollow/pods/hollow-000004"
+        async with client.get(PODS, params={"fieldSelector": "metadata.name=hollow-000004"}) as answer:
+            assert [pod["metadata"]["name"] for pod in (await answer.json())["items"]] == ["hollow-000004"]
         code, changed = await patch(client, path, {"metadata": {"labels": {"a": "b"}}}, kind="merge")
         assert (code, changed["metadata"]["labels"]["a"]) == (200, "b")
-        async with client.get(PODS, params={"labelSelector": "!eksml.dev/crowd"}) as answer:
+        async with client.get(PODS, params={"labelSelector": "!eksml.dev/hollow"}) as answer:
             assert (await answer.json())["items"] == []
         async with client.delete(path, params={"gracePeriodSeconds": "0"}) as answer:
             assert answer.status == 200
@@ -73,14 +73,14 @@ async def test_one_of_a_crowd_can_be_selected_changed_and_deleted() -> None:
             assert len((await answer.json())["items"]) == 8
 
 
-async def test_a_streamed_list_of_a_crowd_ends_with_its_mark_and_goes_on() -> None:
+async def test_a_streamed_list_of_hollow_store_ends_with_its_mark_and_goes_on() -> None:
     query = {
         "watch": "true",
         "sendInitialEvents": "true",
         "resourceVersionMatch": "NotOlderThan",
         "timeoutSeconds": "2",
     }
-    async with an_api(store=a_crowd()) as client, client.get(NODES, params=query) as answer:
+    async with an_api(store=hollow_store()) as client, client.get(NODES, params=query) as answer:
         lines = [await answer.content.readline() for _ in range(8)]
         assert b"initial-events-end" in lines[-1]
         await patch(
@@ -89,10 +89,10 @@ async def test_a_streamed_list_of_a_crowd_ends_with_its_mark_and_goes_on() -> No
         assert b'"type":"MODIFIED"' in await answer.content.readline()
 
 
-def test_a_big_crowd_takes_little_memory() -> None:
+def test_a_large_cluster_takes_little_memory() -> None:
     tracemalloc.start()
     try:
-        store = a_crowd(1_000, 10_000)
+        store = hollow_store(1_000, 10_000)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

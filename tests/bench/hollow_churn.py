@@ -1,7 +1,7 @@
-"""A sandbox's crowd that does not rest: `python -m tests.bench.crowdchurn KUBECONFIG PODS EVENTS KEPT`.
+"""Hollow nodes under constant change: `python -m tests.bench.hollow_churn KUBECONFIG PODS EVENTS KEPT`.
 
-So many pods change a second, and so many events happen to them, of which the newest are kept. Ends with its parent's
-stdin; then it writes how many there were, as JSON.
+PODS pods change and EVENTS events happen in a second, of which the newest KEPT stay. Ends with its parent's stdin; then
+it writes the counts as JSON.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from tests.bench.serving import in_background, until_stdin_ends
 
-_PODS = "/api/v1/namespaces/crowd/pods"
-_EVENTS = "/api/v1/namespaces/crowd/events"
+_PODS = "/api/v1/namespaces/hollow/pods"
+_EVENTS = "/api/v1/namespaces/hollow/events"
 _TICK_SECONDS = 0.05
 
 
-class CrowdChurn:
+class HollowChurn:
     """Changes pods and makes events at steady rates.
 
     Args:
@@ -69,8 +69,8 @@ class CrowdChurn:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod}.{self.events:x}", "namespace": "crowd"},
-            "involvedObject": {"kind": "Pod", "namespace": "crowd", "name": pod},
+            "metadata": {"name": f"{pod}.{self.events:x}", "namespace": "hollow"},
+            "involvedObject": {"kind": "Pod", "namespace": "hollow", "name": pod},
             "reason": self._dice.choice(("Pulled", "Created", "Started", "BackOff")),
             "message": f"Back-off restarting failed container main in pod {pod}, for the {self.events}th time",
             "type": "Normal" if self.events % 4 else "Warning",
@@ -87,7 +87,7 @@ class CrowdChurn:
 async def main(kubeconfig: Path, pods: float, events: float, kept: int) -> None:
     """Churn until stdin ends."""
     session = await KubeSession.connect(ClusterTarget(kubeconfig))
-    churn = CrowdChurn(session, pods=pods, events=events, kept=kept)
+    churn = HollowChurn(session, pods=pods, events=events, kept=kept)
     try:
         async with in_background(churn.run()):
             await until_stdin_ends()
