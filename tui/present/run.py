@@ -518,9 +518,14 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
 
 
 def _listed(texts: Iterable[str], tone: Tone, width: int) -> list[Cells]:
-    """Fold texts below a heading: a command at the end of one is whole."""
-    fold = textwrap.TextWrapper(max(20, width - 2), subsequent_indent=" ", break_on_hyphens=False)
-    return [(Span(f"  {line}", tone),) for text in texts for line in fold.wrap(text)]
+    """Fold texts below a heading: at blanks alone, so that commands can be copied, but for words that are longer."""
+    room = max(20, width - 2)
+    lines: list[Cells] = []
+    for text in texts:
+        is_long = any(len(word) >= room for word in text.split())
+        folded = textwrap.wrap(text, room, subsequent_indent=" ", break_on_hyphens=is_long)
+        lines += [(Span(f"  {line}", tone),) for line in folded]
+    return lines
 
 
 def search_text(run: RunSummary) -> str:
