@@ -423,7 +423,8 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
 
     Source: `docs/facts/nvidia-smi.md#waiting`.
     """
-    loads = [(row, load) for row in rows if (load := row.load) is not None]
+    since = max((row.history.span[0] for row in rows if row.is_past and row.history is not None), default=0.0)
+    loads = [(row, load) for row in rows if (load := _load_since(row, since)) is not None]
     if not loads:
         return (Span("No load was measured.", Tone.MUTED),)
     ordered = sorted(load for _, load in loads)
@@ -444,6 +445,14 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
     signs = [*_little_power(slowest, rows), *_signs(slowest, rows)]
     because = f": {' and '.join(signs)}" if signs else ""
     return (Span(f"{words}{_for_how_long(slowest, others)}{more}{because}", Tone.WARN),)
+
+
+def _load_since(row: DeviceRow, since: float) -> float | None:
+    """Return the load to compare: of the past that of the time in which all were sampled, as some begin earlier."""
+    if not row.is_past or row.history is None:
+        return row.load
+    common = row.history.mean_since(Quantity.LOAD, since)
+    return row.load if common is None else common
 
 
 def _lags(load: float, others: float) -> bool:

@@ -300,6 +300,16 @@ def test_the_past_is_compared_by_the_means_of_all_its_time() -> None:
     assert text_of(summary(rows)[1]) == "▲ slowest: rank 1, w-0 GPU 1 at 30% (others: 98%)"
 
 
+def test_the_past_is_compared_over_the_time_in_which_all_were_sampled() -> None:
+    """A worker that was sampled before its training began is not the slowest for that."""
+    worker = busy("w-0", 70, 95)
+    early, late = over_time(0, 94, 95, 96), DeviceHistory()
+    for place, load in enumerate((94, 95, 96), start=1):
+        late.add_sample(1000 + place * 10.0, Device(1, "1", "", load))
+    rows = device_rows([worker], {(worker.pod.key, "0"): early, (worker.pod.key, "1"): late}, is_past=True)
+    assert text_of(summary(rows)[1]) == "slowest: rank 0, w-0 GPU 0 at 95%, no lag"
+
+
 def test_the_past_is_told_with_its_end() -> None:
     rows = device_rows([busy("w-0", 90, 80)])
     past = PastReadings(Sampled(Path("run"), "train"), (), began_at=0.0, ended_at=7325.0)
