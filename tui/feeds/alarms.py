@@ -157,7 +157,7 @@ class AlarmFeed:
 
 
 def webhook_body(alarms: list[Alarm]) -> bytes:
-    """Return what a webhook is sent, as Slack takes it: with `&`, `<` and `>` escaped, so that it mentions no member."""
+    """Return the body for a webhook as Slack takes it: `&`, `<`, `>` are escaped, so no text mentions people."""
     text = redact("\n".join(alarm.text for alarm in alarms))
     return msgspec.json.encode({"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")})
 

@@ -63,7 +63,7 @@ class Pane(Widget):
 
     CONTEXT: ClassVar[KeyContext]
     OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """What `set` can set here, with the values of each."""
+    """The names that `set` takes here, with the values of each."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = """
     Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }

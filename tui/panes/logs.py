@@ -31,7 +31,7 @@ from tui.widgets.log_renderer import Wrap
 
 _WORK = "log"
 _SWITCHES = {"wrap": "wrap", "time": "has_clock", "source": "has_source", "json": "lays_json"}
-"""What `set` sets, and the option of the log that it is."""
+"""The options of the log by the names that `set` takes."""
 _PLACES = {
     "error": ("error", True),
     "previous-error": ("error", False),

@@ -190,6 +190,7 @@ class RunPane(Pane):
             is_stalled=view.state is RunState.STALLED,
             spent=run.spent_in(view, self._rail.selected_key, now),
             left_seconds=self._left.get(stage.id),
+            title=run.title_of(self._rail.selected_key, stage),
         )
         idle = run.idle_lines(
             view,

@@ -20,10 +20,14 @@ _UNKNOWN = "-"
 
 
 def point_line(points: Sequence[Point]) -> str:
-    """Format the points of one record: its step, then each value as it was printed."""
+    """Format the points of one record: its step, then each value as it was printed.
+
+    A bar is drawn with the metrics of the step before, and then with its own: the newest of a metric counts.
+    """
     first = points[0]
+    newest = {point.metric: point for point in points}
     where = f"{_or_unknown(first.step):>10}  {_or_unknown(_short(first.epoch)):>6}  {first.rank:>4}"
-    values = " · ".join(f"{point.metric} {point.raw or short_number(point.value)}" for point in points)
+    values = " · ".join(f"{point.metric} {point.raw or short_number(point.value)}" for point in newest.values())
     return f"{where}  {one_line(values, limit=2000)}"
 
 

@@ -204,9 +204,15 @@ def _line(
     note = asks if look is StageLook.WAITING else stage.message if has_message else warning
     trouble = stage.trouble if look is StageLook.RUNNING else ""
     note = trouble or note
+    return StageLine(
+        key, title_of(key, stage), look, elapsed, expects, note, is_warning=bool(warning), is_trouble=bool(trouble)
+    )
+
+
+def title_of(key: str, stage: StageView) -> str:
+    """Return the title of a rail's row: that of a step which removes a stage says so."""
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
-    title = f"undo {stage.title}" if is_undo else stage.title
-    return StageLine(key, title, look, elapsed, expects, note, is_warning=bool(warning), is_trouble=bool(trouble))
+    return f"undo {stage.title}" if is_undo else stage.title
 
 
 def warning_of(stage: StageView) -> str:
@@ -369,6 +375,7 @@ def stage_detail(
     is_stalled: bool = False,
     spent: str = "",
     left_seconds: float | None = None,
+    title: str = "",
 ) -> list[Cells]:
     """Return the details of a stage: title, duration, cost so far, message, plan, findings, outputs.
 
@@ -381,16 +388,17 @@ def stage_detail(
         is_stalled: The run's runner does not respond: the state of a stage at work is what was last heard of it.
         spent: The money that it has cost so far; empty if that is unknown.
         left_seconds: The time that it still takes by its own progress; `None` without any.
+        title: Another one than the stage's own.
     """
     is_unknown = is_stalled and stage.state is StageState.RUNNING
     glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else _LOOKS[stage.state]]
     width = max(20, width)
-    title = (Span(f"{glyph.sign} ", glyph.tone), Span(stage.title, Tone.STRONG))
+    begin = (Span(f"{glyph.sign} ", glyph.tone), Span(title or stage.title, Tone.STRONG))
     state = Span(_STALLED if is_unknown else stage_state_text(stage.state), glyph.tone)
     cost = [Span(spent)] if spent else []
     approved = [Span(f"approved by {stage.approved_by}", Tone.MUTED)] if stage.approved_by else []
     parts = [state, *_spent(stage, now, left_seconds), *cost, Span(stage.kind, Tone.MUTED), *approved]
-    lines: list[Cells] = [_joined(parts, width, begin=title)]
+    lines: list[Cells] = [_joined(parts, width, begin=begin)]
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
     if stage.message and offer is None:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
@@ -502,15 +510,17 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
         lines += [(Span(line, tone),) for line in textwrap.wrap(text, max(20, width), subsequent_indent="  ")]
     if audit.leftovers:
         lines.append((Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),))
-        lines += [(Span(f"  {name}", Tone.BAD),) for name in audit.leftovers]
+        lines += _listed(audit.leftovers, Tone.BAD, width)
     if audit.unknown:
         lines.append((Span("▲ The audit could not check everything: more may be left.", Tone.WARN),))
-        room = max(20, width - 2)
-        sentences = [
-            line for sentence in audit.unknown for line in textwrap.wrap(sentence, room, subsequent_indent="  ")
-        ]
-        lines += [(Span(f"  {line}", Tone.WARN),) for line in sentences]
-    return lines + [(Span(f"  kept: {name}", Tone.MUTED),) for name in audit.retained]
+        lines += _listed(audit.unknown, Tone.WARN, width)
+    return lines + _listed([f"kept: {name}" for name in audit.retained], Tone.MUTED, width)
+
+
+def _listed(texts: Iterable[str], tone: Tone, width: int) -> list[Cells]:
+    """Fold texts below a heading: a command at the end of one is whole."""
+    fold = textwrap.TextWrapper(max(20, width - 2), subsequent_indent="  ", break_on_hyphens=False)
+    return [(Span(f"  {line}", tone),) for text in texts for line in fold.wrap(text)]
 
 
 def search_text(run: RunSummary) -> str:

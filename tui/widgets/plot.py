@@ -127,7 +127,7 @@ class PlotView(LineWidget, can_focus=True):
         self._time = TimeAxis.CLOCK
         """The time axis that the key switches to."""
         self.empty = ""
-        """What stands in the place of a chart without curves, from the next `show` on."""
+        """The text in the place of a chart without curves, from the next `show` on."""
         self._version: object = None
         self._body: list[Strip] = []
         self._legend: list[Strip] = []

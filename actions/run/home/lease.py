@@ -34,7 +34,7 @@ _sent: deque[str] = deque(maxlen=1000)
 """Marks of the writes of this process, by which one is known whose answer was lost."""
 
 
-class HeldError(RefusedError):
+class LeaseHeldError(RefusedError):
     """Another machine with the same copy of the run has given a sign lately: it is to be seen whether it lives."""
 
 
@@ -193,7 +193,7 @@ async def claim_lease(
 
     Raises:
         TakenError: A later epoch has it, or another copy of the run at the same epoch.
-        HeldError: Another machine with the same copy has it, and it has not ended: try again.
+        LeaseHeldError: Another machine with the same copy has it, and it has not ended: try again.
     """
     for attempt in range(1, _CLAIMS + 1):
         found = await read_lease(store, run_id)
@@ -203,7 +203,7 @@ async def claim_lease(
             if not is_same_copy(machine, found.machine):
                 raise _taken_by(run_id, found, epoch)
             if found.is_live:
-                raise HeldError(f"{found.owner} has renewed the lease of {run_id} {found.age_seconds:.0f} s ago.")
+                raise LeaseHeldError(f"{found.owner} has renewed the lease of {run_id} {found.age_seconds:.0f} s ago.")
         try:
             return await take_lease(store, run_id, owner, after=found, epoch=epoch, machine=machine, status=status)
         except TakenError:

@@ -26,8 +26,8 @@ from actions.run.context.home_address import run_key
 from actions.run.home.files import LAUNCHED, launched_archive, small_files
 from actions.run.home.lease import (
     RENEW_SECONDS,
-    HeldError,
     HomeLease,
+    LeaseHeldError,
     RunStatus,
     claim_lease,
     read_lease,
@@ -146,7 +146,7 @@ class Replica:
             except ConflictError as error:
                 await self._note_taken(error)
                 raise
-            except HeldError:
+            except LeaseHeldError:
                 pause = HELD_SECONDS  # the runner's fence sees whether that machine lives
             except (JournalUnwritableError, OSError):
                 pass  # the runner reports its disk; a file that was just replaced is there at the next look
@@ -196,7 +196,7 @@ class Replica:
     async def _note_taken(self, error: ConflictError) -> None:
         """Note the other machine in the run's folder, where every command that acts on the run looks for it.
 
-        The home is asked for its name after that, if need be: this runner is about to end, whatever is answered.
+        If need be, its name is read from the home after that: this runner is about to end, whatever the answer.
         """
         epoch = self._journal.view_if_readable().epoch
         if not isinstance(error, TakenError) or error.epoch < epoch:

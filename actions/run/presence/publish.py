@@ -55,7 +55,7 @@ _TRIES = 3
 _TAKEN_BACK_SECONDS = 3.0
 
 
-class HeldError(RefusedError):
+class PresenceHeldError(RefusedError):
     """The record is of another machine that may live: it is looked at again."""
 
 
@@ -196,7 +196,7 @@ class PresenceCompanion:
 
         Raises:
             FencedError: It is of a later epoch.
-            HeldError: It is of another machine at this epoch, which has given a sign lately.
+            PresenceHeldError: It is of another machine at this epoch, which has given a sign lately.
         """
         run = read_run(found)
         other = run.presence if run else None
@@ -220,7 +220,7 @@ class PresenceCompanion:
         is_old = self._clock.now().timestamp() - run.seen_at > OLD_SECONDS
         if now - self._other[1] <= SILENT_COPY_SECONDS and not is_old:
             self._next_at = now + HELD_SECONDS
-            raise HeldError(f"{other.owner} had the run at {other.heartbeat}, with a copy of its folder.")
+            raise PresenceHeldError(f"{other.owner} had the run at {other.heartbeat}, with a copy of its folder.")
 
     async def _connection(self, view: RunView) -> ClusterConnection:
         """Return the connection to the run's cluster.

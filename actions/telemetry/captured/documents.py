@@ -140,7 +140,7 @@ def _is_complete(reading: NcclReading) -> bool:
 def _form_of(reading: SmiReading) -> str:
     """`nvidia-smi-table` and so on; `nvidia-smi` alone where it gave no answer."""
     form = reading.form
-    if reading.rows is not None:
+    if reading.rows is not None and not form:
         form = ("pmon" if "pid" in reading.rows.columns else "dmon") if reading.rows.units else "csv"
     return f"nvidia-smi-{form}" if form else "nvidia-smi"
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from actions.base.untrusted import plain_text
 from actions.telemetry.log_records import strip_controls
+from actions.telemetry.tools.nvidia_smi_links import is_links, read_links
 from actions.telemetry.tools.nvidia_smi_listing import is_listing, read_listing
 from actions.telemetry.tools.nvidia_smi_reading import (
     Gpu,
@@ -339,7 +340,7 @@ _OTHER_FORM = "This form of output is not read; use -q -x, or --query-gpu and --
 
 
 def read(text: str) -> SmiReading:
-    """Read what nvidia-smi printed: its table, CSV, XML, `-q` or `-L`.
+    """Read what nvidia-smi printed: its table, CSV, XML, `-q`, `-L` or `nvlink`.
 
     Args:
         text: Its output; what stands before and after (dates, warnings) does no harm.
@@ -363,6 +364,8 @@ def read(text: str) -> SmiReading:
         return read_listing(plain)
     if "NVSMI LOG" in plain:
         return SmiReading(error=_OTHER_FORM)
+    if is_links(plain):
+        return read_links(plain)
     if _LISTED.match(first):
         return _read_list(plain)
     if is_header(first) or is_row(first):

@@ -106,7 +106,7 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
     """The tool's own words where it gave no answer. That is a reading too."""
     form: str = ""
-    """`table`, `xml`, `q`, `L` or `mig`; empty for rows and errors."""
+    """`table`, `xml`, `q`, `L`, `mig` or `nvlink`; empty for other rows and errors."""
     rows: SmiRows | None = None
     """The rows of an answer that is a list of them, as they stand."""
 

@@ -1,4 +1,4 @@
-"""The reader of `nvidia-smi topo -m`: how each pair of GPUs and network cards of a machine is connected.
+"""The reader of `nvidia-smi topo -m` and `-p2p`: how each pair of GPUs and network cards of a machine is connected.
 
 Cells are separated by tabs, the header is underlined by escapes; a copy of the terminal has blanks instead. Behind the
 devices stand columns of affinities, whose names hold blanks.
@@ -16,10 +16,11 @@ import msgspec
 from actions.telemetry.log_records import strip_controls
 
 _DEVICE = re.compile(r"^(?:GPU|NIC|mlx|cxgb|bnxt|efa|rdma|ib|hfi)[\w.:-]{0,40}$", re.IGNORECASE)
-_LINK = re.compile(r"^(?:X|SYS|NODE|PHB|PXB|PIX|NV\d{1,3}|C2C|N/A)$")
+_LINK = re.compile(r"^(?:X|SYS|NODE|PHB|PXB|PIX|NV\d{1,3}|C2C|N/A|OK|CNS|GNS|TNS|NS|U)$")
+"""A connection; from `OK` on the answers of `topo -p2p`: whether a pair may reach each other's memory."""
 _CELLS = re.compile(r"\t|\s{2,}")
 _NAMED = re.compile(r"^\s{2,}(NIC\d{1,3}): (\S{1,64})$")
-_MEANING = re.compile(r"^\s{2,}(X|SYS|NODE|PHB|PXB|PIX|NV#|C2C)\s{1,8}= (.{1,200}?)\s{0,20}$")
+_MEANING = re.compile(r"^\s{2,}(X|SYS|NODE|PHB|PXB|PIX|NV#|C2C|OK|CNS|GNS|TNS|NS|U)\s{1,8}= (.{1,200}?)\s{0,20}$")
 _BLANKS = {"CPU Affinity": "cpu_affinity", "NUMA Affinity": "numa_affinity", "GPU NUMA ID": "gpu_numa_id"}
 _LONGEST = 64 << 10
 _NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS")

@@ -150,3 +150,19 @@ def test_a_shortened_step_is_not_the_position_of_the_bar_and_the_file_may_come_l
     log.write_text("".join(bar.format(*place) + "\n" for place in ((7930, "3989.0"), (7950, "4e+3"))))
     steps = [point["step"] for point in read(capsys, "log", "-o", "json", str(log))]
     assert max(steps) in (3999, 4000)
+
+
+def test_a_bar_that_is_drawn_twice_shows_its_own_loss(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Lightning 2.6 moves its bar first, with the loss of the step before, and then draws it with its own."""
+    bars = (
+        "10/79 [00:00<00:01, 55.83it/s, train_loss=5.670, lr=0.001]",
+        "20/79 [00:00<00:00, 88.81it/s, train_loss=5.670, lr=0.001]",
+        "20/79 [00:00<00:00, 88.47it/s, train_loss=5.820, lr=0.001]",
+    )
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"\rEpoch 0:  25%|██▌       | {bar}" for bar in bars) + "\n")
+    assert main(["read", "log", str(log)]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert "train_loss 5.670" in first
+    assert "train_loss 5.820" in second
+    assert "5.670" not in second

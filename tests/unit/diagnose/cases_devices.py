@@ -65,7 +65,9 @@ CASES: list[Case] = [
     (
         "no interface",
         "NCCL_NO_INTERFACE",
-        ended("[2026-11-25 22:43:38] w-0:3383:3383 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found\n"),
+        ended(
+            "[2026-11-25 22:43:38] w-0:3383:3383 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found\n"
+        ),
     ),
     ("peer", "NCCL_PEER_DIED", ended("NCCL WARN socketProgress: Connection closed by remote peer w-1<1>\n", 134)),
     (

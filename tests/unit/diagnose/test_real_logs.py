@@ -26,7 +26,7 @@ def log_of(name: str) -> str:
         ("full", "NODE_DISK_FULL", "A checkpoint could not be written whole"),
         ("ifname", "NCCL_NO_INTERFACE", "NCCL_SOCKET_IFNAME names none that the pod has"),
         ("toomany", "GPU_RUNTIME", "More ranks are started"),
-        ("assert", "GPU_APP_FAULT", "A GPU kernel of the program did what it must not"),
+        ("assert", "GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
         ("mismatch", "JOB_FAILED", "Detected mismatch between collectives on ranks"),
         ("unused", "JOB_FAILED", "parameters that were not used in producing loss"),
     ],

@@ -53,7 +53,9 @@ async def test_pods_of_several_jobs_do_not_wait_for_each_other() -> None:
     """Of all pods nobody knows what works together; of one job all do."""
     pane = AcceleratorsPane(console_services(a_snapshot(nodes=[a_node()], pods=[POD])))
     app = PaneApp(pane)
-    gpus = tuple(Device(number, str(number), "NVIDIA H100", 99.0, power_w=watts) for number, watts in ((0, 366), (1, 697)))
+    gpus = tuple(
+        Device(number, str(number), "NVIDIA H100", 99.0, power_w=watts) for number, watts in ((0, 366), (1, 697))
+    )
     async with app.run_test(size=(120, 20)) as pilot:
         pane.services.supervisor.drop("accelerators")
         list(pane._workers())

@@ -10,6 +10,7 @@ from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tui.panes.run import RunPane
+from tui.present.run import TEARDOWN_PREFIX
 from tui.present.subject import Subject
 from tui.textual_private import screen_text
 
@@ -115,3 +116,19 @@ async def test_the_detail_of_a_stage_keeps_its_place_below_a_long_warning() -> N
         pane._rail.select("train")
         pane.refresh_data()
         await wait_for(pilot, lambda: "▶ Pre-training · running" in screen_text(app), "the detail")
+
+
+async def test_a_step_that_removes_a_stage_is_not_taken_for_the_stage() -> None:
+    view = fixed_runs.a_torn_down_run()
+    app = PaneApp(RunPane(console_services(view=view)))
+    async with app.run_test(size=(80, 40)) as pilot:
+        pane = app.pane
+        assert isinstance(pane, RunPane)
+        pane.refresh_data()
+        await settle(pilot)
+        step = next(one for one in view.teardown if one.kind not in ("drain", "audit"))
+        assert pane._rail.select(f"{TEARDOWN_PREFIX}{step.id}")
+        pane.refresh_data()
+        await wait_for(
+            pilot, lambda: screen_text(app).count(f" undo {step.title} ") == 2, "in the rail and in the detail"
+        )

@@ -249,3 +249,15 @@ def test_a_check_that_holds_nothing_is_not_among_what_is_kept() -> None:
     text = texts(ending_lines(run))
     assert "kept on purpose: Filesystem." in text
     assert "Capacity" not in text
+
+
+def test_what_an_audit_lists_is_folded_so_that_no_command_is_cut() -> None:
+    kept = (
+        "Terraform network: terraform_data.nat_gateway; remove: eksml-tui runs teardown bionemo-1121-ab12 --delete-data"
+    )
+    left = f"AWS arn:aws:ec2:us-west-2:111122223333:natgateway/nat-0a1b; remove: {'aws ec2 delete-nat-gateway ' * 2}"
+    view = replace(a_run(a_stage("train")), audit=Audit(NOW_SECONDS, (left,), (kept,)))
+    lines = [text_of(line) for line in ending_lines(view, width=60)]
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines).split()).endswith(f"kept: {kept}")
+    assert left.rsplit(maxsplit=1)[-1] in " ".join(lines)

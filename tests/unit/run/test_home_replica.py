@@ -16,7 +16,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConflictError, RefusedError
 from actions.cloud import s3
 from actions.run.engine.companions import accompanied as engine_accompanied
-from actions.run.home.lease import HeldError, RunStatus, claim_lease, read_lease, renew_lease, take_lease
+from actions.run.home.lease import LeaseHeldError, RunStatus, claim_lease, read_lease, renew_lease, take_lease
 from actions.run.home.mirror import become_original, fetch_run
 from actions.run.home.replica import Replica
 from actions.run.home.segments import append_to_home, read_rows
@@ -350,7 +350,7 @@ def test_the_lease_ages_by_the_stores_clock_and_ends(home: Proxy, tmp_path: Path
             await claim_lease(store, run_id, BEN, epoch=2, machine="c", status=RunStatus())
         assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b", status=RunStatus())).epoch == 2
         home.clock_offset_seconds = 0
-        with pytest.raises(HeldError, match="ben@laptop-2 has renewed"):  # the same folder under another boot
+        with pytest.raises(LeaseHeldError, match="ben@laptop-2 has renewed"):  # the same folder under another boot
             await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())
         home.clock_offset_seconds = 31
         assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())).epoch == 2

@@ -368,13 +368,13 @@ def test_a_record_of_another_machine_at_the_same_epoch_is_written_over_when_that
     clock = _Clock()
     companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(), clock)  # type: ignore[arg-type]
     own = replace(a_presence(), machine="copy/another-boot")
-    with pytest.raises(publish.HeldError, match=r"ada@bastion-1 had the run at .* with a copy of its folder"):
+    with pytest.raises(publish.PresenceHeldError, match=r"ada@bastion-1 had the run at .* with a copy of its folder"):
         companion._refuse_other(a_document(), own)
     clock.seconds += publish.SILENT_COPY_SECONDS - 1
-    with pytest.raises(publish.HeldError):
+    with pytest.raises(publish.PresenceHeldError):
         companion._refuse_other(a_document(), own)
     beat = replace(a_presence(), heartbeat=format_rfc3339(clock.now()))
-    with pytest.raises(publish.HeldError):  # it lives: the time begins anew
+    with pytest.raises(publish.PresenceHeldError):  # it lives: the time begins anew
         companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
     clock.seconds += publish.SILENT_COPY_SECONDS + 1
     companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)

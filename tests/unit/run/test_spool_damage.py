@@ -229,7 +229,7 @@ def findings_by_pod(folder: Path) -> dict[str, set[int]]:
 
 
 class Disk:
-    """What a spool has written, call by call, so that the disk after a loss of power at any moment can be made."""
+    """The writes of a spool, call by call, so that the disk after a loss of power at any moment can be made."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[Path, bytes | None]] = []

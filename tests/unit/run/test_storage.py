@@ -80,7 +80,7 @@ async def test_a_compacted_run_is_torn_down(tmp_path: Path) -> None:
 
 def test_a_run_that_may_go_on_is_left(tmp_path: Path) -> None:
     folder = unpack("0.1.0/killed", tmp_path)
-    with pytest.raises(RefusedError, match="when it is over"):
+    with pytest.raises(RefusedError, match="after it ends"):
         compact_run(folder, CLOCK)
     assert lines_file(folder, "train").exists()
 

@@ -214,3 +214,28 @@ def test_a_table_of_processor_times_is_read_like_one_of_times() -> None:
     assert reading.rows[0].out_of_place.time_us == 412.9
     assert reading.is_cpu_time
     assert not read_nccl(text.replace("cputime", "time")).is_cpu_time
+
+
+H100X2 = Path(__file__).parents[2] / "fixtures" / "h100x2"
+
+
+@pytest.mark.parametrize(
+    ("name", "peak", "average", "rows"),
+    [
+        ("all_reduce", 330.71, 214.9, 6),
+        ("alltoall", 354.57, 187.837, 6),
+        ("cputime", 214.02, 37.7793, 8),
+        ("info", 266.87, 165.838, 3),
+    ],
+)
+def test_tables_of_two_gpus_over_nvlink(name: str, peak: float, average: float, rows: int) -> None:
+    """nccl-tests 2.19.6. Among NCCL's own lines there are sockets, which ranks of one machine do not use."""
+    reading = read_nccl((H100X2 / f"nccl_tests_{name}.txt").read_text())
+    assert (reading.peak_busbw, reading.avg_bus_bandwidth, len(reading.rows)) == (peak, average, rows)
+    assert reading.is_checked
+    assert reading.is_efa is None
+
+
+def test_sockets_between_machines_are_no_efa() -> None:
+    text = (H100X2 / "nccl_tests_info.txt").read_text().replace("nNodes 1", "nNodes 2")
+    assert read_nccl(text).is_efa is False

@@ -215,3 +215,22 @@ def test_a_described_object_names_links_memory_cores_cards_and_link_errors() -> 
     assert "▲ GPU0 link 1 has errors since its driver was loaded: 142 replay, 3 recovery" in text
     without = topology_section(read_topology("no such thing"), read_traffic(""), seen_by="worker-0")
     assert without == ["Device topology, as worker-0 sees it", "  no such thing"]
+
+
+def test_what_pairs_may_do_is_read_in_its_place() -> None:
+    """`topo -p2p n` of two H100: the cells are answers, not links."""
+    text = (Path(__file__).parents[2] / "fixtures" / "h100x2" / "topo_p2p_n.txt").read_text()
+    reading = read_topology(text)
+    assert [(device.name, device.links) for device in reading.devices] == [
+        ("GPU0", {"GPU1": "OK"}),
+        ("GPU1", {"GPU0": "OK"}),
+    ]
+    assert reading.legend["CNS"] == "Chipset not supported"
+
+
+def test_two_gpus_behind_eighteen_links_each() -> None:
+    reading = read_topology((Path(__file__).parents[2] / "fixtures" / "h100x2" / "topo_m.txt").read_text())
+    assert [(device.name, device.links, device.cpu_affinity) for device in reading.devices] == [
+        ("GPU0", {"GPU1": "NV18"}, "0-31"),
+        ("GPU1", {"GPU0": "NV18"}, "0-31"),
+    ]

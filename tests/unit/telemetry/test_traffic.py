@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.telemetry.tools.devices import NVIDIA_COMMAND, read_devices
+from actions.telemetry.tools.nvidia_smi import read as read_smi
 from actions.telemetry.tools.traffic import TRAFFIC_SCRIPT, Traffic, read_traffic
 from tests.unit.telemetry.corpus import samples
 
@@ -113,7 +114,35 @@ def test_counters_of_real_links_are_added_up(tmp_path: Path) -> None:
     kib = [int(line[4]) for line in links]
     assert len(kib) == 2 * 18 * 2
     assert [device.nvlink_bytes for device in devices] == [sum(kib[:36]) << 10, sum(kib[36:]) << 10]
-    assert [(device.clock_mhz, device.throttle) for device in devices] == [(1500, ("power cap",)), (1365, ("power cap",))]
+    assert [(device.clock_mhz, device.throttle) for device in devices] == [
+        (1500, ("power cap",)),
+        (1365, ("power cap",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "sums"),
+    [
+        ("data", ("Data Tx [KiB]", "Data Rx [KiB]"), ("145756697", "145756698")),
+        ("raw", ("Raw Tx [KiB]", "Raw Rx [KiB]"), ("195738841", "197368878")),
+        ("errors", ("Replay Errors", "Recovery Errors", "CRC Errors"), ("0", "0", "0")),
+        ("speeds", ("Speed [GB/s]",), ("478.116",)),
+    ],
+)
+def test_links_of_a_gpu_are_one_row(name: str, head: tuple[str, ...], sums: tuple[str, ...]) -> None:
+    """Not the rows of `nvidia-smi -L`, whose lines begin alike."""
+    reading = read_smi((H100X2 / f"nvlink_{name}.txt").read_text())
+    assert reading.form == "nvlink"
+    assert not reading.gpus
+    assert reading.rows is not None
+    assert reading.rows.columns == ("gpu", "name", "links", *head)
+    assert reading.rows.cells[0] == ("0", "NVIDIA H100 80GB HBM3", "18", *sums)
+    assert len(reading.rows.cells) == 2
+
+
+def test_forms_about_links_without_numbers_say_so() -> None:
+    text = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\t Link 0, P2P is supported: true\n"
+    assert "use -s, -gt d, -gt r or -e" in read_smi(text).error
 
 
 @given(st.text(alphabet="GPU 01Link:DataTxRKiB\t\n/sys_hw=", max_size=300))

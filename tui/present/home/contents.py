@@ -109,7 +109,8 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
 def home_board(facts: HomeFacts, width: int, height: int) -> Board:
     """Lay the sections out: below each other, on wider screens some of them side by side."""
 
-    clusters, runs, problems, launch = (partial(make, facts) for make in (_clusters, _runs, _problems, _blueprints))
+    runs, problems, launch = (partial(make, facts) for make in (_runs, _problems, _blueprints))
+    clusters = partial(_clusters, facts, is_dense=width < MEDIUM)
     fleet = partial(_fleet, facts, is_dense=width < MEDIUM)
     if width >= WIDE:
         bands = [[(clusters, 0.5), (fleet, 0.5)], [(runs, 0.5), (problems, 0.5)], [(launch, 1.0)]]
@@ -135,10 +136,10 @@ def _wrapped(text: str, width: int, max_lines: int | None = None) -> tuple[str, 
     return tuple(textwrap.wrap(text, width, max_lines=max_lines, placeholder=" …"))
 
 
-def _clusters(facts: HomeFacts, width: int) -> Section:
+def _clusters(facts: HomeFacts, width: int, *, is_dense: bool) -> Section:
     *rows, last = _cluster_rows(facts, width)
     keys = BoardRow(last.cells, last.entry, ((), *_key_lines(facts.keys, width)))
-    hints = ["tab next section"] * (_TWO_BARS <= width < MEDIUM) + ["enter connects"] * (len(facts.contexts or ()) > 1)
+    hints = ["tab next section"] * is_dense + ["enter connects"] * (len(facts.contexts or ()) > 1)
     hint = " · ".join(hints)
     return Section("Clusters", (*rows, keys), hint, more=BoardEntry("more clusters", "context"))
 

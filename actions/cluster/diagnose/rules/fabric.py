@@ -36,9 +36,12 @@ _PATTERNS = (
     ),
     LogPattern(
         Code.NCCL_NO_INTERFACE,
-        pattern(r"NCCL WARN Bootstrap ?: no socket interface found", r"NCCL WARN[^\n]{0,80}No (?:socket )?interface found"),
+        pattern(
+            r"NCCL WARN Bootstrap ?: no socket interface found", r"NCCL WARN[^\n]{0,80}No (?:socket )?interface found"
+        ),
         "NCCL found no network interface: NCCL_SOCKET_IFNAME names none that the pod has",
-        "Correct or unset NCCL_SOCKET_IFNAME; a pod with a network of its own has eth0. EFA adapters are no such interfaces.",
+        "Correct or unset NCCL_SOCKET_IFNAME; a pod with a network of its own has eth0. An EFA adapter is not"
+        " an interface.",
     ),
     LogPattern(
         Code.EFA_MEMORY,
