@@ -104,7 +104,7 @@ def values_of(device: Device) -> tuple[float | None, ...]:
 
 
 _LONGEST_GAP = 120.0
-"""Seconds between two samples from which the mean in between is no measure of now."""
+"""Seconds between two samples from which the mean in between is not a measure of now."""
 
 
 class RateMeter:

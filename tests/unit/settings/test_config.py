@@ -114,7 +114,7 @@ def test_a_demo_takes_no_home_that_its_account_cannot_have(monkeypatch: pytest.M
         ("aliases: {'a b': open pods}", "config.yaml:1:11", "is not a word"),
         ("filters: {x: [1]}", "config.yaml:1:11", "must be a text"),
         ("filters: {x: '/[/'}", "config.yaml:1:11", "cannot be read as a regular expression"),
-        ("filters: {ok: '!Running', x: '-l'}", "config.yaml:1:27", "has nothing behind -l"),
+        ("filters: {ok: '!Running', x: '-l'}", "config.yaml:1:27", "has nothing after -l"),
         ("home: /mnt/runs", "config.yaml:1:1", "must be an address such as s3://BUCKET/PREFIX"),
         ("home: 3", "config.yaml:1:1", "must be an address such as s3://BUCKET/PREFIX"),
         ("- theme", "config.yaml:1:1", "is a mapping"),
