@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch
         pane = console.app.workspace.current
         assert isinstance(pane, LogsPane)
         lines = pane._view.lines
-        for line, was in (
+        steps: tuple[tuple[str, Callable[[], bool]], ...] = (
             ("set follow off", lambda: not lines.is_following),
             ("set follow off", lambda: not lines.is_following),
             ("set follow", lambda: lines.is_following),
@@ -124,7 +125,8 @@ async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch
             ("search 12600/500000", lambda: pane._view._search is not None),
             ("goto match", lambda: pane._view._current is not None),
             ("search", lambda: pane._view._search is None),
-        ):
+        )
+        for line, was in steps:
             await console.line(line)
             await console.calm()
             assert was(), line
@@ -148,7 +150,7 @@ async def test_what_keys_do_in_a_chart_commands_do_too(tmp_path: Path, monkeypat
         pane = console.app.workspace.current
         assert isinstance(pane, ChartsPane)
         plot = pane._plot
-        for line, was in (
+        steps: tuple[tuple[str, Callable[[], bool]], ...] = (
             ("set log on", lambda: plot.is_on("log")),
             ("set log on", lambda: plot.is_on("log")),
             ("set log", lambda: not plot.is_on("log")),
@@ -159,7 +161,8 @@ async def test_what_keys_do_in_a_chart_commands_do_too(tmp_path: Path, monkeypat
             ("axis next", lambda: plot._cursor is not None),
             ("axis in", lambda: plot.options.window is not None),
             ("axis whole", lambda: plot.options.window is None and plot._cursor is None),
-        ):
+        )
+        for line, was in steps:
             await console.line(line)
             await console.calm()
             assert was(), line
