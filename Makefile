@@ -25,7 +25,7 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
 # What is tried in pieces, and what is tried as a whole: lives of runs on embedded clusters, under faults, with Terraform.
-PARTS := tests/contract tests/snapshots tests/terminal tests/unit tests/upstream
+PARTS := tests/contract tests/operators tests/snapshots tests/terminal tests/unit tests/upstream
 WHOLES := $(filter-out $(PARTS),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 

@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
 from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
@@ -423,6 +424,7 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
 
     Source: `docs/facts/nvidia-smi.md#waiting`.
     """
+    rows = _in_common_time(rows)
     loads = [(row, load) for row in rows if (load := row.load) is not None]
     if not loads:
         return (Span("No load was measured.", Tone.MUTED),)
@@ -444,6 +446,24 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
     signs = [*_little_power(slowest, rows), *_signs(slowest, rows)]
     because = f": {' and '.join(signs)}" if signs else ""
     return (Span(f"{words}{_for_how_long(slowest, others)}{more}{because}", Tone.WARN),)
+
+
+def _in_common_time(rows: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
+    """Return rows of the past with load and power of the time in which all were sampled, as some begin earlier."""
+    since = max((row.history.span[0] for row in rows if row.is_past and row.history is not None), default=0.0)
+    return [_since(row, row.history, row.device, since) if row.is_past else row for row in rows]
+
+
+def _since(row: DeviceRow, history: DeviceHistory | None, device: Device | None, moment: float) -> DeviceRow:
+    if history is None or device is None:
+        return row
+    load, watts = (history.mean_since(quantity, moment) for quantity in (Quantity.LOAD, Quantity.POWER))
+    known = replace(
+        device,
+        load_pct=device.load_pct if load is None else load,
+        power_w=device.power_w if watts is None else watts,
+    )
+    return replace(row, device=known)
 
 
 def _lags(load: float, others: float) -> bool:

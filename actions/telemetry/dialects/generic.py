@@ -49,11 +49,15 @@ _OF_VALIDATION = re.compile(
 _RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
 """A rank that a line begins with, or that stands in brackets."""
 _EXTRA = re.compile(
-    r"(?<![\w/-])(lr|LR|[Ll]earning[ _][Rr]ate|[Gg]rad[ _]norm|gnorm|tok(?:en)?s?/s(?:ec)?|samples/s(?:ec)?)"
+    r"(?<![\w/-])(lr|LR|[Ll]earning[ _][Rr]ate|[Gg]rad[ _]norm|gnorm|norm|tok(?:en)?s?/s(?:ec)?|samples/s(?:ec)?)"
     rf"[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\w)"
 )
-_EXTRA_NAMES = {"l": "lr", "g": "grad_norm", "t": "tokens_per_s", "s": "samples_per_s"}
-"""Metric by the first letter of its name."""
+_EXTRA_NAMES = {
+    "l": "lr", "g": "grad_norm", "n": "grad_norm", "t": "tokens_per_s", "s": "samples_per_s", "m": "step_time_ms"
+}  # fmt: skip
+"""Metric by the first letter of its name or unit."""
+_UNIT = re.compile(rf"(?<![\w.,])({NUMBER}) ?(ms|tok(?:ens?)?/s(?:ec)?)(?=[\s,|)\]]|$)")
+"""A number that its unit alone names, as llm.c and nanoGPT print: `31.25 ms`, `524,232 tok/s`."""
 _LOOK_BACK = 20
 """Characters before a loss that can name its kind, and before its `oss` that can belong to it."""
 _STEP_WORDS = ("tep", "ter", "스텝", "Batch")
@@ -172,7 +176,15 @@ def _places_in(outline: str) -> _LoopPlaces | None:
 def _extras_in(outline: str) -> tuple[Named, ...]:
     """Return what else stands on a line with a loss, the first of each metric."""
     found = {_EXTRA_NAMES[match[1][0].lower()]: match for match in reversed(list(_EXTRA.finditer(outline)))}
-    return tuple(Named(metric, match[1], slice(*match.span(2))) for metric, match in found.items())
+    named = {metric: Named(metric, match[1], slice(*match.span(2))) for metric, match in found.items()}
+    units = [(_EXTRA_NAMES[match[2][0]], match) for match in _UNIT.finditer(outline)]
+    metrics = [metric for metric, _ in units]
+    by_unit = {
+        metric: Named(metric, match[2], slice(*match.span(1)))
+        for metric, match in units
+        if metrics.count(metric) == 1  # of two durations nobody knows which one is a step's
+    }
+    return tuple({**by_unit, **named}.values())
 
 
 def _step_in(text: str) -> re.Match[str] | None:

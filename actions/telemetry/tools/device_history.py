@@ -103,6 +103,8 @@ def values_of(device: Device) -> tuple[float | None, ...]:
     )
 
 
+_SAME_MOMENT = 1.0
+"""Seconds: begins are kept with the precision of short floats."""
 _LONGEST_GAP = 120.0
 """Seconds between two samples from which the mean in between is not a measure of now."""
 
@@ -299,6 +301,15 @@ class DeviceHistory:
         """Return the mean of the newest entries: one sample is not a state."""
         known = [value for value in self._cells[_FIRST + 1 + 3 * quantity :: _WIDTH][-entries:] if _is_known(value)]
         return sum(known) / len(known) if known else None
+
+    def mean_since(self, quantity: Quantity, moment: float) -> float | None:
+        """Return the mean of the entries that begin at a moment (seconds since the epoch) or later; `None` of none."""
+        total = samples = 0.0
+        means = self._cells[_FIRST + 1 + 3 * quantity :: _WIDTH]
+        for begin, weight, value in zip(self._cells[0::_WIDTH], self._cells[2::_WIDTH], means, strict=True):
+            if self._began + begin >= moment - _SAME_MOMENT and not math.isnan(value):
+                total, samples = total + value * weight, samples + weight
+        return total / samples if samples else None
 
     def seconds_below(self, quantity: Quantity, level: float) -> float:
         """Return for how long, up to now, the mean has been below a level without a break."""

@@ -336,7 +336,13 @@ _INSTANCE = re.compile(
 """A row of `mig -lgi`: GPU, profile and its number, instance, where it begins and how large it is."""
 _PROMPT = re.compile(r"\A\s{0,8}(?:[^\n]{0,200}[#$>%+] |\+ )(?:sudo )?(?:/usr/bin/)?nvidia-smi(?: [^\n]*)?\n")
 """The command's own line in a shell, copied along."""
-_OTHER_FORM = "This form of output is not read; use -q -x, or --query-gpu and --format=csv."
+_UNREAD = {
+    "| GPU instance profiles:": (
+        "The profiles of GPU instances are not read; mig -lgi lists the instances that there are."
+    ),
+    "NVSMI LOG": "This form of output is not read; use -q -x, or --query-gpu and --format=csv.",
+}
+"""Sentences about forms that are not read, by a mark of each."""
 
 
 def read(text: str) -> SmiReading:
@@ -362,8 +368,8 @@ def read(text: str) -> SmiReading:
         return read_monitor(plain)
     if is_listing(plain):
         return read_listing(plain)
-    if "NVSMI LOG" in plain:
-        return SmiReading(error=_OTHER_FORM)
+    if unread := next((sentence for mark, sentence in _UNREAD.items() if mark in plain), ""):
+        return SmiReading(error=unread)
     if is_links(plain):
         return read_links(plain)
     if _LISTED.match(first):

@@ -21,17 +21,17 @@ _SUM_OF_LINKS = (
     "/^GPU/ {gpu = $2} / Data [TR]x: / {sum[gpu] += $5} "
     'END {for (gpu in sum) printf "NVLink GPU %s %.0f KiB\\n", gpu, sum[gpu]}'
 )
-_SUM_OF_ADAPTERS = (
-    "NF == 1 {sum += $1; n++} "
+_SUM_OF_FILES = 'NF == 1 {sum += $1} END {if (NR) printf "EFA %.0f B\\n", sum; exit !NR}'
+_SUM_OF_STATISTICS = (
     "{for (i = 1; i < NF; i++) if ($i ~ /^[rt]x_bytes$/) {sum += $(i + 1); n++}} "
     'END {if (n) printf "EFA %.0f B\\n", sum}'
 )
-"""Adds up the contents of files, or the names and values of `rdma statistic`, on one line or on many."""
+"""Adds up names and values of `rdma statistic`, on one line or on many."""
 TRAFFIC_SCRIPT = (
     f"nvidia-smi nvlink -gt d 2>/dev/null | awk '{_SUM_OF_LINKS}'; "
     "nvidia-smi nvlink -e 2>/dev/null | grep -E '^GPU|: [1-9]'; "
-    "{ cat /sys/class/infiniband/*/ports/1/hw_counters/[rt]x_bytes 2>/dev/null | grep . "
-    f"|| rdma statistic show 2>/dev/null; }} | awk '{_SUM_OF_ADAPTERS}' || true"
+    f"cat /sys/class/infiniband/*/ports/1/hw_counters/[rt]x_bytes 2>/dev/null | awk '{_SUM_OF_FILES}' "
+    f"|| rdma statistic show 2>/dev/null | awk '{_SUM_OF_STATISTICS}' || true"
 )
 """A shell's commands: counters, added up there because a large machine has hundreds, and errors that are not 0."""
 

@@ -116,17 +116,14 @@ def recorded(name: str) -> list[DeviceRow]:
         ("rank_1_computes_more", "▲ the others wait for rank 1, w-0 GPU 1: it draws 697 W, they 366 W, all are busy"),
         ("rank_1_lacks_data", "▲ slowest: rank 1, w-0 GPU 1 at 0% (others: 100%)"),
         ("rank_1_hangs", "▲ slowest: rank 1, w-0 GPU 1 at 0% (others: 100%)"),
+        (
+            "both_hang",
+            "▲ all are busy, but draw 123 of 700 W and send nothing over NVLink: a collective hangs",
+        ),
     ],
 )
 def test_the_rank_that_really_was_late_is_named(load: str, sentence: str) -> None:
     assert text_of(summary(recorded(load))[1]) == sentence
-
-
-def test_devices_that_are_busy_with_nothing_hang() -> None:
-    waiting = [row for row in recorded("rank_1_hangs") if row.device is not None and row.device.load_pct == 100]
-    assert text_of(summary([*waiting, *waiting])[1]) == (
-        "▲ all are busy, but draw 122 of 700 W and send nothing over NVLink: a collective hangs"
-    )
 
 
 def test_nvlink_moves_what_the_all_reduce_moved() -> None:
@@ -298,6 +295,17 @@ def test_the_past_is_compared_by_the_means_of_all_its_time() -> None:
     worker = busy("w-0", 98, 30)
     rows = device_rows([worker], {(worker.pod.key, "1"): over_time(0, 0, 90)}, is_past=True)
     assert text_of(summary(rows)[1]) == "▲ slowest: rank 1, w-0 GPU 1 at 30% (others: 98%)"
+
+
+def test_the_past_is_compared_over_the_time_in_which_all_were_sampled() -> None:
+    """A worker that was sampled before its training began is not the slowest for that."""
+    gpus = Device(0, "0", "NVIDIA A10G", 70, power_w=87), Device(1, "1", "NVIDIA A10G", 95, power_w=113)
+    worker = WorkerReading(a_pod("w-0"), DeviceReading(gpus), at=0.0)
+    early, late = over_time(0, 94, 95, 96), DeviceHistory()
+    for place, load in enumerate((94, 95, 96), start=1):
+        late.add_sample(1000 + place * 10.0, Device(1, "1", "", load, power_w=load))
+    rows = device_rows([worker], {(worker.pod.key, "0"): early, (worker.pod.key, "1"): late}, is_past=True)
+    assert text_of(summary(rows)[1]) == "slowest: rank 0, w-0 GPU 0 at 95%, no lag"
 
 
 def test_the_past_is_told_with_its_end() -> None:

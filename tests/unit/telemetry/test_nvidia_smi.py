@@ -221,3 +221,16 @@ def test_the_instances_that_mig_lists_are_read() -> None:
         MigDevice(0, 0, gi=9, profile="1g.10gb"),
         MigDevice(1, 1, gi=2, profile="3g.40gb"),
     )
+
+
+def test_profiles_of_instances_are_no_garbled_error() -> None:
+    """`mig -lgip` of driver 580."""
+    text = (
+        "+-------------------------------------------------------------------------------+\n"
+        "| GPU instance profiles:                                                        |\n"
+        "| GPU   Name               ID    Instances   Memory     P2P    SM    DEC   ENC  |\n"
+        "|===============================================================================|\n"
+        "|   0  MIG 1g.10gb         19     7/7        9.75       No     16     1     0   |\n"
+    )
+    reading = read(text)
+    assert (reading.gpus, reading.error.partition(";")[2]) == ((), " mig -lgi lists the instances that there are.")

@@ -257,3 +257,25 @@ def test_what_else_a_loop_of_ones_own_prints_is_read() -> None:
     line = "Step 10 | loss: 3.2 | lr: 1.0e-4 | grad_norm: 1.2 | tokens/s: 1,234 | mfu: 32.1%"
     values = {point.metric: point.value for point in read_log(line.encode())}
     assert values == {"train_loss": 3.2, "lr": 1e-4, "grad_norm": 1.2, "tokens_per_s": 1234}
+
+
+@pytest.mark.parametrize(
+    ("line", "extras"),
+    [
+        (
+            "step    10/100 | loss 1.901552 | norm 0.8274 | lr 6.0000e-04 | 31.25 ms | 524,232 tok/s | 1.38 GiB",
+            {"grad_norm": 0.8274, "lr": 6e-4, "step_time_ms": 31.25, "tokens_per_s": 524232.0},
+        ),
+        (
+            "step    5/18865 | loss 9.012345 (+1.23z)| norm 2.1234 (+0.5z)| lr 4.29e-06 | 2131.25 ms | 45.1% bf16 MFU"
+            " | 246000 tok/s",
+            {"grad_norm": 2.1234, "lr": 4.29e-6, "step_time_ms": 2131.25, "tokens_per_s": 246000.0},
+        ),
+        ("iter 20: loss 1.1027, time 30.22ms, mfu 3.12%", {"step_time_ms": 30.22}),
+        ("step 20 loss 2.1 | data 3.1 ms | step 31.2 ms", {}),
+    ],
+)
+def test_numbers_that_their_unit_names_are_read(line: str, extras: dict[str, float]) -> None:
+    """The first line is of a run over two H100, the next two are in the words of llm.c and nanoGPT."""
+    points = read_log(line.encode())
+    assert {point.metric: point.value for point in points if point.metric not in LOSSES} == extras
