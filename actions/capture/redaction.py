@@ -84,7 +84,7 @@ def _slices(data: bytes) -> list[bytes]:
 
 
 def redacted_document(data: bytes) -> bytes:
-    """Return a JSON document without secrets; what is no JSON is redacted as text."""
+    """Return a JSON document without secrets; anything else is redacted as text."""
     if not is_suspect(data):
         return data
     try:

@@ -54,7 +54,7 @@ _DECODER = json.JSONDecoder(
 
 
 def read_json_line(text: str) -> JsonLine | None:
-    """Return a line laid out; `None` if it is no JSON object, or one without a field.
+    """Return a line laid out; `None` if it is not a JSON object, or one without a field.
 
     Args:
         text: The line as it is visible, without colours.

@@ -67,6 +67,10 @@ def test_docstrings_do_not_personify() -> None:
     assert [f"{place} {found[0]}" for place, text in docstrings() if (found := IDIOM.search(text))] == []
 
 
+def test_docstrings_negate_plainly() -> None:
+    assert [f"{place} {found[0]}" for place, text in docstrings() if (found := SCREEN.search(text))] == []
+
+
 def test_documents_do_not_personify() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "blueprints").rglob("README.md")]
     texts = [(page.relative_to(ROOT), _CODE.sub("", page.read_text(encoding="utf-8"))) for page in pages]

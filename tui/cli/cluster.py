@@ -37,12 +37,12 @@ def print_nodes(options: Namespace) -> int:
     """Print the cluster's nodes with their usage and cost."""
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    census, region = asyncio.run(_take(chosen))
+    inventory, region = asyncio.run(_take(chosen))
     model = CostModel.load(region=region)
     print_table(
         options.output,
-        table=lambda: nodes_table(census.nodes, census.usage, model),
-        document=lambda: nodes_json(census.nodes, census.usage, model, region=region),
+        table=lambda: nodes_table(inventory.nodes, inventory.usage, model),
+        document=lambda: nodes_json(inventory.nodes, inventory.usage, model, region=region),
         rows="nodes",
         fields=NODE_FIELDS,
     )

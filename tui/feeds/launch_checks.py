@@ -79,12 +79,12 @@ class LaunchChecks:
         )
         await self._survey.run(self._changed)
 
-    def hurry(self) -> None:
-        """Wait for no further change: the launch was submitted."""
+    def check_at_once(self) -> None:
+        """Begin checks without a pause: the launch was submitted."""
         self._is_urgent.set()
 
-    def relax(self) -> None:
-        """Wait for changes again."""
+    def check_after_pauses(self) -> None:
+        """Begin each check after a pause without a change, as before."""
         self._is_urgent.clear()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ LOOK_SECONDS = 5.0
 UNUSED_SECONDS = 120.0
 """From this long at 0 % in every sample on, a requested device counts as unused."""
 _STALE_SECONDS = 60.0
-"""A sample that is older is no measure of a device now."""
+"""A sample that is older does not count for a device now."""
 _TAIL_BYTES = 64 * 1024
 """Bytes of a run's history that are read at the first look: spans of the last minutes to hours."""
 

@@ -101,7 +101,9 @@ def home_field(usual: str) -> Field:
 
 def approval_field() -> Field:
     """Return the field that approves all plans beforehand."""
-    return Field(APPROVAL, "Approve all plans", FieldKind.SWITCH, False, help="yes: Terraform's plans wait for nobody")
+    return Field(
+        APPROVAL, "Approve all plans", FieldKind.SWITCH, False, help="yes: Terraform's plans wait for no approval"
+    )
 
 
 def home_of_command(home: str, usual: str) -> str:

@@ -213,13 +213,13 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     async def _settle(self) -> None:
         """Wait for the newest plan, then for its checks, which end within seconds. The form takes no keys meanwhile."""
         self._form.disabled = True
-        self._checks.hurry()
+        self._checks.check_at_once()
         try:
             while (worker := self._under_way()) is not None:
                 with suppress(WorkerCancelled):  # a field was edited: there is a newer one
                     await worker.wait()
         finally:
-            self._checks.relax()
+            self._checks.check_after_pauses()
             self._form.disabled = False
             self._form.focus()
 

@@ -142,7 +142,7 @@ class LogLines(NavigableWidget, can_focus=True):
         """Show another buffer, from its end."""
         self._buffer = buffer
         self._window = AllLines(buffer)
-        self._renderer.look_at(buffer)
+        self._renderer.use(buffer)
         self._is_following = True
         self.lay_rows()
 

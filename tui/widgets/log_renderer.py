@@ -217,7 +217,7 @@ class LogRenderer:
         self._left = left
         self.forget()
 
-    def look_at(self, buffer: LogBuffer) -> None:
+    def use(self, buffer: LogBuffer) -> None:
         """Draw the lines of another buffer."""
         self._buffer = buffer
         self._names = {}

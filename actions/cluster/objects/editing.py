@@ -46,7 +46,7 @@ def parse_edited(text: str) -> dict[str, Any] | None:
     """Read an edited object; `None` if nothing is left but comments.
 
     Raises:
-        InputError: It is no YAML, or no object; with line and column.
+        InputError: It is not YAML, or not an object; with line and column.
     """
     from actions.base.yamldoc import load_documents
 

@@ -75,7 +75,7 @@ def unpack_launched(data: bytes, folder: Path) -> None:
     """Write the files of such an archive into a folder. Blocking.
 
     Raises:
-        FormatError: It is no such archive: a link, a path that leaves the folder, too much.
+        FormatError: It is not such an archive: a link, a path that leaves the folder, too much.
         OSError: The disk is full.
     """
     try:

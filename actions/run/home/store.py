@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class TakenError(ConflictError):
-    """Another machine carries the run out, as its home says.
+    """Another machine carries the run out, by its home.
 
     Args:
         message: One sentence.

@@ -85,7 +85,7 @@ def read_elsewhere(folder: Path, epoch: int) -> Elsewhere | None:
 
     Args:
         folder: The run's.
-        epoch: Of the run in the journal here: what is no later than it is past.
+        epoch: Of the run in the journal here: an epoch up to it is past.
     """
     fence = read_fence(folder)
     if fence.epoch < epoch or (fence.epoch == epoch and not fence.is_copy):

@@ -71,7 +71,7 @@ def known_machine_id(folder: Path) -> str:
 
 
 def boot() -> str:
-    """Return what tells this machine, since its start, from all others; two containers of one machine are two."""
+    """Return an identity of this machine since its start, unlike all others; two containers of one machine are two."""
     parts = [boot_id()]
     for path in _MACHINE_FILES:
         with suppress(OSError):
@@ -83,7 +83,7 @@ def boot() -> str:
 
 
 def is_same_machine(mine: str, theirs: str) -> bool:
-    """Return whether two identities are one machine's; an empty one, of an earlier version, is no other."""
+    """Return whether two identities are one machine's; an empty one, of an earlier version, equals any."""
     return not mine or not theirs or mine == theirs
 
 

@@ -5,7 +5,7 @@
                             before its text the offset of its end in the file, and a TAB; the first line of a number
                             follows a record with the letter `S`, which names its source in JSON
 `series/STAGE/points.jsonl` points and progress read in those lines; before the first of a number, or behind those of
-                            0.1.0, a line that names its source: this file alone tells whose a curve is
+                            0.1.0, a line that names its source: this file alone has the owner of a curve
 `series/STAGE/accelerators.json` the newest sample of each pod
 `series/STAGE/accelerators.jsonl` spans of all samples: `SpanRecord`s of `actions.telemetry.tools.device_history`
 `….gz`                      one of these files after its compaction (`actions.run.spool.compacted`)

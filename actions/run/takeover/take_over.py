@@ -196,7 +196,7 @@ async def _reach(
 ) -> tuple[str, ...]:
     """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
 
-    A cluster that does not answer is no reason to stop: the lease in the home is taken. A run that has not reached it,
+    A cluster that does not answer does not stop it: the lease in the home is taken. A run that has not reached it,
     by the home's records, may have, if the home was away: then it is tried for a short time.
     """
     view = records.view()

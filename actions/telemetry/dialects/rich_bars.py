@@ -106,7 +106,7 @@ class RichBars(WaitingDialect):
         return [value for frame in self._frames.values() for value in self._close(frame)]
 
     def release(self, record: LogRecord) -> list[LogValue]:
-        """Return the points of the bar that ends with this record, which is no line of it."""
+        """Return the points of the bar that ends with this record, which is not a line of it."""
         frame = self._frames.get(record.rank)
         is_part = frame is None or _BELOW.match(record.text) or (" •" in record.text and _BAR.match(record.text))
         return [] if frame is None or is_part else self._close(frame)

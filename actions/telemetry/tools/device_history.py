@@ -106,7 +106,7 @@ def values_of(device: Device) -> tuple[float | None, ...]:
 _SAME_MOMENT = 1.0
 """Seconds: begins are kept with the precision of short floats."""
 _LONGEST_GAP = 120.0
-"""Seconds between two samples from which the mean in between is no measure of now."""
+"""Seconds between two samples from which the mean in between is not a measure of now."""
 
 
 class RateMeter:

@@ -141,8 +141,8 @@ def _launcher(evidence: Evidence) -> Iterator[Finding]:
         is_early = restarts <= _USUAL_RESTARTS and not last_error(evidence, pod)
         if not failed or pod.phase == "Failed" or not (missing or lines or is_early):
             continue
-        is_hopeless = restarts > _MOST_RESTARTS or any(_DENIED.search(log.text) for log in evidence.logs_of(pod))
-        if not missing and is_hopeless:
+        cannot_recover = restarts > _MOST_RESTARTS or any(_DENIED.search(log.text) for log in evidence.logs_of(pod))
+        if not missing and cannot_recover:
             continue
         count = (
             f"{len(workers) - len(missing)} of {len(workers)} workers run" if workers else "its workers do not answer"

@@ -311,7 +311,7 @@ def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
 
 
 def _full_groups(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Yield node groups that may not be enlarged, for pods that lack no accelerators: their shortage says it itself."""
+    """Yield node groups that may not be enlarged, for pods that lack no accelerators: those have another finding."""
     full = full_groups(evidence)
     if full and not any(map(_is_special, refused)):
         yield finding(

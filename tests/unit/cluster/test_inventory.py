@@ -60,9 +60,9 @@ async def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
         return web.json_response({"metadata": {}, "items": items})
 
     async with session_to(odd, tmp_path) as session:
-        census = await fetch_inventory(session)
-    assert [node.name for node in census.nodes] == [NODE["metadata"]["name"]]
-    assert [use.pods for use in census.usage.values()] == [1]
+        inventory = await fetch_inventory(session)
+    assert [node.name for node in inventory.nodes] == [NODE["metadata"]["name"]]
+    assert [use.pods for use in inventory.usage.values()] == [1]
 
 
 async def test_what_is_no_list_is_said_to_be_none(tmp_path: Path) -> None:
