@@ -9,7 +9,7 @@ machine sleeps or this process is stopped, or by the wall clock if more time has
 over from a runner that may be alive waits longer than that before anything is changed.
 
 A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
-where the cluster knows the run, it asks before each change outside of its machine, as it may have been cut off, and
+if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
 taken over, until a moment ago. One that was away itself, stopped or asleep, waits for an answer of an arbiter that has
 answered before: by another one no machine can have taken the run over. What this leaves open is in docs/takeover.md.
 
@@ -204,6 +204,8 @@ class Fence:
         self._alive = now
         self._was_away = now[1] - was_alive > TRUST_SECONDS
         self._known_to = set(known.known_to)
+        self._silent: set[str] = set()
+        """The arbiters that did not answer when they were asked last."""
         self._is_unsure = False
         self._asked = now
         self._asked_since = float("-inf")
@@ -242,6 +244,7 @@ class Fence:
     def dismiss(self, place: str) -> None:
         """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
         self._known_to.discard(place)
+        self._silent.discard(place)
         self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 
     async def finish(self, view: RunView) -> None:
@@ -313,9 +316,12 @@ class Fence:
     async def _answer(self, arbiter: Arbiter) -> tuple[str, SeenLease | None]:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return arbiter.name, await arbiter.read()
+                seen = await arbiter.read()
         except (ConsoleError, TimeoutError, OSError):
+            self._silent.add(arbiter.name)
             return arbiter.name, None
+        self._silent.discard(arbiter.name)
+        return arbiter.name, seen
 
     def _vouched(self, at: tuple[float, float]) -> None:
         if self._others.held:
@@ -348,10 +354,10 @@ class Fence:
     def _goes_on_unsure(self, *, stays_here: bool) -> bool:
         """Return whether a change need not wait for another question: none was answered a moment ago.
 
-        What leaves this machine does wait once the cluster knows the run: if it was out of reach, the change would have
-        been so, too, and if it is there again, it tells what another machine has done meanwhile.
+        What leaves this machine does wait if the cluster did not answer, too: this machine was cut off, and whatever is
+        there again may know what another one has done meanwhile.
         """
-        if not stays_here and CLUSTER_ARBITER in self._known_to:
+        if not stays_here and CLUSTER_ARBITER in self._silent:
             return False
         return (
             self._is_unsure

@@ -156,10 +156,11 @@ async def test_a_healthy_runner_goes_on_while_nobody_answers(folder: Path, clock
     assert home.asked < 60 / 2  # a change does not wait for each question: they are asked beside it
 
 
+@pytest.mark.parametrize("known", [SeenLease(1, ANNA), None], ids=["in the cluster", "not yet in the cluster"])
 async def test_one_that_was_cut_off_and_taken_over_asks_before_it_changes_anything_elsewhere(
-    folder: Path, clocks: Clocks
+    folder: Path, clocks: Clocks, known: SeenLease | None
 ) -> None:
-    home, cluster = Place(lease=SeenLease(1, ANNA)), Place(CLUSTER_ARBITER, SeenLease(1, ANNA))
+    home, cluster = Place(lease=SeenLease(1, ANNA)), Place(CLUSTER_ARBITER, known)
     fence = a_fence(folder, clocks, home, cluster)
     await fence.require("POST /a")
     home.is_away = cluster.is_away = True
