@@ -141,10 +141,10 @@ class Host:
             self.proxy.is_cut_off = True
 
     def reconnect(self) -> None:
-        """Let it reach both again."""
-        self.relay.flow()
+        """Let it reach both again: the home first, which alone knows a run before its record is in the cluster."""
         if self.proxy is not None:
             self.proxy.is_cut_off = False
+        self.relay.flow()
 
     def fill_disk(self) -> None:
         """Leave no byte."""

@@ -120,6 +120,11 @@ class Injector:
         """The machine that does not carry the run out."""
         return next(host for host in self._machine.hosts if host is not self.host)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """The machine that carries the run out reaches neither cluster nor home."""
+        return self.host in self._cut_off_hosts
+
     def terraform(self) -> ProcessIdentity | None:
         """The Terraform process that makes or destroys."""
         folder = terraform_path(self.folder, "network")

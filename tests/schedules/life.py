@@ -253,6 +253,7 @@ class Life:
                 target=move.target,
                 began_line=move.began_line,
                 line=length_of_log(self._machine),
+                was_cut_off=injector.is_cut_off,
             )
         )
         injector.host, injector.runner = move.target, None

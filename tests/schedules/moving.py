@@ -51,6 +51,8 @@ class Moved(msgspec.Struct, frozen=True):
     began_line: int = 0
     line: int = 0
     """The length of the audit log at both times."""
+    was_cut_off: bool = False
+    """The machine that had the run reached neither cluster nor home when it was taken over, and could not know."""
 
 
 class Move:

@@ -59,7 +59,7 @@ def changes_by_fenced(story: Story, machine: Machine) -> Iterator[str]:
         for change in changes_of(machine, moved.origin):
             if moved.line <= change.line < began_line:
                 yield f"{moved.origin.user} sent {change.text} after the takeover: {change.code}"
-        if not back:
+        if not back and not moved.was_cut_off:
             yield from _written_late(story, moved)
 
 

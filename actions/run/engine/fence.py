@@ -9,9 +9,9 @@ machine sleeps or this process is stopped, or by the wall clock if more time has
 over from a runner that may be alive waits longer than that before anything is changed.
 
 A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
-it asks before each change outside of its machine, as it may have been cut off, and taken over, until a moment ago. One
-that was away itself, stopped or asleep, waits for an answer of an arbiter that has answered before: by another one no
-machine can have taken the run over. What this leaves open is in docs/takeover.md.
+if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
+taken over, until a moment ago. One that was away itself, stopped or asleep, waits for an answer of an arbiter that has
+answered before: by another one no machine can have taken the run over. What this leaves open is in docs/takeover.md.
 
 At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
 folder (`actions.run.journal.machine`). If that gives another sign, it lives and has the run, and this runner ends. If
@@ -52,7 +52,7 @@ _ANSWER_SECONDS = 5.0
 """Limit of one question to all arbiters."""
 _RETRY_SECONDS = 2.0
 _UNANSWERED_SECONDS = 30.0
-"""Time after a question without an answer in which a record does not wait for the next one."""
+"""Time after a question without an answer in which a change may be made without the next one."""
 
 Log = Callable[[str], None]
 
@@ -204,16 +204,18 @@ class Fence:
         self._alive = now
         self._was_away = now[1] - was_alive > TRUST_SECONDS
         self._known_to = set(known.known_to)
+        self._silent: set[str] = set()
+        """The arbiters that did not answer when they were asked last."""
         self._is_unsure = False
         self._asked = now
-        self._began = float("-inf")
+        self._asked_since = float("-inf")
 
     async def require(self, deed: str, *, stays_here: bool = False) -> None:
         """Return once this process may change something. See `ChangeGuard.require`."""
         self._refuse_if_lost(deed)
         self._require_lease()
         self._look_for_absence()
-        if self._arbiters and not self._is_fresh() and not (stays_here and self._goes_on_unsure()):
+        if self._arbiters and not self._is_fresh() and not self._goes_on_unsure(stays_here=stays_here):
             with guarded_by(None):
                 await self._verify(deed)
         self._refuse_if_lost(deed)
@@ -242,6 +244,7 @@ class Fence:
     def dismiss(self, place: str) -> None:
         """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
         self._known_to.discard(place)
+        self._silent.discard(place)
         self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 
     async def finish(self, view: RunView) -> None:
@@ -259,10 +262,10 @@ class Fence:
             tick.cancel()
 
     async def _verify(self, deed: str) -> None:
-        """Ask the arbiters until one answers, or none has to answer. A question that begins later counts as well."""
+        """Ask the arbiters until one answers, or none has to answer. One that another change has begun since counts."""
         came = self._boot()
         async with self._lock:
-            if self._began >= came and not self._waits_for():
+            if self._asked_since >= came and not self._waits_for() and not self._others.held:
                 return
             try:
                 while not self._lost.is_set() and not self._is_fresh():
@@ -281,9 +284,8 @@ class Fence:
     async def _ask(self) -> None:
         """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts."""
         began = self._now()
-        self._began = began[0]
         answers = await asyncio.gather(*(self._answer(arbiter) for arbiter in self._arbiters))
-        self._asked = self._now()
+        self._asked, self._asked_since = self._now(), max(began[0], self._asked_since)
         for _, seen in answers:
             if seen is not None and seen.epoch > self._epoch:
                 self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch))
@@ -314,9 +316,12 @@ class Fence:
     async def _answer(self, arbiter: Arbiter) -> tuple[str, SeenLease | None]:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return arbiter.name, await arbiter.read()
+                seen = await arbiter.read()
         except (ConsoleError, TimeoutError, OSError):
+            self._silent.add(arbiter.name)
             return arbiter.name, None
+        self._silent.discard(arbiter.name)
+        return arbiter.name, seen
 
     def _vouched(self, at: tuple[float, float]) -> None:
         if self._others.held:
@@ -346,12 +351,14 @@ class Fence:
         """Return the names of the arbiters that have to answer before the next change; none if it was not away."""
         return [each.name for each in self._arbiters if each.name in self._known_to] if self._was_away else []
 
-    def _goes_on_unsure(self) -> bool:
-        """Return whether a record need not wait for another question: none was answered a moment ago.
+    def _goes_on_unsure(self, *, stays_here: bool) -> bool:
+        """Return whether a change need not wait for another question: none was answered a moment ago.
 
-        What leaves this machine does wait: the places that were cut off a moment ago may be there again, and with them
-        what another machine has written there meanwhile.
+        What leaves this machine does wait if the cluster did not answer, too: this machine was cut off, and whatever is
+        there again may know what another one has done meanwhile.
         """
+        if not stays_here and CLUSTER_ARBITER in self._silent:
+            return False
         return (
             self._is_unsure
             and not self._was_away
