@@ -68,7 +68,7 @@ class StagePresence(msgspec.Struct, frozen=True):
     job: str = ""
     """The job that it made last: `KIND/NAMESPACE/NAME`."""
     outputs: Annotated[dict[str, str], msgspec.Meta(max_length=_MOST_OUTPUTS)] = {}
-    """What later stages need of it and nobody else knows, as the chosen zone. Terraform is asked for its own."""
+    """The outputs that later stages need and that can be found nowhere else, such as the chosen zone."""
 
 
 class RunPresence(msgspec.Struct, frozen=True):

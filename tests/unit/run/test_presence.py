@@ -377,7 +377,7 @@ def test_a_record_of_another_machine_at_the_same_epoch_is_written_over_when_that
     tmp_path: Path,
 ) -> None:
     clock = _Clock()
-    companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(), clock)  # type: ignore[arg-type]
+    companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(), clock)
     own = replace(a_presence(), machine="copy/another-boot")
     with pytest.raises(publish.PresenceHeldError, match=r"ada@bastion-1 had the run at .* with a copy of its folder"):
         companion._refuse_other(a_document(), own)
