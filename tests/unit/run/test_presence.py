@@ -76,7 +76,7 @@ def test_what_is_written_is_read() -> None:
     assert len(json.dumps(a_document())) < 16_000
 
 
-def test_outputs_are_written_that_nobody_else_knows() -> None:
+def test_outputs_are_written_that_can_be_found_nowhere_else() -> None:
     view = fixed_runs.a_training_run()
     outputs = {"zone": "us-west-2b", "long": "x" * 301, "odd": "a\x1bb"}
     stages = tuple(replace(stage, outputs=outputs) for stage in view.stages)
