@@ -151,6 +151,7 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
     view = wait_for_run(done.folder, lambda view: view.stage("train").state is StageState.RUNNING, "its runner")
     assert view.is_rebuilt
     assert (view.id, view.epoch, dict(view.parameters)) == (before.id, 3, dict(before.parameters))
+    assert view.outputs["capacity"] == before.outputs["capacity"]  # Terraform's roots need the zone
     assert {item.uid for item in view.owned if item.uid} >= {item.uid for item in before.owned_by("train") if item.uid}
 
     tear_down(done.folder)

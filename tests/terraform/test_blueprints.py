@@ -56,7 +56,7 @@ def _joining() -> str:
     return body.rstrip().removesuffix("}") + "\n  depends_on = [aws_eks_node_group.this]\n}\n"
 
 
-def _findings() -> list[Mapping[str, Any]]:
+def findings() -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = [
         {
             "type": "aws_caller_identity",
@@ -80,7 +80,7 @@ def _findings() -> list[Mapping[str, Any]]:
 @pytest.fixture
 def account(tmp_path: Path) -> StubAccount:
     """An empty AWS account that has the blueprints' instance types."""
-    return StubAccount(tmp_path / "account", _findings())
+    return StubAccount(tmp_path / "account", findings())
 
 
 @pytest.fixture

@@ -123,14 +123,14 @@ def lost_resources(state: Path) -> list[Lost]:
     return found
 
 
-def found_in(resources: list[Lost]) -> tuple[FoundResource, ...]:
+def found_in(resources: list[Lost], run_id: str = "run-1") -> tuple[FoundResource, ...]:
     """The list of AWS by the run's tag: nothing that has no tags of its own."""
     found = []
     for item in resources:
         if item.kind not in ARNS:
             assert "eksml-run" not in (item.attributes.get("tags_all") or {}) or item.kind in MADE_ANEW, item.address
             continue
-        assert item.attributes["tags_all"]["eksml-run"] == "run-1", item.address
+        assert item.attributes["tags_all"]["eksml-run"] == run_id, item.address
         facts = {name: item.attributes[name] for name in FACTS.get(item.kind, ())}
         if "security_group_" in item.kind:
             facts["is_egress"] = "egress" in item.kind
@@ -139,6 +139,13 @@ def found_in(resources: list[Lost]) -> tuple[FoundResource, ...]:
         invented = {str(item.attributes[name]) for name in ("arn", "url") if item.attributes.get(name)}
         found.append(replace(one, names=one.names | invented))  # as AWS' own follow from the name
     return tuple(found)
+
+
+def ids_of_the_stub(lost: list[Lost], ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the stub's ids for those that the provider documents; any other is refused, as the provider does."""
+    kinds = {item.address: item.kind for item in lost}
+    known = {(item.kind, item.import_id): str(item.attributes["id"]) for item in lost}
+    return {address: known.get((kinds.get(address, ""), name), name) for address, name in ids.items()}
 
 
 class Rebuilding:
@@ -178,15 +185,9 @@ class Rebuilding:
         return await self.importer.import_all(
             self.variables,
             choose=lambda shown: choose_ids(read_planned(shown), known),
-            blocks=lambda ids: import_blocks(self._of_the_stub(ids)),
+            blocks=lambda ids: import_blocks(ids_of_the_stub(self.lost, ids)),
             makes=lambda shown: tuple(item.address for item in not_rebuilt(read_planned(shown))),
         )
-
-    def _of_the_stub(self, ids: Mapping[str, str]) -> dict[str, str]:
-        """Return the stub's ids for those that the provider documents; any other is refused, as the provider does."""
-        kinds = {item.address: item.kind for item in self.lost}
-        known = {(item.kind, item.import_id): str(item.attributes["id"]) for item in self.lost}
-        return {address: known.get((kinds.get(address, ""), name), name) for address, name in ids.items()}
 
 
 @pytest.mark.parametrize("root", ["registry", "nodes", "filesystem", "network", "cluster"])

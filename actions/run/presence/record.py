@@ -45,7 +45,10 @@ SILENT_SECONDS = 90.0
 OLD_SECONDS = 300.0
 """Age of a heartbeat by which a machine is gone even if clocks differ by minutes."""
 _MOST_STAGES = 500
+_MOST_OUTPUTS = 50
 _LONGEST_TEXT = 300
+_ASKED_ELSEWHERE = ("terraform", "kubeconfig")
+"""Kinds of stages whose outputs an adoption finds out anew."""
 
 Moment = Annotated[float, msgspec.Meta(ge=0.0, le=4e9)]
 """Seconds since the epoch, within what a date can be."""
@@ -64,6 +67,8 @@ class StagePresence(msgspec.Struct, frozen=True):
     ended_at: Moment | None = None
     job: str = ""
     """The job that it made last: `KIND/NAMESPACE/NAME`."""
+    outputs: Annotated[dict[str, str], msgspec.Meta(max_length=_MOST_OUTPUTS)] = {}
+    """The outputs that later stages need and that can be found nowhere else, such as the chosen zone."""
 
 
 class RunPresence(msgspec.Struct, frozen=True):
@@ -255,8 +260,21 @@ def _published(stage: StageView, view: RunView | None) -> StagePresence:
     owned = view.owned_by(stage.id) if view else ()
     jobs = [f"{item.kind}/{item.namespace}/{item.name}" for item in owned if item.kind in JOB_NAMES]
     return StagePresence(
-        stage.id, stage.state, stage.attempt, stage.started_at, stage.ended_at, jobs[-1] if jobs else ""
+        stage.id,
+        stage.state,
+        stage.attempt,
+        stage.started_at,
+        stage.ended_at,
+        jobs[-1] if jobs else "",
+        _published_outputs(stage) if view else {},
     )
+
+
+def _published_outputs(stage: StageView) -> dict[str, str]:
+    """Return the outputs of a stage that fit into the record unchanged."""
+    if stage.kind in _ASKED_ELSEWHERE or not stage.outputs or len(stage.outputs) > _MOST_OUTPUTS:
+        return {}
+    return {name: text for name, text in stage.outputs.items() if one_line(text, limit=_LONGEST_TEXT) == text}
 
 
 def _decoded_presence(text: object, run_id: str) -> RunPresence:

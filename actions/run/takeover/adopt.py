@@ -478,6 +478,19 @@ def _write_stages(records: ArrivalRecords, plan: AdoptionPlan, lease: ClusterLea
     )
     for each in records_of(stages, found.own):
         _write(records, each)
+    if lease is not None:
+        _write_outputs(records, plan, lease.presence)
+
+
+def _write_outputs(records: ArrivalRecords, plan: AdoptionPlan, presence: RunPresence) -> None:
+    """Record what stages have found out, as the zone of the nodes: roots of Terraform need it, also to be imported."""
+    declared = {stage.id: stage.outputs for stage in plan.blueprint.under(plan.binding.preset).stages}
+    view = records.view()
+    begun = {stage.id: stage.attempt for stage in view.stages if stage.attempt}
+    for stage in presence.stages:
+        values = {name: stage.outputs[name] for name in declared.get(stage.id, ()) if name in stage.outputs}
+        if values and stage.id in begun:
+            records.write(Output(values), stage=stage.id, attempt=begun[stage.id])
 
 
 def _write(records: ArrivalRecords, each: DatedBody) -> None:

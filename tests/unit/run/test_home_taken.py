@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from actions.run.journal.folder import environment_path, journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.state.view import NoticeKind
-from tests.support.homes import ANNA, BEN, Proxy, a_home, a_run_with_home, opened
+from tests.support.homes import ANNA, BEN, URL, Proxy, a_home, a_run_with_home, opened
 from tests.unit.run.world import creation
 from tui.cli.main import main
+from tui.cli.run_verbs import remote_runs
 from tui.feeds.upkeep import TakenFeed
 from tui.present.remote_runs import RunRow, who_cell
 
@@ -138,3 +140,29 @@ def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.Capt
     assert "taken over" not in capsys.readouterr().out
     assert main(["runs", "list"]) == 0
     assert "It was taken over by ben@laptop-2." in capsys.readouterr().out
+
+
+@pytest.fixture
+def team_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that name the home, and a machine that reaches no cluster."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr(remote_runs, "_LOOK_SECONDS", 100.0)
+    settings = tmp_path / "config/eksml-tui/config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"home: {URL}\n")
+
+
+@pytest.mark.usefixtures("reached", "team_settings")
+@pytest.mark.parametrize(("verb", "remedy"), [("teardown", "takeover"), ("park", "takeover"), ("show", "show")])
+def test_a_run_that_only_the_home_knows_is_refused_with_who_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, remedy: str
+) -> None:
+    run_id = f"{verb}-theirs"
+    shutil.rmtree(asyncio.run(a_run(tmp_path, run_id)))
+    assert main(["runs", verb, run_id[:-2]]) == 1
+    told = capsys.readouterr().err
+    assert f"Run {run_id} is carried out by ben@laptop-2, and can only be watched here." in told
+    assert f"eksml-tui runs {remedy} {run_id} --home {URL}" in told
+    assert main(["runs", verb, "nobodys"]) == 1
+    assert "There is no run 'nobodys'" in capsys.readouterr().err

@@ -76,6 +76,17 @@ def test_what_is_written_is_read() -> None:
     assert len(json.dumps(a_document())) < 16_000
 
 
+def test_outputs_are_written_that_can_be_found_nowhere_else() -> None:
+    view = fixed_runs.a_training_run()
+    outputs = {"zone": "us-west-2b", "long": "x" * 301, "odd": "a\x1bb"}
+    stages = tuple(replace(stage, outputs=outputs) for stage in view.stages)
+    published = presence_of(replace(view, stages=stages), now=AT, owner=ADA, version="").stages
+    asked = {stage.id for stage in view.stages if stage.kind in ("terraform", "kubeconfig")}
+    assert 0 < len(asked) < len(published)
+    for stage in published:
+        assert stage.outputs == ({} if stage.id in asked else {"zone": "us-west-2b"})
+
+
 def test_no_credential_is_written() -> None:
     view = replace(fixed_runs.a_training_run(), home="s3://AKIAABCDEFGHIJKLMNOP/x")
     presence = presence_of(view, now=AT, owner=ADA, version="")

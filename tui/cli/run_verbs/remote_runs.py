@@ -14,18 +14,23 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.run.client import list_runs
+from actions.run.home.lease import HomeLease, read_lease
+from actions.run.home.store import ObjectStore, open_home
+from actions.run.journal.elsewhere import elsewhere_sentence, takeover_hint
 from actions.run.presence.listing import find_cluster_run, list_cluster_runs, refusal_of
 from actions.run.presence.record import RemoteRun
 from actions.run.presence.remote_view import job_on_screen, remote_view
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
 from actions.run.report import run_json, run_table
 from tui.cli.tables.output import print_table
-from tui.cli.target import chosen_target, require_target
+from tui.cli.target import aws_environment, chosen_target, require_target
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 10.0
-"""Time for the cluster to say whether it knows a run that this machine does not."""
+"""Time for the cluster, and for the home, to answer whether they know a run that this machine does not."""
+_LOOKING = ("show", "curves")
+"""Verbs with the option `--home`."""
 
 
 def print_cluster_runs(options: Namespace) -> int:
@@ -49,13 +54,17 @@ def show_or_refuse(options: Namespace, missing: MissingError) -> int:
 
     Args:
         options: With `run` and `verb`.
-        missing: The error, if the cluster does not know it either, or does not answer soon.
+        missing: The error, if neither the cluster nor the home of the settings knows it, or answers soon.
 
     Raises:
         RefusedError: It is of another machine: with its owner, and the command that takes it over.
         MissingError: `missing`.
     """
-    run = run_elsewhere(options, missing)
+    try:
+        run = run_elsewhere(options, missing)
+    except MissingError:
+        _refuse_by_home(options)
+        raise
     if options.verb == "show":
         view, now = remote_view(run, is_silent=run.is_silent(SystemClock().now().timestamp())), SystemClock().now()
         print_table(
@@ -84,6 +93,40 @@ def run_elsewhere(options: Namespace, missing: MissingError) -> RemoteRun:
         return asyncio.run(_soon(options))
     except (ConsoleError, TimeoutError):
         raise missing from None
+
+
+def _refuse_by_home(options: Namespace) -> None:
+    """Refuse what would act on a run that the home of the settings has, and its cluster does not name.
+
+    Raises:
+        RefusedError: With its owner, and the command that shows it, or takes it over.
+    """
+    if not options.home:
+        return
+    os.environ.update(aws_environment(options))  # for boto3
+    store = open_home(options.home, region=options.region)
+    try:
+        found = asyncio.run(_in_home(store, options.run))
+    except (ConsoleError, TimeoutError):
+        return
+    finally:
+        store.close()
+    if found is None:
+        return
+    run_id, lease = found
+    hint = takeover_hint(run_id, options.home)
+    if options.verb in _LOOKING:
+        hint = f"Look at it: eksml-tui runs {options.verb} {run_id} --home {options.home}"
+    raise RefusedError(elsewhere_sentence(run_id, str(lease.owner)), hint=hint)
+
+
+async def _in_home(store: ObjectStore, run: str) -> tuple[str, HomeLease] | None:
+    """Return the one run of a home whose id begins so, with its lease."""
+    async with asyncio.timeout(_LOOK_SECONDS):
+        ids = await store.folders("runs/")
+        found = [run] if run in ids else [one for one in ids if run and one.startswith(run)]
+        lease = await read_lease(store, found[0]) if len(found) == 1 else None
+        return None if lease is None else (found[0], lease)
 
 
 async def _soon(options: Namespace) -> RemoteRun:
