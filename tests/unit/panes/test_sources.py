@@ -106,7 +106,7 @@ async def test_accelerators_of_a_finished_stage_are_shown_over_all_its_time(
         await console.line("open accelerators")
         await console.calm((f"accelerators of {JOB}", "8 GPUs over 3m40s, last sample at 11:59:57 UTC"))
         text = screen_text(console.app)
-        (worker,) = (line for line in text.splitlines() if "worker-2 " in line)
+        (worker,) = (line for line in text.splitlines() if "worker-2   " in line)
         assert "86°C!" in worker
         assert "2–99%" in worker
         assert "▁" in worker

@@ -159,7 +159,7 @@ def test_every_shape_of_data_is_drawn_to_size(ys: tuple[float, ...], is_log: boo
 
 def test_nothing_to_draw_says_so() -> None:
     assert drawn(a_curve()) == ["no data yet"]
-    assert drawn(a_curve(-1.0), options=PlotOptions(is_log=True)) == ["no data yet"]
+    assert drawn(a_curve(-1.0), options=PlotOptions(is_log=True)) == ["no value above 0 for a log axis"]
     assert drawn(a_curve(1.0), width=10) == ["too small for a chart"]
 
 
