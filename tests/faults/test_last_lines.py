@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from actions.base.clock import SystemClock
 from actions.blueprint.render import RUN_LABEL
-from actions.run.client import load_run
+from actions.cluster.objects.client import ObjectRef
+from actions.run.client import load_run, send_request
+from actions.run.context.protocols import Performed, StageJournal
 from actions.run.engine.backend import LiveBackend
-from actions.run.journal.folder import logs_path
+from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.runner import Runner
+from actions.run.journal.folder import journal_path, logs_path
+from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.store import Journal
+from actions.run.spool.format import spooled_losses
 from actions.run.spool.reader import SpoolReader
-from actions.run.state.view import RunState
+from actions.run.state.records import RequestKind
+from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import LOGGED, WORK, a_run
+from actions.telemetry.points import Point
+from tests.faults.small import LOGGED, WORK, a_run, job_of
 from tests.faults.somebody import Somebody
 from tests.support.polling import until
 from tests.support.smallrun import Unheard, carry_out, own_name, torn_down
@@ -103,3 +114,125 @@ async def test_a_runner_that_finds_its_stage_done_still_keeps_the_log(tmp_path: 
     await site.aclose()
     assert [line.text for line in SpoolReader(folder, "work").lines()[0]] == ["one", "two", "three"]
     await torn_down(folder)
+
+
+class Killed(BaseException):
+    """The end of a runner in the middle of a stage."""
+
+
+class Unwatching(LiveBackend):
+    """A backend whose runner dies while the job is at work: what the job prints afterwards is read by nobody."""
+
+    def __init__(self, folder: Path, until_then: Callable[[], Awaitable[object]] | None) -> None:
+        super().__init__(folder, SystemClock())
+        self._until_then = until_then
+
+    @asynccontextmanager
+    async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
+        if stage.id == "work" and self._until_then is not None:
+            working = asyncio.create_task(self.handler(view, stage, journal).perform())
+            await self._until_then()
+            working.cancel()
+            raise Killed
+        yield
+
+    async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
+        if stage.id == "work":
+            raise Killed
+        return done
+
+
+async def carry_out_unwatched(folder: Path, until_then: Callable[[], Awaitable[object]] | None = None) -> None:
+    """Begin the job with a runner that dies once it has ended, or after `until_then`."""
+    clock, site = SystemClock(), Unwatching(folder, until_then)
+    lease = take_runner_lease(journal_path(folder), clock)
+    journal = Journal(journal_path(folder), clock, fence=lease.token)
+    runner_journal = RunnerJournal(journal, lease, clock)
+    try:
+        await Runner(runner_journal, site, clock, lambda _: None).run()
+    except Killed:
+        await runner_journal.view()
+        assert await runner_journal.release()  # the pid of this process lives on
+    finally:
+        await site.aclose()
+        journal.close()
+    assert load_run(folder).stage("work").state is StageState.UNKNOWN
+
+
+STEPS = [f"step {step}/3 loss {4 - step}.0" for step in range(1, 4)]
+
+
+@pytest.mark.parametrize("kind", [RequestKind.PARK, RequestKind.TEARDOWN])
+async def test_a_job_that_ended_unwatched_is_read_before_it_is_removed(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, kind: RequestKind
+) -> None:
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of("; ".join(f"echo {line}" for line in STEPS)))
+    await carry_out_unwatched(folder)
+    send_request(folder, kind, start=False)
+    await carry_out(folder)
+    assert await somebody.get(ObjectRef("batch/v1", "Job", "default", own_name(tmp_path))) is None
+    assert lines_of(folder) == STEPS
+    assert [
+        item.finding.value for item in SpoolReader(folder, "work").findings()[0] if isinstance(item.finding, Point)
+    ] == [3.0, 2.0, 1.0]
+    assert spooled_losses(folder, "work") == ()
+    if kind is not RequestKind.TEARDOWN:
+        await torn_down(folder)
+
+
+async def test_a_job_that_ended_unwatched_and_has_lost_its_pods_leaves_a_gap(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
+) -> None:
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB)
+    await carry_out_unwatched(folder)
+    site = LiveBackend(folder, SystemClock())
+    connection = await site.cluster_of(load_run(folder))
+    assert connection is not None
+    pods = await connection.pods(namespace="default", label_selector=f"{RUN_LABEL}={load_run(folder).id}")
+    await site.aclose()
+    for found in pods:
+        await somebody.remove(ObjectRef("v1", "Pod", "default", found["metadata"]["name"]))
+    send_request(folder, RequestKind.CANCEL, start=False)
+    view = await carry_out(folder)
+    loss = "Log incomplete: its pods were gone before any of their logs was read."
+    assert spooled_losses(folder, "work") == (loss,)
+    assert view.stage("work").message.endswith(f"removed. {loss}")
+    await torn_down(folder)
+
+
+async def test_a_job_that_works_on_unwatched_is_read_up_to_its_removal(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
+) -> None:
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of("echo begun; sleep 600; echo ended"))
+    ref = ObjectRef("batch/v1", "Job", "default", own_name(tmp_path))
+
+    async def is_ready() -> bool:
+        job = await somebody.get(ref)
+        return job is not None and bool(job["status"].get("ready"))
+
+    await carry_out_unwatched(folder, lambda: until(is_ready, "its pod"))
+    send_request(folder, RequestKind.TEARDOWN, start=False)
+    await carry_out(folder)
+    assert lines_of(folder) == ["begun", f"-- {STOPPED} --"]
+    (loss,) = spooled_losses(folder, "work")
+    assert f"incomplete, {STOPPED}" in loss
+
+
+async def test_a_job_that_is_cancelled_before_it_has_a_pod_has_no_gap(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
+) -> None:
+    job = job_of("echo begun").replace("spec:\n  backoffLimit", "spec:\n  suspend: true\n  backoffLimit")
+    folder, ref = (
+        a_run(tmp_path, sandbox, WORK + LOGGED, job=job),
+        ObjectRef("batch/v1", "Job", "default", own_name(tmp_path)),
+    )
+
+    async def is_made() -> bool:
+        return await somebody.get(ref) is not None and any(
+            item.uid for item in load_run(folder).owned if item.kind == "Job"
+        )
+
+    await carry_out_unwatched(folder, lambda: until(is_made, "the job"))
+    send_request(folder, RequestKind.TEARDOWN, start=False)
+    await carry_out(folder)
+    assert spooled_losses(folder, "work") == ()

@@ -20,13 +20,14 @@ from actions.run.spool.followers import (
     FileFollower,
     FollowerWarnings,
     PodFollower,
+    gap_key,
     newest,
     newest_running,
     outcome_of,
     sentence_of,
 )
 from actions.run.spool.format import AcceleratorSample
-from actions.run.spool.writer import SpoolWriter
+from actions.run.spool.writer import SpooledSource, SpoolWriter
 from actions.run.state.view import StageState
 from actions.telemetry.points import TrainingProgress
 from actions.telemetry.tools.devices import NVIDIA_COMMAND
@@ -313,10 +314,11 @@ class StageCollector:
             return
         source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
         if not source.is_ended:
-            follower = PodFollower(
-                self._context, self._writer, self._warnings, place, source, has_started=lifecycle.has_started
-            )
-            self._followers[(place.uid, name)] = follower, asyncio.create_task(self._followed(follower))
+            self._begin_to_follow(place, source, has_started=lifecycle.has_started)
+
+    def _begin_to_follow(self, place: ContainerLog, source: SpooledSource, *, has_started: bool = False) -> None:
+        follower = PodFollower(self._context, self._writer, self._warnings, place, source, has_started=has_started)
+        self._followers[(place.uid, place.container)] = follower, asyncio.create_task(self._followed(follower))
 
     async def _followed(self, follower: PodFollower) -> None:
         """Follow one container to its end, across failures."""
@@ -361,8 +363,13 @@ class StageCollector:
             is_followed = (source.line.uid, source.line.container) in self._followers
             had_lines = source.line_count or source.is_from_elsewhere
             if source.is_of_pod and had_lines and not source.is_ended and not is_followed:
-                why = "its pod was gone before its log was read to the end"
-                self._writer.open_gap(source, f"unread-{source.line.number}", why)
+                self._tell_vanished(source)
+
+    def _tell_vanished(self, source: SpooledSource) -> None:
+        self._writer.open_gap(source, gap_key(source), "its pod was gone before its log was read to the end")
+
+    def _tell_unseen(self) -> None:
+        self._writer.open_gap(None, _UNSEEN, "its pods were gone before any of their logs was read")
 
     def _look_for_unseen(self, *, has_pods: bool) -> None:
         """Record a gap if an earlier runner has made pods that are not in the spool, and that are gone."""
@@ -370,7 +377,7 @@ class StageCollector:
         if not self._found or not all(source.is_fresh for source in sources):
             return
         if self._is_remade() or not (sources or has_pods):
-            self._writer.open_gap(None, _UNSEEN, "its pods were gone before any of their logs was read")
+            self._tell_unseen()
         elif has_pods:  # they began later than the first look
             self._writer.close_gap(_UNSEEN)
 

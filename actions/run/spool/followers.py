@@ -91,8 +91,13 @@ _STARTED = "Started"
 """The kubelet's event for a container that begins."""
 _VANISHED = "its pod was gone before the log was read to its end"
 _UNSEEN = "its pod was gone before it was seen to begin, and its events may not be read: if it began, its log is lost"
-_STOPPED = "the stage was stopped before the log was read to its end"
+STOPPED = "the stage was stopped before the log was read to its end"
 _FORBIDDEN = 403
+
+
+def gap_key(source: SpooledSource) -> str:
+    """Return the key of the gap behind the last line that was read of a container."""
+    return f"unread-{source.line.number}"
 
 
 class PodFollower(LogObserver):
@@ -123,7 +128,7 @@ class PodFollower(LogObserver):
         self._place = place
         self._source = source
         self._topic = f"log {place.pod}/{place.container}"
-        self._key = f"unread-{source.line.number}"
+        self._key = gap_key(source)
         self._interval = self._new_interval()
         self._error: Exception | None = None
         self._failing_since = 0.0
@@ -174,7 +179,7 @@ class PodFollower(LogObserver):
             self._say(self._error)
             self._lose(self._error)
         elif has_more:
-            self._writer.open_gap(self._source, self._key, _STOPPED)
+            self._writer.open_gap(self._source, self._key, STOPPED)
 
     def reading(self) -> None:
         """See `LogObserver`. A failure of the disk is not over yet."""

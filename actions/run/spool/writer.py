@@ -238,6 +238,11 @@ class SpoolWriter:
         if known is not None and not known.is_closed:
             self._note(replace(known, is_closed=True, until_ns=_now_of(source)), text, source)
 
+    def has_gap(self, key: str) -> bool:
+        """Return whether there is a gap of this key that is not closed. Known once the spool is open."""
+        known = self._gaps.get(key)
+        return known is not None and not known.is_closed
+
     def losses(self) -> tuple[str, ...]:
         """Return the missing parts of the stage's logs, one sentence each."""
         sources = self._loaded.by_number if self._loaded is not None else {}

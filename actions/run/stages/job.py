@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from actions.base.errors import AccessError, ConsoleError, JournalError, MissingError
@@ -20,6 +21,7 @@ from actions.run.objects.node_claims import NodeClaimRecorder
 from actions.run.objects.ownership import entry_of, group_of
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, uid_of
+from actions.run.spool.last_lines import read_last_lines
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import check_log_result
 from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
@@ -58,7 +60,17 @@ class JobHandler:
         return await self._follow(connection)
 
     async def undo(self) -> str:
-        return await delete_objects(self._context, await self._context.connect(TEARDOWN))
+        connection = await self._context.connect(TEARDOWN)
+        losses = await read_last_lines(self._context, has_had_pods=partial(self._has_begun, connection))
+        return f"{await delete_objects(self._context, connection)} {losses}".strip()
+
+    async def _has_begun(self, connection: ClusterConnection) -> bool:
+        """Return whether the workload that the stage has made has run, or is gone."""
+        uid = self._made_uid()
+        if not uid:
+            return False
+        found = await connection.find(self._target)
+        return found is None or uid_of(found) != uid or object_status(found).state is not WorkState.WAITING
 
     def _may_live(self) -> bool:
         """Return whether an earlier attempt may have created it, even if it did not record the uid."""

@@ -19,6 +19,7 @@ from actions.run.context.stage_context import StageContext
 from actions.run.objects.inventory import is_of_run, owned_of, ref_of_name, wait_command
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, seen, wait_ready
+from actions.run.spool.last_lines import read_last_lines
 from actions.run.state.view import OwnedObject
 
 READY_SECONDS = 900.0
@@ -60,7 +61,9 @@ class ManifestsHandler:
         return Performed(f"{counted(len(refs), 'object')} applied.{left_out}")
 
     async def undo(self) -> str:
-        return await delete_objects(self._context, await self._context.connect(TEARDOWN))
+        connection = await self._context.connect(TEARDOWN)
+        losses = await read_last_lines(self._context)
+        return f"{await delete_objects(self._context, connection)} {losses}".strip()
 
     def _deadline(self) -> float:
         return float(self._stage.deadline_seconds or READY_SECONDS)

@@ -14,12 +14,14 @@ from actions.base.errors import AccessError
 from actions.blueprint.stages import LogWatch, StageWatch
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog
+from actions.cluster.logs.lines import LogLine
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import RetryPolicy
 from actions.run.context.stage_context import StageContext
 from actions.run.spool.collector import StageCollector
 from actions.run.spool.followers import FollowerWarnings, PodFollower
 from actions.run.spool.format import lines_file, spooled_losses
+from actions.run.spool.last_lines import read_last_lines
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import StageState
 from tests.unit.cluster.clocks import HastyClock
@@ -169,3 +171,44 @@ async def test_a_stage_that_began_with_this_runner_has_no_gap_of_pods_that_it_ne
     tmp_path: Path, state: StageState, owned: tuple[str, ...]
 ) -> None:
     assert await settled(tmp_path, state=state, owned=owned) == ()
+
+
+@pytest.mark.parametrize(
+    ("has_line", "events", "is_lost"), [(True, [], True), (False, [STARTED], True), (False, [], False)]
+)
+async def test_a_cancelled_stage_whose_pod_is_gone_has_a_gap_if_the_pod_had_begun(
+    tmp_path: Path, has_line: bool, events: list[dict[str, Any]], is_lost: bool
+) -> None:
+    writer = SpoolWriter(tmp_path, "train")
+    source = writer.source(PLACE.namespace, PLACE.pod, PLACE.container, PLACE.uid)
+    other = writer.source(PLACE.namespace, "other", PLACE.container, "u2")  # the spool has lines: it is of this machine
+    writer.write_lines(other, [LogLine(10**18, "one")])
+    writer.write_end(other, 0, "Completed")
+    if has_line:
+        writer.write_lines(source, [LogLine(10**18, "one")])
+    writer.close()
+    async with session_to(LogServer(is_gone=True), tmp_path) as session, asyncio.timeout(60):
+        watch = StageWatch(logs=LogWatch(pods="a=b"))
+        context = cast(StageContext, Cancelled(tmp_path, NoPods(session, events), watch))
+        losses = await read_last_lines(context)
+    assert losses.startswith("Log of pod p: incomplete, its pod was gone before") if is_lost else losses == ""
+    assert len(spooled_losses(tmp_path, "train")) == is_lost
+
+
+class NoPods(EventsOf):
+    """A connection to a cluster without pods that knows the events of one."""
+
+    async def pods(self, **_query: str) -> list[dict[str, Any]]:
+        return []
+
+
+class Cancelled(Stage):
+    """A cancelled stage whose pods are about to be removed."""
+
+    def __init__(self, folder: Path, connection: EventsOf, watch: StageWatch) -> None:
+        super().__init__(connection)
+        self.folder = folder
+        self.stage = SimpleNamespace(id="train", state=StageState.CANCELLED, attempt=1)
+        self.view, self.namespace = SimpleNamespace(id="run"), "work"
+        self.journal = SimpleNamespace(owned=tuple, warn=lambda _: None, note=lambda _: None)
+        self.declaration = SimpleNamespace(watch=watch)

@@ -1,0 +1,130 @@
+"""The last lines of a stage that was stopped: read before its pods are removed, and a gap recorded for the rest.
+
+A stage that ends by itself has its logs read by its collector. One that is cancelled has not, and one whose runner died
+may have worked on, to its end, while no runner watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Set
+from contextlib import suppress
+
+from actions.blueprint.stages import StageWatch
+from actions.cluster.logs.follow import ContainerLog, container_lifecycle
+from actions.run.context.stage_context import StageContext
+from actions.run.spool.collector import (
+    LAST_LINES_SECONDS,
+    LONGEST_LAST_LINES_SECONDS,
+    Pod,
+    StageCollector,
+)
+from actions.run.spool.followers import STOPPED, gap_key, outcome_of
+from actions.run.state.view import StageState
+
+CATCH_UP_SECONDS = 2.0
+"""Silence of a running container's log after which it is taken as read up to now."""
+
+_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
+
+
+async def _no_pods() -> bool:
+    return False
+
+
+async def read_last_lines(context: StageContext, *, has_had_pods: Callable[[], Awaitable[bool]] = _no_pods) -> str:
+    """Spool what the logs of a stopped stage still hold, for a minute at most, and record the gaps.
+
+    Failures do not leave the call: nothing of this may keep what costs.
+
+    Args:
+        context: Of the stage, whose pods are about to be removed. Nothing else collects its logs.
+        has_had_pods: Tells of a stage of which no pod and no log is known if there have been some.
+
+    Returns:
+        The missing parts, one sentence each; without those that a stop leaves by itself.
+    """
+    watch = context.declaration.watch
+    if watch is None or watch.logs is None or context.stage.state not in _HALF_DONE:
+        return ""
+    last = LastLines(context, watch, has_had_pods)
+    try:
+        with suppress(TimeoutError):  # the gaps are recorded all the same
+            async with asyncio.timeout(LONGEST_LAST_LINES_SECONDS + LAST_LINES_SECONDS):
+                await last.read()
+    finally:
+        await outcome_of(last.stop())
+    return " ".join(loss for loss in last.losses if STOPPED not in loss)
+
+
+class LastLines(StageCollector):
+    """The collector of logs that end now: of containers that have ended to the end, of others up to the present.
+
+    Args:
+        context: The stage.
+        watch: The sources to collect.
+        has_had_pods: See `read_last_lines`.
+    """
+
+    def __init__(self, context: StageContext, watch: StageWatch, has_had_pods: Callable[[], Awaitable[bool]]) -> None:
+        super().__init__(context, watch)
+        self._has_had_pods = has_had_pods
+        self._listed: set[str] | None = None
+        """The uids of the pods that are there; `None` if they could not be listed."""
+
+    async def read(self) -> None:
+        """Read the logs, as long as lines come, within limits."""
+        await self._warned(self._read(), "end")
+
+    async def _read(self) -> None:
+        if self._logs.pods:
+            await self._find_last_pods(LONGEST_LAST_LINES_SECONDS)
+            if self._listed is not None:
+                self._look_for_vanished(self._listed)
+                if not self._listed and not self._writer.sources() and await self._has_had_pods():
+                    self._tell_unseen()
+            await self._end_followers(LONGEST_LAST_LINES_SECONDS)
+        if self._file is not None:
+            await self._end_file(self._file)
+
+    def _look_for_unseen(self, *, has_pods: bool) -> None:
+        self._listed = set()  # and `_follow` gets each of them
+
+    def _follow(self, pod: Pod) -> None:
+        """Follow a container unless it has not begun, or goes on behind a gap that is told."""
+        uid, name = pod["metadata"]["uid"], self._logs.container or pod["spec"]["containers"][0]["name"]
+        self._listed = {*(self._listed or ()), uid}
+        lifecycle = container_lifecycle(pod, name)
+        if lifecycle.end is not None or (lifecycle.has_started and not self._is_told(uid, name)):
+            super()._follow(pod)
+
+    def _is_told(self, uid: str, container: str) -> bool:
+        return any(
+            self._writer.has_gap(gap_key(source))
+            for source in self._writer.sources()
+            if (source.line.uid, source.line.container) == (uid, container)
+        )
+
+    def _look_for_vanished(self, listed: Set[str]) -> None:
+        """Record the gaps of pods that are gone; of one without a line, its events tell if it has begun."""
+        for source in self._writer.sources():
+            line = source.line
+            is_known = source.is_ended or line.uid in listed or self._writer.has_gap(gap_key(source))
+            if is_known or not source.is_of_pod:
+                continue
+            if source.line_count or source.is_from_elsewhere:
+                self._tell_vanished(source)
+            else:
+                self._begin_to_follow(ContainerLog(line.namespace, line.pod, line.container, line.uid), source)
+
+    async def _end_followers(self, longest_seconds: float) -> None:
+        known, began = -1, self._context.clock.monotonic()
+        while open_tasks := [task for _, task in self._followers.values() if not task.done()]:
+            self._context.journal.note("Reading the last lines of its logs.")
+            has_end = any(place in self._ended for place, (_, task) in self._followers.items() if not task.done())
+            count = sum(source.passed_count for source in self._writer.sources())
+            left = began + (longest_seconds if has_end else LAST_LINES_SECONDS) - self._context.clock.monotonic()
+            if left <= 0 or (count == known and not has_end):
+                return
+            known = count
+            await asyncio.wait(open_tasks, timeout=min(CATCH_UP_SECONDS, left))
