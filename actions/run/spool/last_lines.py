@@ -91,14 +91,14 @@ class LastLines(StageCollector):
         self._listed = set()  # and `_follow` gets each of them
 
     def _follow(self, pod: Pod) -> None:
-        """Follow a container unless it has not begun, or goes on behind a gap that is told."""
+        """Follow a container unless it has not begun, or goes on behind a gap that is recorded."""
         uid, name = pod["metadata"]["uid"], self._logs.container or pod["spec"]["containers"][0]["name"]
         self._listed = {*(self._listed or ()), uid}
         lifecycle = container_lifecycle(pod, name)
-        if lifecycle.end is not None or (lifecycle.has_started and not self._is_told(uid, name)):
+        if lifecycle.end is not None or (lifecycle.has_started and not self._has_gap(uid, name)):
             super()._follow(pod)
 
-    def _is_told(self, uid: str, container: str) -> bool:
+    def _has_gap(self, uid: str, container: str) -> bool:
         return any(
             self._writer.has_gap(gap_key(source))
             for source in self._writer.sources()
@@ -106,7 +106,7 @@ class LastLines(StageCollector):
         )
 
     def _look_for_vanished(self, listed: Set[str]) -> None:
-        """Record the gaps of pods that are gone; of one without a line, its events tell if it has begun."""
+        """Record the gaps of pods that are gone; of one without a line, its events say if it has begun."""
         for source in self._writer.sources():
             line = source.line
             is_known = source.is_ended or line.uid in listed or self._writer.has_gap(gap_key(source))

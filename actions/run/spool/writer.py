@@ -113,7 +113,7 @@ class SpoolWriter:
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
-        self._begin()
+        self._open()[1].flush()  # waiting findings first, so that those of these lines have space, too
         if source.is_fresh and self._unclaimed and not batch.is_marker:
             self._claim(source, batch.lines)
         ranges = source.ranges.copy()
@@ -140,7 +140,7 @@ class SpoolWriter:
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
-        self._begin()
+        self._open()[1].flush()  # waiting findings first, so that those of these lines have space, too
         if source.is_fresh and self._unclaimed:
             self._claim(source, [key_of(line.text.encode("utf-8", "replace"), end) for line, end in lines])
         ranges = source.ranges.copy()
@@ -298,10 +298,6 @@ class SpoolWriter:
             self._loaded.lines_file.close()
             self._points.close()
         self._loaded = self._points = None
-
-    def _begin(self) -> None:
-        """Write waiting findings before lines are taken, so that the findings of those have space, too."""
-        self._open()[1].flush()
 
     def _end(self) -> None:
         """Write findings and gaps after lines were taken, or leave them for the next call."""
