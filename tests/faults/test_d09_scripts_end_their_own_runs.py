@@ -17,7 +17,7 @@ eksml-script: 1
 steps:
   - open: nodes
   - wait: {{nodes: {{count: ">= 1"}}, within: 60s}}
-  - launch: {{blueprint: bionemo-esm1nv, set: {{no_such_parameter: 1}}}}
+  - launch: {{blueprint: bionemo-esm1nv, until: "2020-01-01T00:00Z"}}
 always:
 {END}"""
 NAMELESS = f"eksml-script: 1\nsteps:\n{END}"

@@ -57,7 +57,7 @@ def test_d16_a_step_that_fails_shows_the_text_as_written(tmp_path: Path, value: 
 def test_d16_what_verbs_refuse_is_not_repeated(tmp_path: Path) -> None:
     program = Playing(tmp_path, {"CANARYENV": VALUES[0]})
     steps = """
-  - launch: {blueprint: "${env:CANARYENV}"}
+  - context: "${env:CANARYENV}"
 """
     done = play(program, steps, "--debug")
     assert done.returncode == 1
@@ -92,6 +92,7 @@ def test_d16_pictures_do_not_show_it(tmp_path: Path) -> None:
         'wait: {stage: train, is: "${env:CANARYENV}"}',
         'wait: {metric: loss, value: "${env:CANARYENV}"}',
         'press: "${env:CANARYENV}"',
+        'launch: {blueprint: "${env:CANARYENV}"}',
         'open: "${env:CANARYENV}"',
         'open: {pane: nodes, within: "${env:CANARYENV}"}',
     ],

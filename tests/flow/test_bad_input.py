@@ -184,7 +184,9 @@ def test_wrong_usage_ends_with_2(program: Program, arguments: tuple[str, ...]) -
     done = program.command(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert "error: " in done.stderr.splitlines()[-1]
+    *_, sentence, remedy = done.stderr.splitlines()
+    assert "error: " in sentence
+    assert remedy.startswith("See eksml-tui") and remedy.endswith(" --help")
     assert nothing_was_begun(program)
 
 
