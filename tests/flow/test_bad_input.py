@@ -186,7 +186,8 @@ def test_wrong_usage_ends_with_2(program: Program, arguments: tuple[str, ...]) -
     assert "Traceback" not in done.stderr
     *_, sentence, remedy = done.stderr.splitlines()
     assert "error: " in sentence
-    assert remedy.startswith("See eksml-tui") and remedy.endswith(" --help")
+    assert remedy.startswith("See eksml-tui")
+    assert remedy.endswith(" --help")
     assert nothing_was_begun(program)
 
 
