@@ -15,7 +15,7 @@ answered before: by another one no machine can have taken the run over. What thi
 
 At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
 folder (`actions.run.journal.machine`). If that gives another sign, it lives and has the run, and this runner ends. If
-it gives none for `SILENT_SECONDS`, the run is this machine's. Until then nothing is changed.
+it gives none for `SILENT_COPY_SECONDS`, the run is this machine's. Until then nothing is changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
 from actions.run.journal.elsewhere import FenceState, deed_of, read_elsewhere, read_fence, write_fence
-from actions.run.journal.machine import is_same_machine
+from actions.run.journal.machine import SILENT_COPY_SECONDS, is_same_machine
 from actions.run.state.records import Operator
 from actions.run.state.view import RunView
 
@@ -43,9 +43,6 @@ TRUST_SECONDS = 10.0
 """Time for which the answer of an arbiter counts."""
 GRACE_SECONDS = 15.0
 """Time between a takeover and the first change by the new machine, if the old one may be alive."""
-SILENT_SECONDS = 45.0
-"""Time without a new sign after which another machine of the same epoch is gone: a record in a cluster has a heartbeat
-every 30 s."""
 _ASK_AGAIN_SECONDS = TRUST_SECONDS / 2
 _TICK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
@@ -139,7 +136,7 @@ class OtherMachines:
             self.held[name], self._since[name] = seen, now
         if seen.sign != self.held[name].sign:
             return True
-        if now - self._since[name] > SILENT_SECONDS:
+        if now - self._since[name] > SILENT_COPY_SECONDS:
             self._gone.add(seen.sign)
             del self.held[name]
         return False
@@ -150,7 +147,8 @@ class OtherMachines:
         who = one_line(str(owner)) if owner else "another machine"
         return (
             f"{listed(list(self.held), 3)} has a lease of {who}: this machine before its restart, or another one with "
-            f"a copy of the run's folder. Without a sign of that the run goes on here after {SILENT_SECONDS:.0f} s."
+            "a copy of the run's folder. Without a sign of that the run goes on here after "
+            f"{SILENT_COPY_SECONDS:.0f} s."
         )
 
 

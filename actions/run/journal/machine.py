@@ -22,6 +22,9 @@ from pathlib import Path
 from actions.base.files import read_bounded, write_private
 from actions.base.process import boot_id
 
+SILENT_COPY_SECONDS = 45.0
+"""Time without a new sign after which another machine of the same epoch is gone: a record in a cluster has a heartbeat
+every 30 s."""
 _NAME = "machine"
 _MOST_BYTES = 64
 _MACHINE_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")

@@ -28,7 +28,7 @@ from actions.run.context.retry import RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.journal.elsewhere import elsewhere_sentence, note_elsewhere, takeover_hint
 from actions.run.journal.folder import kubeconfig_path
-from actions.run.journal.machine import is_same_machine, machine_id
+from actions.run.journal.machine import SILENT_COPY_SECONDS, is_same_machine, machine_id
 from actions.run.presence.record import (
     BEAT_SECONDS,
     LABELS,
@@ -46,8 +46,6 @@ from actions.run.state.view import Goal, RunState, RunView
 
 LOOK_SECONDS = 1.0
 """Between two looks at the journal."""
-SILENT_COPY_SECONDS = 45.0
-"""Time without a heartbeat after which another machine of the same epoch is gone."""
 HELD_SECONDS = 5.0
 """Between two looks at the record of such a machine."""
 _TRIES = 3

@@ -12,8 +12,9 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, UnreachableError
 from actions.base.guard import FencedError, guarded_by, require_guard
 from actions.run.client import load_run
-from actions.run.engine.fence import CLUSTER_ARBITER, SILENT_SECONDS, TRUST_SECONDS, Fence, SeenLease
+from actions.run.engine.fence import CLUSTER_ARBITER, TRUST_SECONDS, Fence, SeenLease
 from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
+from actions.run.journal.machine import SILENT_COPY_SECONDS
 from actions.run.state.records import Operator
 from tests.support.polling import until
 from tests.unit.run.world import make_run
@@ -284,7 +285,7 @@ async def test_a_machine_before_its_restart_is_waited_for_and_not_for_long(folde
     fence = a_fence(folder, clocks, home, machine="copy/boot-2")
     began = clocks.boot
     await fence.require("POST /a")
-    assert SILENT_SECONDS < clocks.boot - began < SILENT_SECONDS + 5
+    assert SILENT_COPY_SECONDS < clocks.boot - began < SILENT_COPY_SECONDS + 5
     clocks.pass_time(TRUST_SECONDS + 1)
     await fence.require("POST /b")
     home.lease = SeenLease(1, ANNA, "copy/boot-2", "sign 2")  # the runner itself has taken it

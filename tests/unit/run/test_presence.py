@@ -20,6 +20,7 @@ from actions.base.untrusted import is_plain
 from actions.run.context.retry import ONCE
 from actions.run.journal.elsewhere import note_elsewhere, read_elsewhere, refuse_elsewhere
 from actions.run.journal.folder import fence_path
+from actions.run.journal.machine import SILENT_COPY_SECONDS
 from actions.run.presence import lease, publish
 from actions.run.presence.listing import ordered
 from actions.run.presence.record import (
@@ -381,12 +382,12 @@ def test_a_record_of_another_machine_at_the_same_epoch_is_written_over_when_that
     own = replace(a_presence(), machine="copy/another-boot")
     with pytest.raises(publish.PresenceHeldError, match=r"ada@bastion-1 had the run at .* with a copy of its folder"):
         companion._refuse_other(a_document(), own)
-    clock.seconds += publish.SILENT_COPY_SECONDS - 1
+    clock.seconds += SILENT_COPY_SECONDS - 1
     with pytest.raises(publish.PresenceHeldError):
         companion._refuse_other(a_document(), own)
     beat = replace(a_presence(), heartbeat=format_rfc3339(clock.now()))
     with pytest.raises(publish.PresenceHeldError):  # it lives: the time begins anew
         companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
-    clock.seconds += publish.SILENT_COPY_SECONDS + 1
+    clock.seconds += SILENT_COPY_SECONDS + 1
     companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
     companion._refuse_other(a_document(), replace(own, machine="copy/boot"))  # this machine itself
