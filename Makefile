@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
+SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
 
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,21 +31,26 @@ WHOLES := $(filter-out $(PARTS),$(patsubst %/__init__.py,%,$(wildcard tests/*/__
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 # Ahead and once, not by each worker: collecting makes pytest's own form of the tests. What fails here fails in a test.
-$(COMPILED): $(STAMP) $(shell find actions assets blueprints tests tui -name '*.py')
+collect = $(BIN)/python -m pytest --collect-only --quiet $(1) >/dev/null 2>&1
+$(COMPILED): $(STAMP) $(SOURCES)
 	@$(BIN)/python -m compileall -q -j 2 -x '/test_[^/]*$$' actions assets blueprints tests tui || true
-	@$(BIN)/python -m pytest --collect-only --quiet $(PARTS) >/dev/null 2>&1 & \
-	$(BIN)/python -m pytest --collect-only --quiet $(WHOLES) >/dev/null 2>&1; wait
+	@touch $@
+$(COMPILED)-parts: $(COMPILED)
+	@$(call collect,tests/unit/[g-z]*) & $(call collect,$(filter-out tests/unit,$(PARTS)) tests/unit/[a-f]*); wait
+	@touch $@
+$(COMPILED)-wholes: $(COMPILED)
+	@$(call collect,$(WHOLES)) || true
 	@touch $@
 
 # Each worker collects all tests of its command, ten seconds for those of parts, and most of what these do is computing.
 # The others wait most of the time for each other's processes: with eight workers, two cores were idle for an eighth of it.
-test: $(COMPILED)  ## the tests of parts, of rules, of every screen, and of the console in a terminal
+test: $(COMPILED)-parts  ## the tests of parts, of rules, of every screen, and of the console in a terminal
 	$(PYTEST) --numprocesses 6 $(PARTS)
 
-integration: $(COMPILED)  ## the tests of whole runs: on embedded clusters, under faults, with Terraform
+integration: $(COMPILED)-wholes  ## the tests of whole runs: on embedded clusters, under faults, with Terraform
 	$(PYTEST) --numprocesses 10 $(WHOLES)
 
-durations: $(COMPILED)  ## write tests/support/durations.json anew, by which the longest tests start first
+durations: $(COMPILED)-parts $(COMPILED)-wholes  ## write tests/support/durations.json anew, by which the longest tests start first
 	RECORD_DURATIONS=1 $(PYTEST) --numprocesses 10
 
 snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff

@@ -19,6 +19,7 @@ from tests.support.authorities import forget_authorities
 from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
 from tests.support.scheduling import RECORD, DurationRecorder, UnitScheduling, start_order
+from tui import gc_tuning
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control starts a job in the background so
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,17 +58,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: start_order(item.nodeid))
 
 
-def pytest_collection_finish() -> None:
-    """Take modules and thousands of tests, which stay to the end, out of what the collector looks at each time.
+_SELDOM = (50_000, 10, 10)
+"""Thresholds of the collector. With the usual ones it had a seventh of a worker's processor time, and with those of a
+console, whose session is a thousand times as long as a test's, a fourteenth."""
 
-    With the usual thresholds the collector had a seventh of a worker's processor time.
-    """
+
+def pytest_collection_finish() -> None:
+    """Take modules and thousands of tests, which stay to the end, out of what the collector looks at each time."""
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(*_SELDOM)
 
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_tuning, "THRESHOLDS", _SELDOM)
     for name in ("KUBECONFIG", "NO_COLOR", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")

@@ -163,8 +163,7 @@ class ConsoleApp(BaseApp[Any]):
 
                 self.run_worker(begin_when_allowed(self, self.services, error, self._start), exit_on_error=True)
                 return
-        self.is_unseen = self._play is not None and self.is_headless
-        self.services.ticker.is_seen = not self.is_unseen
+        self.services.ticker.is_seen = self._play is None or not self.is_headless
         self.services.start()
         if self.services.settings.record is not None:
             from tui.commands.recorder import begin_to_record

@@ -15,7 +15,7 @@ import gc
 from contextlib import suppress
 from typing import Literal
 
-_THRESHOLDS = (5_000, 8, 4)
+THRESHOLDS = (5_000, 8, 4)
 """Objects made and not freed before the youngest generation is collected; how many of these collections before one of
 the middle generation; how many of those before a full one: after some 225,000 objects, 20 MB. With 10,000 × 20 × 50,
 as it was, ten million objects could be garbage first."""
@@ -59,7 +59,7 @@ def disable_during_startup() -> None:
 def freeze_startup_objects() -> None:
     """Freeze everything that exists now, and collect what is made from here on."""
     gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     gc.enable()
     if _freezer not in gc.callbacks:
         gc.callbacks.append(_freezer)

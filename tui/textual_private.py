@@ -80,7 +80,7 @@ class RedactingApp(App[ResultT]):
     has_clipboard = True
     """False if no text may be sent to the terminal's clipboard, by whatever widget."""
     is_unseen = False
-    """True if the screens are on no terminal: changes are not rendered before a whole screen is read."""
+    """True while another program has the terminal: then, as without one, a screen is rendered only when it is read."""
 
     def ends_badly(self, report: str) -> None:
         """Handle the end of the app by a defect; `report` will be printed. Overridden by apps with a deadline."""
@@ -180,9 +180,9 @@ class ChangesCompositor(Compositor):
     def render_update(  # type: ignore[override]
         self, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False
     ) -> RenderableType | PiecesUpdate | None:
-        """Render the update that is due; an empty one if the screen is unseen, because Textual would drop it."""
+        """Render the update that is due; an empty one if no terminal shows the screen: Textual would drop it."""
         app = self.root.app if self.root is not None else None
-        if full or not (isinstance(app, RedactingApp) and app.is_unseen):
+        if full or not (isinstance(app, RedactingApp) and (app.is_unseen or app.is_headless)):
             return super().render_update(full, screen_stack, simplify)
         regions, self._dirty_regions = self._dirty_regions, set()
         return PiecesUpdate([]) if regions else None

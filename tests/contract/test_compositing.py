@@ -104,7 +104,6 @@ async def test_of_a_screen_that_nobody_sees_nothing_is_asked_for_until_it_is_rea
     app = UnseenApp()
     async with app.run_test(size=(12, 5)) as pilot:
         await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")
-        app.is_unseen = True
         back = app.query_one("#back", Letters)
         back.asked.clear()
         back.letter = "c"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import runpy
 import subprocess
 import sys
 import weakref
@@ -44,8 +45,9 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def _own_collector() -> Iterator[None]:
-    """Undo what the console does to Python's collector."""
+def _own_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Collect as often as a console does, not as a test; undo it at the end."""
+    monkeypatch.setattr(collector, "THRESHOLDS", runpy.run_path(collector.__file__)["THRESHOLDS"])
     before = gc.get_threshold()
     yield
     gc.unfreeze()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
+from rich.console import RenderableType
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.strip import Strip
@@ -294,6 +295,16 @@ _POD_EVENTS: list[dict[str, Any]] = [
 ]
 
 
+class _UnpaintedConsole(ConsoleApp):
+    """A console whose frames are counted instead of made: a test renders the screen when it looks."""
+
+    frames = 0
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        self.frames += renderable is not None
+        super()._display(screen, renderable)
+
+
 class FixedConsole:
     """A console on its scene, and what a test does with it.
 
@@ -303,7 +314,7 @@ class FixedConsole:
         scene: What its feeds give.
     """
 
-    def __init__(self, app: ConsoleApp, pilot: Pilot[Any], scene: Scene) -> None:
+    def __init__(self, app: _UnpaintedConsole, pilot: Pilot[Any], scene: Scene) -> None:
         self.app = app
         self.pilot = pilot
         self.scene = scene
@@ -327,22 +338,24 @@ class FixedConsole:
         Raises:
             AssertionError: It does not come to rest.
         """
-        before: list[Strip] = []
+        drawn: list[Strip] = []
+        look: object = None
         text = ""
         same = 0
         texts: tuple[str, ...] = () if isinstance(shows, type) else (shows,) if isinstance(shows, str) else shows
         for _ in range(_MOST_LOOKS):
             self.refresh()
             await settle(self.pilot)
-            drawn = strips(self.app)
-            text = "\n".join(strip.text for strip in drawn)
+            before, shown = drawn, (self.app.frames, tuple(self.app.screen_stack))
+            if shown != look:
+                look, drawn = shown, strips(self.app)
+                text = "\n".join(strip.text for strip in drawn)
             is_there = all(part in text for part in texts)
             if isinstance(shows, type):
                 is_there = isinstance(self.app.screen, shows)
             same = same + 1 if drawn == before and is_there else 0
             if same == _CALM:
                 return
-            before = drawn
         raise AssertionError(f"the screen never comes to rest with {shows!r}:\n{text}")
 
     def refresh(self) -> None:
@@ -388,7 +401,7 @@ async def a_fixed_console(
     monkeypatch.setattr("actions.cluster.objects.client.fetch", _fetch)
     monkeypatch.setattr("actions.cluster.diagnose.collect.explain", _explain)
     settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", is_ascii=is_ascii, checks_launches=False)
-    app = ConsoleApp(settings, clock=FrozenClock())
+    app = _UnpaintedConsole(settings, clock=FrozenClock())
     app.animation_level = "none"
     if theme:
         app.theme = theme

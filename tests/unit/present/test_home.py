@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.launch_plan import CostSummary
+from actions.blueprint.model import Blueprint
 from actions.cluster.diagnose.codes import Severity
 from actions.cluster.diagnose.overview import Problem
 from actions.fleet.cost import CostModel
@@ -25,7 +27,8 @@ from tui.present.header import parse_context_name
 from tui.present.home.contents import HomeFacts, home_board
 
 _ARN = "arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks"
-_BLUEPRINTS = tuple(Catalogue((Path(__file__).parents[3] / "blueprints",)).read()[0])
+_SHIPPED = Path(__file__).parents[3] / "blueprints"
+_IDS = sorted(file.parent.name for file in _SHIPPED.glob("*/blueprint.yaml"))
 _COST = CostSummary(
     accelerators="8 A10G",
     usd_per_hour=Decimal("13.083"),
@@ -38,6 +41,11 @@ _COST = CostSummary(
 _PROBLEM = Problem(
     "Job", "default", "eval-mlm", Severity.ERROR, "CAPACITY", "AWS has no capacity for g5.12xlarge", "Allow more zones."
 )
+
+
+@functools.cache
+def _blueprints() -> tuple[Blueprint, ...]:
+    return tuple(Catalogue((_SHIPPED,)).read()[0])
 
 
 def some_facts(**changes: object) -> HomeFacts:
@@ -53,8 +61,8 @@ def some_facts(**changes: object) -> HomeFacts:
         unscheduled=1,
         runs=fixed_runs.summaries(Path("/runs")),
         problems=(_PROBLEM,),
-        blueprints=_BLUEPRINTS,
-        costs={one.id: _COST for one in _BLUEPRINTS},
+        blueprints=_blueprints(),
+        costs=dict.fromkeys(_IDS, _COST),
         keys={"open runs": "0", "open blueprints": "3", "why": "w"},
     )
     return replace(facts, **changes)
@@ -183,7 +191,7 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
         ({"problems": None}, "Looking at pods, nodes and events."),
         ({"blueprints": None}, "Reading the blueprints."),
         ({"costs": {}}, "…"),
-        ({"costs": {one.id: CostSummary(error="No such file.") for one in _BLUEPRINTS}}, "cannot be planned: No such"),
+        ({"costs": dict.fromkeys(_IDS, CostSummary(error="No such file."))}, "cannot be planned: No such"),
         ({"broken": 2}, "2 blueprints cannot be read: 3 shows why."),
         ({"contexts": None, "context": ""}, "Reading the kubeconfig."),
         ({"contexts": (), "context": "", "contexts_error": "There is no kubeconfig."}, "There is no kubeconfig."),
