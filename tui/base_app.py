@@ -182,7 +182,7 @@ class TypeAheadApp(RedactingApp[ResultT]):
     def notify_error(self, error: ConsoleError) -> None:
         """Show an error; a refusal as a warning."""
         severity: SeverityLevel = "warning" if isinstance(error, RefusedError) else "error"
-        text = one_line(redact(error.sentence()))
+        text = one_line(redact(" ".join(error.sentences())))
         self.notify(text, severity=severity, markup=False, timeout=_ERROR_SECONDS)
 
     def choose_theme(self, name: str) -> None:

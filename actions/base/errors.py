@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 _ENDS = (".", "!", "?", ":", ";", "…", ",", "`")
 """Signs that end a sentence, or lead to the hint; words of others may lack one."""
@@ -16,6 +17,9 @@ class ConsoleError(Exception):
         hint: What to do about it, as an imperative. Empty if there is nothing to do.
     """
 
+    others: Sequence[ConsoleError] = ()
+    """Of several mistakes in one input, all behind this one, which is the first."""
+
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -27,6 +31,10 @@ class ConsoleError(Exception):
         if not self.hint:
             return text
         return f"{text}{'' if text.endswith(_ENDS) else '.'} {' '.join(self.hint.split())}"
+
+    def sentences(self) -> list[str]:
+        """The sentence of it, and of each of the others."""
+        return [one.sentence() for one in (self, *self.others)]
 
 
 class ConfigError(ConsoleError):
@@ -67,9 +75,7 @@ class BlueprintError(InputError):
 
 
 class ScriptError(InputError):
-    """A script is wrong: fix the file. With several mistakes it is the first, and `others` has the rest."""
-
-    others: Sequence[ScriptError] = ()
+    """A script is wrong: fix the file."""
 
 
 class ParameterError(ConsoleError):
@@ -90,6 +96,10 @@ class RefusedError(ConsoleError):
 
 class MissingError(ConsoleError):
     """The thing does not exist."""
+
+
+class UnknownNameError(MissingError):
+    """A name that is in none of the program's own files: choose another one. The program ends with exit code 2."""
 
 
 class ConflictError(ConsoleError):
@@ -119,3 +129,35 @@ class ToolError(ConsoleError):
         self.argv = tuple(argv)
         self.exit_code = exit_code
         self.tail = tail
+
+
+class Mistakes:
+    """The mistakes of one input, so that all of them are named at once."""
+
+    def __init__(self) -> None:
+        self.found: list[ConsoleError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep a mistake that is found in the context, with its others, and go on behind it."""
+        try:
+            yield
+        except ConsoleError as error:
+            self.found += [error, *error.others]
+
+    def require_none(self) -> None:
+        """Raise the first one in the file, with all others.
+
+        Raises:
+            ConsoleError: There is one.
+        """
+        if self.found:
+            first, *others = sorted(self.found, key=_place)
+            for other in others:
+                other.others = ()
+            first.others = others
+            raise first
+
+
+def _place(error: ConsoleError) -> tuple[int, int]:
+    return (error.line, error.column) if isinstance(error, InputError) else (0, 0)

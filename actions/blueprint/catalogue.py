@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actions.base.errors import BlueprintError, MissingError
+from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_home, shipped_blueprints
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.blueprint.consistency import problems_of
@@ -267,7 +267,7 @@ class Catalogue:
         """Return the blueprint with this id.
 
         Raises:
-            MissingError: There is none; the hint names those that there are.
+            UnknownNameError: There is none; the hint names those that there are.
             BlueprintError: It is there and broken.
         """
         errors: list[BlueprintError] = []
@@ -283,7 +283,7 @@ class Catalogue:
             if item.folder.name == blueprint_id:
                 raise item.error
         known = ", ".join(blueprint.id for blueprint in found) or "none"
-        raise MissingError(f"There is no blueprint {blueprint_id!r}.", hint=f"Known blueprints: {known}.")
+        raise UnknownNameError(f"There is no blueprint {blueprint_id!r}.", hint=f"Known blueprints: {known}.")
 
     def _claiming(self, blueprint_id: str) -> Sequence[Path]:
         """Return the files with this id, that of the highest precedence first: loading all files is slow."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actions.base.errors import MissingError, ParameterError
+from actions.base.errors import Mistakes, ParameterError, UnknownNameError
 from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.model import Blueprint, Choice, Derived, Lookup, Operand, Parameter, ParameterRule, ParameterType
 from actions.blueprint.parts import REFERENCE, ParameterCondition, Scalar
@@ -158,6 +158,7 @@ def _holds(rule: ParameterRule, values: Values) -> bool:
 SECRET_REFERENCE = re.compile(r"^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:/.+|secretsmanager:[A-Za-z0-9/_+=.@:-]+)$")
 
 _TEXT_LIMIT = 1000
+_NAMES_IN_A_SENTENCE = 12
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -189,29 +190,40 @@ def require_known(blueprint: Blueprint, given: Mapping[str, Scalar], *, preset: 
     """Check that a preset and parameters exist, and that each given value may be one; the rest is not looked at.
 
     Raises:
-        ParameterError: A name is unknown, or a value is not of its type or out of its bounds.
-        MissingError: There is no such preset.
+        ParameterError, UnknownNameError: A name is unknown, or a value is not of its type or out of its bounds. Its
+            `others` are all further mistakes.
     """
-    _require_names(blueprint, given)
-    _preset_values(blueprint, preset)
+    mistakes = Mistakes()
+    with mistakes.collected():
+        _preset_values(blueprint, preset)
+    _read_given(blueprint, given, mistakes)
+    mistakes.require_none()
+
+
+def _read_given(blueprint: Blueprint, given: Mapping[str, Scalar], mistakes: Mistakes) -> None:
+    """Collect the mistakes of names and values, in the order in which they were given."""
     for name, value in given.items():
-        read_value(name, blueprint.parameters[name], value)
+        with mistakes.collected():
+            read_value(name, _parameter(blueprint, name), value)
 
 
-def _require_names(blueprint: Blueprint, given: Iterable[str]) -> None:
-    for name in given:
-        if name not in blueprint.parameters:
-            raise ParameterError(
-                f"{blueprint.id} has no parameter {name!r}.", hint=_other_names(name, blueprint.parameters)
-            )
+def _parameter(blueprint: Blueprint, name: str) -> Parameter:
+    if name not in blueprint.parameters:
+        raise ParameterError(f"{blueprint.id} has no parameter {name!r}.", hint=_other_names(name, blueprint))
+    return blueprint.parameters[name]
 
 
-def _other_names(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the names that are written like this one, or all."""
+def _other_names(name: str, blueprint: Blueprint) -> str:
+    """Return a hint: the names that are written like this one, or all if they fit into a sentence."""
     import difflib  # not at the start
 
-    near = difflib.get_close_matches(name, list(known), n=2)
-    return f"Did you mean {' or '.join(near)}?" if near else f"Its parameters are: {', '.join(known)}."
+    known = list(blueprint.parameters)
+    near = difflib.get_close_matches(name, known, n=2)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    if len(known) > _NAMES_IN_A_SENTENCE:
+        return f"`eksml-tui blueprints {blueprint.id}` lists its {len(known)} parameters."
+    return f"Its parameters are: {', '.join(known)}."
 
 
 def bind(
@@ -232,19 +244,19 @@ def bind(
         instances: The instance table; the one that ships with the program by default.
 
     Raises:
-        ParameterError: A name is unknown, a value is not of its type or out of its bounds, or a rule is broken.
-        MissingError: There is no such preset.
+        ParameterError, UnknownNameError: A name is unknown, a value is not of its type or out of its bounds, or a rule
+            is broken. Its `others` are all further mistakes.
     """
-    _require_names(blueprint, given)
+    require_known(blueprint, given, preset=preset)
     chosen = {**_preset_values(blueprint, preset), **given}
     values = {
         name: read_value(name, parameter, chosen.get(name, parameter.default))
         for name, parameter in blueprint.parameters.items()
     }
     derived = derive(blueprint.derived, values, instances or InstanceTable.load())
-    errors = broken_rules(blueprint.rules, {**values, **derived})
-    if errors:
-        raise errors[0]
+    mistakes = Mistakes()
+    mistakes.found += broken_rules(blueprint.rules, {**values, **derived})
+    mistakes.require_none()
     return Binding(
         blueprint_id=blueprint.id,
         values=values,
@@ -255,19 +267,27 @@ def bind(
     )
 
 
-def assignments(words: Iterable[str]) -> dict[str, str]:
-    """Read parameters as a command line has them, `name=value`.
+def bind_words(
+    blueprint: Blueprint, words: Iterable[str], *, preset: str = "", existing_cluster: bool = False
+) -> Binding:
+    """Do as `bind` with parameters as a command line has them, `name=value`.
 
     Raises:
-        ParameterError: A word has no `=`.
+        ParameterError, UnknownNameError: As `bind`, or a word has no `=`.
     """
-    given = {}
+    given: dict[str, Scalar] = {}
+    mistakes = Mistakes()
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals:
-            raise ParameterError(f"{word!r} is not a parameter.", hint="Write name=value.")
-        given[name] = value
-    return given
+        if equals:
+            given[name] = value
+        else:
+            mistakes.found.append(ParameterError(f"{word!r} is not a parameter.", hint="Write name=value."))
+    if mistakes.found:
+        with mistakes.collected():
+            require_known(blueprint, given, preset=preset)
+        mistakes.require_none()
+    return bind(blueprint, given, preset=preset, existing_cluster=existing_cluster)
 
 
 def read_value(name: str, parameter: Parameter, value: Scalar) -> Scalar:
@@ -313,7 +333,7 @@ def _preset_values(blueprint: Blueprint, preset: str) -> Mapping[str, Scalar]:
     found = blueprint.presets.get(preset)
     if found is None:
         known = ", ".join(blueprint.presets) or "none"
-        raise MissingError(f"Blueprint {blueprint.id} has no preset {preset!r}.", hint=f"Its presets are: {known}.")
+        raise UnknownNameError(f"Blueprint {blueprint.id} has no preset {preset!r}.", hint=f"Its presets are: {known}.")
     return found.set
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from actions.base.errors import ConsoleError, ScriptError
+from actions.base.errors import ConsoleError, Mistakes, ScriptError
 from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
@@ -95,37 +94,11 @@ def parse_script(
         raise _redacted(error) from None
 
 
-def _redacted(error: ScriptError) -> ScriptError:
+def _redacted(error: ConsoleError) -> ScriptError:
     """Return the mistake, with its others: its text, and that of its cause, may quote a value of the environment."""
     found = ScriptError(redact(error.message), hint=redact(error.hint))
     found.others = [_redacted(other) for other in error.others]
     return found
-
-
-class _Mistakes:
-    """The mistakes of a script, in the order in which they are found."""
-
-    def __init__(self) -> None:
-        self.found: list[ScriptError] = []
-
-    @contextmanager
-    def collected(self) -> Iterator[None]:
-        """Keep a mistake that is found in the context, and go on behind it."""
-        try:
-            yield
-        except ScriptError as error:
-            self.found.append(error)
-
-    def require_none(self) -> None:
-        """Raise the first one in the file, with all others.
-
-        Raises:
-            ScriptError: There is one.
-        """
-        if self.found:
-            first, *others = sorted(self.found, key=lambda mistake: (mistake.line, mistake.column))
-            first.others = others
-            raise first
 
 
 class _Checks(NamedTuple):
@@ -152,7 +125,7 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], checks: _Che
     top = document.value
     if not isinstance(top, dict):
         raise document.error(ScriptError, "a script must be a mapping.", hint="Start with 'eksml-script: 1'.")
-    mistakes = _Mistakes()
+    mistakes = Mistakes()
     for key in top:
         with mistakes.collected():
             if key not in TOP_KEYS:
@@ -206,7 +179,7 @@ class _Parser:
         environment: Mapping[str, str],
         variables: Mapping[str, Any],
         checks: _Checks,
-        mistakes: _Mistakes,
+        mistakes: Mistakes,
     ) -> None:
         self._document = document
         self._mistakes = mistakes
@@ -280,12 +253,20 @@ class _Parser:
             call = Call(command, decode(command, value))
             self._checks.check(call.arguments)
         except ConsoleError as error:
-            raise self._document.error(ScriptError, error.message, *where, hint=error.hint) from error
+            raise self._wrong(error, where) from error
         if isinstance(call.arguments, TeardownArguments) and not call.arguments.confirm:
             raise self._document.error(
                 ScriptError, "teardown needs the cluster's name.", *where, hint="Write {confirm: NAME}."
             )
         return call
+
+    def _wrong(self, error: ConsoleError, where: tuple[str | int, ...]) -> ScriptError:
+        """Return an error of a command, with its others, at the place of the command."""
+        first, *others = (
+            self._document.error(ScriptError, one.message, *where, hint=one.hint) for one in (error, *error.others)
+        )
+        first.others = others
+        return first
 
     def _convert(self, value: Any, kind: type[S], where: tuple[str | int, ...]) -> S:
         if not isinstance(value, dict):

@@ -11,7 +11,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import UsageError
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, assignments, bind
+from actions.blueprint.parameters import Binding, bind_words
 from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target
 
@@ -46,8 +46,8 @@ def run(options: Namespace) -> int:
 
 def _launch_of(options: Namespace) -> tuple[Blueprint, Binding]:
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    given = assignments(options.set)
-    return blueprint, bind(blueprint, given, preset=options.preset, existing_cluster=options.existing_cluster)
+    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
+    return blueprint, binding
 
 
 async def _examined(

@@ -16,7 +16,7 @@ from actions.base.errors import RefusedError, UsageError
 from actions.base.readonly import refuse_if_readonly
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, assignments, bind
+from actions.blueprint.parameters import Binding, bind_words
 from actions.blueprint.version_rules import require_together
 from actions.fleet.prices import PriceBook
 from tui.cli.plan import examine, limit_notes, planned_limits
@@ -40,9 +40,7 @@ def run(options: Namespace) -> int:
 
     refuse_if_readonly(f"the launch of {options.blueprint}")
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind(
-        blueprint, assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
-    )
+    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
     require_together(blueprint, binding, SystemClock().now().date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
     limits = planned_limits(options, plan)

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from actions.base.errors import ConfigError, ConsoleError, InputError, ParameterError, ScriptError, UsageError
+from actions.base.errors import ConfigError, ConsoleError, InputError, ParameterError, UnknownNameError, UsageError
 from actions.base.readonly import promise_readonly
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams, require_files
@@ -129,8 +129,9 @@ def _print_error(error: ConsoleError, *, debug: bool) -> int:
         import traceback
 
         sys.stderr.write(plain_text(redact("".join(traceback.format_exception(error)))))
-    for one in (error, *(error.others if isinstance(error, ScriptError) else ())):
-        sys.stderr.write(f"eksml-tui: {plain_text(redact(one.sentence()))}\n")
+    for sentence in error.sentences():
+        sys.stderr.write(f"eksml-tui: {plain_text(redact(sentence))}\n")
     from actions.cluster.auth.exec_plugins import PluginRefusedError
 
-    return BAD_USAGE if isinstance(error, InputError | UsageError | ParameterError | PluginRefusedError) else FAILED
+    bad_usage = InputError | UsageError | ParameterError | UnknownNameError | PluginRefusedError
+    return BAD_USAGE if isinstance(error, bad_usage) else FAILED

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConfigError, ConsoleError, MissingError, UnreadableError
+from actions.base.errors import ConfigError, ConsoleError, UnknownNameError, UnreadableError
 from actions.base.files import read_bounded
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
@@ -134,7 +134,7 @@ def _require_known(names: Sequence[str], wanted: Sequence[_Wanted]) -> None:
     for name in names:
         if not any(name in _names(one) for one in wanted):
             known = ", ".join(sorted({_names(one)[0] for one in wanted}))
-            raise MissingError(f"No blueprint pins an operator {name!r}.", hint=f"Known: {known}.")
+            raise UnknownNameError(f"No blueprint pins an operator {name!r}.", hint=f"Known: {known}.")
 
 
 def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Line:

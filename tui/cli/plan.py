@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, assignments, bind
+from actions.blueprint.parameters import Binding, bind_words
 from actions.blueprint.version_rules import require_together, support_note
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
@@ -33,9 +33,7 @@ def run(options: Namespace) -> int:
     from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
 
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind(
-        blueprint, assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
-    )
+    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
     now = SystemClock().now()
     require_together(blueprint, binding, now.date())
     plan = plan_of(blueprint, binding, PriceBook.usual())

@@ -267,7 +267,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             )
         except ConsoleError as error:
             self._bound = None
-            self._say(error.sentence())
+            self._say(" ".join(error.sentences()))
         else:
             self._bound, self._plan, self._problem = bound, plan, ""
             self._refusal, self._notes = "", self._noted(bound)

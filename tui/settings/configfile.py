@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from actions.base.errors import ConsoleError, InputError
+from actions.base.errors import ConsoleError, InputError, Mistakes
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
 from actions.command.verbs import (
@@ -25,7 +25,7 @@ def load_config(path: Path | None = None) -> ConfigFile:
     """Parse and check the file; without one, return an empty configuration.
 
     Raises:
-        InputError: It has a mistake; with file, line and column, and a hint.
+        InputError: It has a mistake; with file, line and column, and a hint. Its `others` are all further mistakes.
     """
     file = path or config_path()
     if not file.exists():
@@ -38,10 +38,15 @@ def load_config(path: Path | None = None) -> ConfigFile:
     known = {setting.name: setting for setting in SETTINGS}
     if not isinstance(document.value, dict):
         raise document.error(InputError, "the file is a mapping of settings.", hint="Write theme: light.")
-    for name in document.value:
-        if name not in known:
-            raise document.error(InputError, f"unknown setting {name!r}.", name, hint=nearest_hint(name, list(known)))
-    values = {name: _value(document, known[name], value) for name, value in document.value.items()}
+    mistakes = Mistakes()
+    values = {}
+    for name, value in document.value.items():
+        with mistakes.collected():
+            if name not in known:
+                hint = nearest_hint(name, list(known))
+                raise document.error(InputError, f"unknown setting {name!r}.", name, hint=hint)
+            values[name] = _value(document, known[name], value)
+    mistakes.require_none()
     return ConfigFile(values, {name: f"{file}:{document.position(name)[0]}" for name in values})
 
 
@@ -85,17 +90,23 @@ def _folders(document: Document, setting: Setting, value: Any) -> list[Path] | N
 def _lines(document: Document, setting: Setting, value: Any) -> dict[str, str] | None:
     if not isinstance(value, dict):
         return None
-    section = setting.name
+    mistakes = Mistakes()
     for name, line in value.items():
-        if not _WORD.fullmatch(name):
-            raise document.error(InputError, f"{name!r} is not a word.", section, name, hint="Use letters and digits.")
-        if not isinstance(line, str) or not line.strip():
-            raise document.error(InputError, f"{name} must be a text.", section, name)
-        if section == "aliases":
-            _check_alias(document, name, line)
-        if section == "filters":
-            _check_filter(document, name, line)
+        with mistakes.collected():
+            _check_line(document, setting.name, name, line)
+    mistakes.require_none()
     return dict(value)
+
+
+def _check_line(document: Document, section: str, name: str, line: Any) -> None:
+    if not _WORD.fullmatch(name):
+        raise document.error(InputError, f"{name!r} is not a word.", section, name, hint="Use letters and digits.")
+    if not isinstance(line, str) or not line.strip():
+        raise document.error(InputError, f"{name} must be a text.", section, name)
+    if section == "aliases":
+        _check_alias(document, name, line)
+    if section == "filters":
+        _check_filter(document, name, line)
 
 
 def _check_alias(document: Document, name: str, line: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from actions.base.errors import ConsoleError, InputError
+from actions.base.errors import ConsoleError, InputError, Mistakes
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
 from actions.command.verbs import nearest_hint
@@ -21,7 +21,7 @@ def load_keymap(path: Path | None = None) -> Keymap:
     """Parse and check the file; without one, return the default keys.
 
     Raises:
-        InputError: It has a mistake; with file, line and column, and a hint.
+        InputError: It has a mistake; with file, line and column, and a hint. Its `others` are all further mistakes.
     """
     file = path or keymap_path()
     if not file.exists():
@@ -33,11 +33,14 @@ def load_keymap(path: Path | None = None) -> Keymap:
     top = document.value
     if not isinstance(top, dict):
         raise document.error(InputError, "the file is a mapping.", hint=f"Its keys are {' and '.join(_TOP)}.")
+    mistakes = Mistakes()
     for key in top:
-        if key not in _TOP:
-            raise document.error(InputError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
-    keymap = Keymap(_moved(document), _lines(document))
-    _refuse_clashes(document, keymap)
+        with mistakes.collected():
+            if key not in _TOP:
+                raise document.error(InputError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
+    keymap = Keymap(_moved(document, mistakes), _lines(document, mistakes))
+    _refuse_clashes(document, keymap, mistakes)
+    mistakes.require_none()
     return keymap
 
 
@@ -46,32 +49,33 @@ def key_ids() -> Iterable[str]:
     return (row.id for row in KEYS if row.does != "enter")
 
 
-def _moved(document: Document) -> dict[str, str]:
+def _moved(document: Document, mistakes: Mistakes) -> dict[str, str]:
     known = tuple(key_ids())
     found: dict[str, str] = {}
-    for name, keys in _section(document, "move").items():
-        if name not in known:
-            raise document.error(
-                InputError, f"{name!r} is not a row of the key tables.", "move", name, hint=nearest_hint(name, known)
-            )
-        found[name] = ",".join(_keys(document, keys, "move", name))
+    for name, keys in _section(document, "move", mistakes).items():
+        with mistakes.collected():
+            if name not in known:
+                message = f"{name!r} is not a row of the key tables."
+                raise document.error(InputError, message, "move", name, hint=nearest_hint(name, known))
+            found[name] = ",".join(_keys(document, keys, "move", name))
     return found
 
 
-def _lines(document: Document) -> dict[str, str]:
+def _lines(document: Document, mistakes: Mistakes) -> dict[str, str]:
     found: dict[str, str] = {}
-    for key, line in _section(document, "own").items():
-        _keys(document, key, "own", key)
-        try:
-            parse_line(str(line))
-        except ConsoleError as error:
-            raise document.error(InputError, error.message, "own", key, hint=error.hint) from error
-        found[key] = str(line)
+    for key, line in _section(document, "own", mistakes).items():
+        with mistakes.collected():
+            _keys(document, key, "own", key)
+            try:
+                parse_line(str(line))
+            except ConsoleError as error:
+                raise document.error(InputError, error.message, "own", key, hint=error.hint) from error
+            found[key] = str(line)
     return found
 
 
-def _refuse_clashes(document: Document, keymap: Keymap) -> None:
-    """Refuse a key with two meanings in one place: the row that was not moved would silently lose its key."""
+def _refuse_clashes(document: Document, keymap: Keymap, mistakes: Mistakes) -> None:
+    """Collect keys with two meanings in one place: the row that was not moved would silently lose its key."""
     taken: dict[tuple[KeyContext, str], Key] = {}
     for row in KEYS:
         moved = keymap.moved.get(row.id)
@@ -80,21 +84,24 @@ def _refuse_clashes(document: Document, keymap: Keymap) -> None:
             if other is not row:
                 culprit = row if moved else other
                 message = f"{key!r} would be both {other.id} and {row.id}."
-                raise document.error(InputError, message, "move", culprit.id, hint="Move the other one as well.")
+                hint = "Move the other one as well."
+                mistakes.found.append(document.error(InputError, message, "move", culprit.id, hint=hint))
     for key in keymap.lines:
         row_taken = next(
             (row for (place, name), row in taken.items() if name == key and place is not KeyContext.PANES), None
         )
         if row_taken is not None:
-            message = f"{key!r} is already the key of {row_taken.id}."
-            raise document.error(InputError, message, "own", key, hint="Choose another key, or move that one.")
+            message, hint = f"{key!r} is already the key of {row_taken.id}.", "Choose another key, or move that one."
+            mistakes.found.append(document.error(InputError, message, "own", key, hint=hint))
 
 
-def _section(document: Document, name: str) -> dict[str, Any]:
+def _section(document: Document, name: str, mistakes: Mistakes) -> dict[str, Any]:
     section = document.value.get(name) or {}
-    if not isinstance(section, dict):
-        raise document.error(InputError, f"{name} is a mapping.", name, hint="Write pods.shell: S, or f6: open pods.")
-    return {str(key): value for key, value in section.items()}
+    if isinstance(section, dict):
+        return {str(key): value for key, value in section.items()}
+    hint = "Write pods.shell: S, or f6: open pods."
+    mistakes.found.append(document.error(InputError, f"{name} is a mapping.", name, hint=hint))
+    return {}
 
 
 def _keys(document: Document, keys: Any, *path: str) -> list[str]:

@@ -181,3 +181,38 @@ def test_launches_of_a_script_are_checked_before_it_starts(tmp_path: Path, capsy
     assert [word in line for word, line in zip(("'nope'", "preset", "worker'", "1000"), told, strict=True)] == [
         True
     ] * 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "nope"],
+        ["plan", "bionemo-esm1nv", "--preset", "nope"],
+        ["plan", "bionemo-esm1nv", "colour=red"],
+        ["doctor", "nope"],
+        ["doctor", "bionemo-esm1nv", "--preset", "nope"],
+        ["launch", "nope"],
+        ["launch", "bionemo-esm1nv", "--preset", "nope"],
+        ["blueprints", "nope"],
+        ["validate", "nope"],
+        ["mirror", "nope"],
+    ],
+)
+def test_a_name_that_the_program_does_not_know_is_wrong_usage(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "nope" in said or "colour" in said
+    assert said.count("\n") == 1
+
+
+def test_all_wrong_parameters_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("gpu", "workers=1000", "colour=red", "worker=3")
+    assert main(["plan", "bionemo-esm1nv", *words, "--preset", "nope"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    expected = ("Write name=value", "preset 'nope'", "1000", "eksml-tui blueprints bionemo-esm1nv", "mean workers")
+    for word, line in zip(expected, lines, strict=True):
+        assert word in line
+    assert main(["plan", "bionemo-esm1nv", "workers=1000", "worker=3"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2

@@ -150,6 +150,23 @@ def test_the_command_prints_each_setting_with_its_source(
     capsys.readouterr()
 
 
+def test_the_program_names_all_mistakes_of_the_file_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "eksml-tui").mkdir()
+    file = written(
+        tmp_path / "eksml-tui", "speed: -1\naliases: {open: open pods, x: opne pods}\nthem: light\nbell: yes\n"
+    )
+    assert main(["config"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.removeprefix(f"eksml-tui: {file}:").partition(": ")[0] for line in lines] == [
+        "1:1", "2:11", "2:28", "3:1", "4:1",
+    ]  # fmt: skip
+    for word, line in zip(("above 0", "already", "mean open", "mean theme", "true or false"), lines, strict=True):
+        assert word in line
+
+
 def test_the_schema_has_every_setting() -> None:
     schema = config_schema()
     assert schema["properties"].keys() == {setting.name for setting in SETTINGS}

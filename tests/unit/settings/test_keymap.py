@@ -60,6 +60,17 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, place: str
     assert said in caught.value.sentence()
 
 
+def test_all_mistakes_are_named_at_once_and_in_order(tmp_path: Path) -> None:
+    text = "own: {f6: opne pods, z: open cost}\nmove:\n  pods.shel: S\n  pods.shell: l\n  pods.logs: entre\nkeys: {}\n"
+    with pytest.raises(InputError) as caught:
+        load_keymap(written(tmp_path, text))
+    said = caught.value.sentences()
+    assert [line.partition("keys.yaml:")[2].split(":")[0] for line in said] == list("113456")
+    words = ("mean open", "everywhere.zoom", "pods.shell", "both pods.logs", "'entre'", "'keys'")
+    for word, line in zip(words, said, strict=True):
+        assert word in line
+
+
 def test_two_keys_can_change_places(tmp_path: Path) -> None:
     keymap = load_keymap(
         written(tmp_path, "move: {pods.shell: l, pods.logs: s, everywhere.zoom: f5}\nown: {z: open cost}")
