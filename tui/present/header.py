@@ -154,13 +154,14 @@ def _right(facts: HeaderFacts, *, with_idle: bool, says_of_what: bool = False) -
         return (*of, hourly, Span(" "))
     unknown = bool(cost.idle_unpriced) and not cost.idle_usd_per_hour
     idle = format_hourly(None if unknown else cost.idle_usd_per_hour)
-    wasted, word = cost.idle_accelerators > 0, "unrequested" if says_of_what else "idle"
+    wasted = cost.idle_accelerators > 0
+    text = f"{idle} unrequested" if says_of_what else f"{cost.idle_accelerators} free {idle}" if wasted else "none free"
     return (
         *of,
         hourly,
         _SEPARATOR,
         Link(
-            f"{idle} {word}{'!' if wasted else ''}",
+            f"{text}{'!' if wasted else ''}",
             Tone.MUTED if facts.as_of else Tone.WARN if wasted else Tone.GOOD,
             line="open cost",
         ),

@@ -58,7 +58,8 @@ def test_idle_cost_is_beside_unused_accelerators_on_eighty_columns() -> None:
     )
     text = text_of(header_line(facts, 80))
     assert "8 of 8 at 0%" in text
-    assert "$5.67/h idle!" in text
+    assert "8 free $5.67/h!" in text
+    assert "idle" not in text
     soon = text_of(header_line(replace(facts, expires_in_seconds=600), 80))
     assert "creds 10m00s!" in soon
 
@@ -106,7 +107,7 @@ def test_what_was_kept_is_said_at_every_width_and_its_cost_is_muted(width: int) 
     line = header_line(kept, width)
     assert "as of 14:02 UTC · gone" in text_of(line)
     (hourly,) = [
-        span for span in line if "/h" in span.text and "idle" not in span.text and "unrequested" not in span.text
+        span for span in line if "/h" in span.text and "free" not in span.text and "unrequested" not in span.text
     ]
     assert hourly.tone is Tone.MUTED
 
