@@ -184,7 +184,8 @@ def _warnings(text: str) -> tuple[str, ...]:
 _BEGIN = re.compile(r"^[ \t]{0,16}(?=<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", re.MULTILINE)
 _END = "</nvidia_smi_log>"
 _POWER = ("gpu_power_readings", "power_readings")
-_DRAWS = ("instant_power_draw", "power_draw", "average_power_draw")
+_DRAWS = ("power_draw", "average_power_draw", "instant_power_draw")
+"""The mean of a second first, as the table and `power.draw` have it: two forms of one moment agree."""
 _LIMITS = ("current_power_limit", "power_limit")
 
 

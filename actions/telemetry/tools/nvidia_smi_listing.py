@@ -26,7 +26,8 @@ from actions.telemetry.tools.nvidia_smi_reading import (
 _LINE = re.compile(r"^(?P<indent>\s{0,40})(?P<name>\S(?:.{0,100}?\S)?)\s{0,60}(?:\s: ?(?P<value>.{0,400}?))?\s{0,20}$")
 _GPU = re.compile(r"^GPU (?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)$")
 _POWER = ("gpu power readings", "power readings")
-_DRAWS = ("instantaneous power draw", "power draw", "average power draw")
+_DRAWS = ("power draw", "average power draw", "instantaneous power draw")
+"""The mean of a second first, as the table and `power.draw` have it: two forms of one moment agree."""
 _LIMITS = ("current power limit", "power limit")
 _REASONS = ("clocks event reasons", "clocks throttle reasons")
 _MARK = "NVSMI LOG"

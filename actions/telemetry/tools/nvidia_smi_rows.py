@@ -187,7 +187,7 @@ def _gpu_of(row: dict[str, str], position: int) -> Gpu:
         fan_pct=count_of(row.get("fan.speed")),
         temp_c=count_of(row.get("temperature.gpu")),
         perf=word_of(row.get("pstate")),
-        power_w=_first_amount(row, "power.draw", "power.draw.instant", "power.draw.average"),
+        power_w=_first_amount(row, "power.draw", "power.draw.average", "power.draw.instant"),
         power_cap_w=_first_amount(row, "power.limit", "enforced.power.limit"),
         mem_used_mib=count_of(row.get("memory.used")),
         mem_total_mib=count_of(row.get("memory.total")),
