@@ -103,6 +103,8 @@ COLUMNS_PER_X_TICK = 14
 ROWS_PER_Y_TICK = 3
 COLUMNS_PER_GLYPH = 16
 RULE = "┊"
+LEAST_Y_SHARE = 0.02
+"""The height of the y axis at least, as a share of the greatest value."""
 SPARSE_POINTS = 50
 """Curves of fewer points are not smoothed by themselves: each of their points can be seen."""
 
@@ -183,7 +185,7 @@ def picture_of(
     if not ys or ends is None:
         return [_nothing_to_draw(curves, options)]
     x_axis = _x_axis(*ends, most=max(2, width // COLUMNS_PER_X_TICK), options=options)
-    y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
+    y_axis = _y_axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), is_log=options.is_log)
     strokes = [*_ruled(rules, x_axis, y_axis, rows=height), *strokes, *_glyphs(curves, lines, width)]
     return draw_strokes(strokes, x_axis, y_axis, width=width, height=height)
 
@@ -236,7 +238,7 @@ def axes_of(curves: Sequence[Curve], options: PlotOptions, *, x_ticks: int, y_ti
     ]
     if not heights:
         return None
-    y_axis = _axis(min(heights), max(heights), most=y_ticks, margin=0.03, is_log=options.is_log)
+    y_axis = _y_axis(min(heights), max(heights), most=y_ticks, is_log=options.is_log)
     return _x_axis(*ends, most=x_ticks, options=options), y_axis
 
 
@@ -314,6 +316,15 @@ def _x_axis(low: float, high: float, *, most: int, options: PlotOptions) -> Axis
         low, high = low - 1, high + 1
     ticks = size_ticks(low, high, most)
     return Axis(tuple(ticks), tuple(format_bytes(round(2.0**tick)) for tick in ticks), low, high)
+
+
+def _y_axis(low: float, high: float, *, most: int, is_log: bool) -> Axis:
+    """Return the axis of values; those that hardly differ are in its middle: noise must not look like a course."""
+    least = math.log10(1 + LEAST_Y_SHARE) if is_log else LEAST_Y_SHARE * max(abs(low), abs(high))
+    if 0 < high - low < least:
+        middle = (low + high) / 2
+        low, high = middle - least / 2, middle + least / 2
+    return _axis(low, high, most=most, margin=0.03, is_log=is_log)
 
 
 def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool) -> Axis:

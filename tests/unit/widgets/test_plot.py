@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from tui.present.curves import (
 from tui.textual_private import screen_text
 from tui.widgets import plot
 from tui.widgets.plot import PlotView
-from tui.widgets.plot_renderer import SPARSE_POINTS, Pen, PlotOptions, Smoothing, is_smoothed, picture_of
+from tui.widgets.plot_renderer import SPARSE_POINTS, Pen, PlotOptions, Smoothing, axes_of, is_smoothed, picture_of
 
 PEN = Pen((90, 90, 90), (0, 200, 255))
 
@@ -243,3 +244,23 @@ async def test_the_log_axis_is_switched_by_key() -> None:
         await wait_for(pilot, lambda: app.view.has_focus, "focus")
         await pilot.press("L")
         await wait_for(pilot, lambda: "(log)" in screen_text(app), "the logarithmic axis")
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_the_noise_of_a_nearly_constant_curve_is_a_flat_line(is_log: bool) -> None:
+    """A throughput of 1552.2 to 1552.4 filled its whole chart, as if it went up and down."""
+    options = PlotOptions(is_log=is_log, smoothing=Smoothing.OFF)
+    noise = [1552.2 + 0.2 * (place * 7 % 5) / 4 for place in range(200)]
+
+    def rows(*ys: float) -> int:
+        lines = drawn(a_curve(*ys), options=options, width=80, height=20)
+        return sum(bool(re.search("[\u2801-\u28ff]", line)) for line in lines)
+
+    assert rows(*noise) <= 2
+    assert rows(*(1552 + place * 0.2 for place in range(200))) >= 15  # 2.6 % are a course
+    axes = axes_of([a_curve(*noise)], options, x_ticks=5, y_ticks=6)
+    assert axes is not None
+    y_axis = axes[1]
+    assert y_axis.high - y_axis.low >= (0.0085 if is_log else 31)
+    assert all(y_axis.low <= tick <= y_axis.high for tick in y_axis.ticks)
+    assert len({*y_axis.labels}) == len(y_axis.ticks) >= 2
