@@ -13,7 +13,13 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
-from actions.telemetry.tools.device_history import DeviceHistory, Quantity, RateMeter, SpanRecord
+from actions.telemetry.tools.device_history import (
+    DeviceHistory,
+    DeviceTotals,
+    Quantity,
+    RateMeter,
+    SpanRecord,
+)
 from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
@@ -212,6 +218,7 @@ class AcceleratorFeed:
             return
         newest: dict[str, SpanRecord] = {}
         histories: dict[tuple[str, str], DeviceHistory] = {}
+        totals: dict[tuple[str, str], DeviceTotals] = {}
         offset, began = 0, 0.0
         while offset < size:
             records, end = reader.device_spans(offset, limit_bytes=_CHUNK_BYTES)
@@ -224,8 +231,10 @@ class AcceleratorFeed:
                 for device in record.devices:
                     history = histories.setdefault((f"/{record.pod}", device.label), DeviceHistory(is_whole=True))
                     history.add(record.since, record.until, device.all_extents, record.samples)
+                    known = totals.setdefault((f"/{record.pod}", device.label), DeviceTotals())
+                    known.add(device.label, device.throttle, device.errors, record.samples)
             await asyncio.sleep(0)
-        readings = tuple(_past_reading(record, histories) for record in newest.values())
+        readings = tuple(_past_reading(record, histories, totals) for record in newest.values())
         ended = max((record.until for record in newest.values()), default=0.0)
         self.forget()
         self.histories = histories
@@ -273,7 +282,11 @@ class AcceleratorFeed:
         return (answer.stdout or answer.stderr).decode("utf-8", "replace")
 
 
-def _past_reading(record: SpanRecord, histories: Mapping[tuple[str, str], DeviceHistory]) -> WorkerReading:
+def _past_reading(
+    record: SpanRecord,
+    histories: Mapping[tuple[str, str], DeviceHistory],
+    totals: Mapping[tuple[str, str], DeviceTotals],
+) -> WorkerReading:
     """Return the means over all the time of a pod's devices, which are those of its last span."""
     from actions.telemetry.tools.devices import Device, DeviceReading
 
@@ -281,7 +294,12 @@ def _past_reading(record: SpanRecord, histories: Mapping[tuple[str, str], Device
     devices: list[Device] = []
     for span in record.devices:
         extents = [histories[pod.key, span.label].extent(quantity) for quantity in Quantity]
-        load, memory, power, degrees, nvlink, efa = (None if extent is None else extent.mean for extent in extents)
+        load, memory, power, degrees, nvlink, efa, clock = (
+            None if extent is None else extent.mean for extent in extents
+        )
+        power_cap, top_clock = span.limits or (None, None)
+        total = totals[pod.key, span.label]
+        corrected, uncorrected, of_links = total.errors or (None, None, None)
         devices.append(
             Device(
                 index=len(devices),
@@ -291,7 +309,15 @@ def _past_reading(record: SpanRecord, histories: Mapping[tuple[str, str], Device
                 mem_used_bytes=None if memory is None else round(memory),
                 mem_total_bytes=span.memory_total_bytes,
                 power_w=power,
+                power_cap_w=power_cap,
                 temp_c=None if degrees is None else round(degrees),
+                clock_mhz=None if clock is None else round(clock),
+                clock_max_mhz=None if top_clock is None else round(top_clock),
+                throttle=tuple(reason for reason, _ in total.shares()),
+                throttle_shares=tuple(share for _, share in total.shares()),
+                ecc_corrected=corrected,
+                ecc_uncorrected=uncorrected,
+                nvlink_errors=of_links,
                 nvlink_rate=nvlink,
                 efa_rate=efa,
             )

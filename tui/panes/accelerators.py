@@ -74,6 +74,7 @@ COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("temperature", "TEMP", accelerators.temperature_cell, width=6, align="right", drop=1),
     Column("degrees", "TEMP MIN–MAX", accelerators.temperature_range_cell, width=12, align="right", drop=13),
     Column("clock", "CLOCK MHZ", accelerators.clock_cell, width=9, align="right", drop=7),
+    Column("clocks", "MHZ MIN–MAX", accelerators.clock_range_cell, width=11, align="right", drop=14),
     Column("throttle", "THROTTLE", accelerators.throttle_cell, width=9, flex=1, limit=28, drop=5),
     *_TAIL,
 )

@@ -42,6 +42,8 @@ _LEAST_TREND = 8
 _LEVELS = "▁▂▃▄▅▆▇█"
 _HARMLESS = frozenset({"power cap", "sync boost"})
 """Reasons for a lower clock that are usual under full load."""
+_OFTEN = 0.05
+"""Share of the time from which a reason for a lower clock explains the whole of it."""
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -237,12 +239,22 @@ def clock_cell(row: DeviceRow) -> CellValue:
     return f"{device.clock_mhz}/{device.clock_max_mhz}" if device.clock_max_mhz else str(device.clock_mhz)
 
 
+def clock_range_cell(row: DeviceRow) -> CellValue:
+    """Lowest and highest clock, in MHz."""
+    found = _extent(row, Quantity.CLOCK)
+    return _ABSENT if found is None else f"{found.least:.0f}–{found.most:.0f}"
+
+
 def throttle_cell(row: DeviceRow) -> CellValue:
-    """The reasons for a lower clock."""
+    """The reasons for a lower clock; of the past with the part of the time in which each was there."""
     reasons = row.device.throttle if row.device else ()
     if not reasons:
         return _ABSENT
-    return Span(", ".join(reasons), Tone.PLAIN if _HARMLESS.issuperset(reasons) else Tone.WARN)
+    shares = row.device.throttle_shares if row.device else ()
+    words = (
+        [f"{reason} {_percent(share)}" for reason, share in zip(reasons, shares, strict=True)] if shares else reasons
+    )
+    return Span(", ".join(words), Tone.PLAIN if _HARMLESS.issuperset(reasons) else Tone.WARN)
 
 
 def ecc_cell(row: DeviceRow) -> CellValue:
@@ -339,7 +351,21 @@ def load_key(row: DeviceRow) -> float:
 
 def _throttled_by(row: DeviceRow) -> str:
     """Return the reasons for a lower clock that are not usual; empty if there are none."""
-    return ", ".join(reason for reason in (row.device.throttle if row.device else ()) if reason not in _HARMLESS)
+    if row.device is None:
+        return ""
+    reasons, shares = row.device.throttle, row.device.throttle_shares
+    if not shares:
+        return ", ".join(reason for reason in reasons if reason not in _HARMLESS)
+    return ", ".join(
+        f"{reason} in {_percent(share)} of the time"
+        for reason, share in zip(reasons, shares, strict=True)
+        if reason not in _HARMLESS and share >= _OFTEN
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent; a small one is not 0."""
+    return f"{max(1, round(100 * share))}%"
 
 
 def _place(row: DeviceRow) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,8 @@ class Quantity(IntEnum):
     """Bytes a second, sent and received."""
     EFA = 5
     """Bytes a second over all adapters of the node, sent and received."""
+    CLOCK = 6
+    """MHz of the multiprocessors."""
 
 
 _ALWAYS = Quantity.TEMPERATURE + 1
@@ -67,14 +70,20 @@ class DeviceSpan(msgspec.Struct, frozen=True, gc=False, array_like=True):
     memory_total_bytes: int | None
     extents: tuple[Extent | None, ...]
     """One for each `Quantity` up to temperature; `None` where it was not measured."""
-    traffic: tuple[Extent | None, ...] = ()
+    further: tuple[Extent | None, ...] = ()
     """One for each further `Quantity`; empty if none of them was measured."""
+    limits: tuple[float | None, ...] = ()
+    """Power cap in watts, and highest clock in MHz; empty if neither is known."""
+    throttle: tuple[tuple[str, int], ...] = ()
+    """The reasons for a lower clock, each with the number of samples that had it."""
+    errors: tuple[int | None, ...] = ()
+    """Corrected and uncorrected memory errors, and errors of NVLinks; empty if none of them is counted."""
 
     @property
     def all_extents(self) -> tuple[Extent | None, ...]:
         """One for each `Quantity`."""
-        missing = len(Quantity) - len(self.extents) - len(self.traffic)
-        return (*self.extents, *self.traffic, *[None] * missing)
+        missing = len(Quantity) - len(self.extents) - len(self.further)
+        return (*self.extents, *self.further, *[None] * missing)
 
 
 class SpanRecord(msgspec.Struct, frozen=True, gc=False):
@@ -100,9 +109,47 @@ def values_of(device: Device) -> tuple[float | None, ...]:
         device.temp_c,
         device.nvlink_rate,
         device.efa_rate,
+        device.clock_mhz,
     )
 
 
+def errors_of(device: Device) -> tuple[int | None, ...]:
+    """Return a device's counted errors in the order of `DeviceSpan.errors`."""
+    return device.ecc_corrected, device.ecc_uncorrected, device.nvlink_errors
+
+
+class DeviceTotals:
+    """The state of a device over samples or spans, in constant space: reasons for a lower clock, and errors."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.throttle: Counter[str] = Counter()
+        """Number of samples with each reason; there are a dozen reasons."""
+        self.errors: tuple[int | None, ...] = ()
+        """In the order of `DeviceSpan.errors`: the greatest count of a GPU, as it counts from the load of its driver;
+        the sum of a Neuron device, which counts anew in each record."""
+
+    def add(
+        self, label: str, throttle: Sequence[tuple[str, int]], errors: Sequence[int | None], samples: int = 1
+    ) -> None:
+        """Add what so many samples of the device with this label had."""
+        self.samples += samples
+        for reason, count in throttle:
+            self.throttle[reason] += count
+        if any(count is not None for count in errors):
+            join = sum if label.startswith("ND") else max
+            known = self.errors or (None,) * len(errors)
+            pairs = ([one for one in pair if one is not None] for pair in zip(known, errors, strict=True))
+            self.errors = tuple(join(pair) if pair else None for pair in pairs)
+
+    def shares(self) -> list[tuple[str, float]]:
+        """Return the reasons with the share of the samples that had each, the most frequent first."""
+        return [(reason, count / self.samples) for reason, count in self.throttle.most_common()]
+
+
+_FREED = 0.1
+"""Share of the most memory of a pod's devices below which its process is gone: a driver keeps less than 1 %."""
+_HELD_SECONDS = 30.0
 _SAME_MOMENT = 1.0
 """Seconds: begins are kept with the precision of short floats."""
 _LONGEST_GAP = 120.0
@@ -150,6 +197,7 @@ class _Gathered:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._totals = DeviceTotals()
         self._counts = [0] * len(Quantity)
         self._sums = [0.0] * len(Quantity)
         self._least = [math.inf] * len(Quantity)
@@ -157,6 +205,7 @@ class _Gathered:
 
     def add(self, device: Device) -> None:
         self._device = device
+        self._totals.add(device.label, [(reason, 1) for reason in device.throttle], errors_of(device))
         for place, value in enumerate(values_of(device)):
             if value is not None:
                 self._counts[place] += 1
@@ -169,12 +218,25 @@ class _Gathered:
             Extent(least, round(total / count, 3), most) if count else None
             for count, total, least, most in zip(self._counts, self._sums, self._least, self._most, strict=True)
         )
-        device, traffic = self._device, extents[_ALWAYS:] if any(self._counts[_ALWAYS:]) else ()
-        return DeviceSpan(device.label, device.model, device.mem_total_bytes, extents[:_ALWAYS], traffic)
+        device, totals = self._device, self._totals
+        limits = device.power_cap_w, device.clock_max_mhz
+        return DeviceSpan(
+            device.label,
+            device.model,
+            device.mem_total_bytes,
+            extents[:_ALWAYS],
+            extents[_ALWAYS:] if any(self._counts[_ALWAYS:]) else (),
+            limits if limits != (None, None) else (),
+            tuple(totals.throttle.items()),
+            totals.errors,
+        )
 
 
 class SpanCollector:
     """The open span of one pod.
+
+    Samples in which the process has freed the memory are held back for half a minute: at the end of a pod they show
+    only that its container was still there, and would lower the means of a whole run. In the midst of one they count.
 
     Args:
         pod: Its name.
@@ -189,10 +251,21 @@ class SpanCollector:
         self._samples = 0
         self._devices: dict[str, _Gathered] = {}
         self._meter = RateMeter()
+        self._most_memory = 0
+        self._held: list[tuple[float, DeviceReading]] = []
 
     def add(self, at: float, reading: DeviceReading) -> None:
         """Add a sample."""
-        reading = self._meter.rated(at, reading)
+        self._held.append((at, self._meter.rated(at, reading)))
+        used = [device.mem_used_bytes for device in reading.devices if device.mem_used_bytes is not None]
+        self._most_memory = max(self._most_memory, sum(used))
+        is_freed = bool(used) and sum(used) < _FREED * self._most_memory
+        if not is_freed or at - self._held[0][0] > _HELD_SECONDS:
+            for sample in self._held:
+                self._gather(*sample)
+            self._held = []
+
+    def _gather(self, at: float, reading: DeviceReading) -> None:
         if not self._devices:
             self._since = at
         self._until, self._noun, self._samples = at, reading.noun, self._samples + 1

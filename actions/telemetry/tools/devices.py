@@ -58,6 +58,8 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     clock_max_mhz: int | None = None
     throttle: tuple[str, ...] = ()
     """The reasons why its clock is held down; see `throttle_reasons`."""
+    throttle_shares: tuple[float, ...] = ()
+    """The part of the time in which each of them held it down; empty for a single moment."""
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     """Errors since the driver was loaded; of Neuron, in the period of the record."""

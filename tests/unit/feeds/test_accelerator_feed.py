@@ -14,6 +14,9 @@ from actions.telemetry.tools.device_history import Extent, Quantity
 from tests.support.builders import NOW, StillClock, a_pod
 from tui.feeds.accelerators import FRESH_SECONDS, AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import ClusterFeed
+from tui.panes.accelerators import COLUMNS
+from tui.present.accelerators import device_rows, summary
+from tui.present.cells import text_of
 
 ROW = "0, NVIDIA A10G, 97, 3032, 23028, 33, 112.10, 300.00, P0"
 
@@ -140,3 +143,47 @@ async def test_traffic_of_links_is_shown_now_and_over_all_time(tmp_path: Path) -
     await feed._show_past(Sampled(tmp_path, "later"))
     assert feed.past is not None
     assert feed.past.readings[0].reading.devices[0].nvlink_rate == 2_560_000
+
+
+HEADS = (
+    "index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], clocks.current.sm [MHz],"
+    " clocks.max.sm [MHz], clocks_event_reasons.active, ecc.errors.corrected.volatile.total,"
+    " ecc.errors.uncorrected.volatile.total\n"
+)
+
+
+def with_clock(load: int, memory: int, mhz: int, mask: str, ecc: int) -> str:
+    return (
+        f"{HEADS}0, NVIDIA H100 80GB HBM3, {load} %, {memory} MiB, 81559 MiB, {mhz} MHz, 1980 MHz, {mask}, {ecc}, 0\n"
+    )
+
+
+async def test_clocks_reasons_and_errors_are_there_when_the_job_is_over(tmp_path: Path) -> None:
+    feed, writer = a_feed(), SpoolWriter(tmp_path, "train")
+    power_cap, hot = "0x0000000000000004", "0x0000000000000040"
+    for age, mhz, mask in ((500, 1980, power_cap), (400, 1980, power_cap), (300, 1380, hot), (200, 1980, power_cap)):
+        sample = AcceleratorSample(NOW.timestamp() - age, with_clock(98, 40_000, mhz, mask, 500 - age), "node-1")
+        writer.write_sample("worker-0", sample)
+    writer.write_sample(
+        "worker-0", AcceleratorSample(NOW.timestamp() - 195, with_clock(0, 4, 345, "0x1", 300), "node-1")
+    )
+    writer.close()
+    await feed._show_past(Sampled(tmp_path, "train"))
+    assert feed.past is not None
+    assert feed.past.ended_at == NOW.timestamp() - 200
+    (row,) = device_rows(feed.past.readings, feed.histories, is_past=True)
+    cells = {
+        column.id: text_of(column.cell(row))
+        for column in COLUMNS
+        if column.id in ("load", "power", "clock", "clocks", "throttle", "ecc")
+    }
+    assert cells["load"].endswith(" 98%")
+    assert cells | {"load": ""} == {
+        "load": "",
+        "power": "-",
+        "clock": "1830/1980",
+        "clocks": "1380–1980",
+        "throttle": "power cap 75%, hot 25%",
+        "ecc": "300/0",
+    }
+    assert "is throttled (hot in 25% of the time)" in text_of(summary([row], feed.past)[1])

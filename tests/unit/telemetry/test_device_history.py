@@ -8,6 +8,7 @@ import pytest
 from actions.telemetry.tools.device_history import (
     DeviceHistory,
     DeviceSpan,
+    DeviceTotals,
     Extent,
     Quantity,
     RateMeter,
@@ -96,6 +97,63 @@ def test_traffic_is_kept_over_time_and_records_without_it_are_as_before() -> Non
     assert written == record
     of_before = b'["0", "A10G", null, [[1.0, 2.0, 3.0], null, null, null]]'
     old = msgspec.json.decode(of_before, type=DeviceSpan)
-    assert old.all_extents == (Extent(1, 2, 3), None, None, None, None, None)
+    assert old.all_extents == (Extent(1, 2, 3), None, None, None, None, None, None)
     history.add(200.0, 201.0, old.all_extents)
     assert history.extent(Quantity.NVLINK) == Extent(2_000, 5_000, 8_000)
+
+
+def used(mebibytes: int, load: float = 0.0) -> DeviceReading:
+    return DeviceReading((Device(0, "0", load_pct=load, mem_used_bytes=mebibytes << 20),))
+
+
+def means(*samples: tuple[float, DeviceReading]) -> tuple[float, int]:
+    """Return the mean load of samples, and how many count."""
+    collector = SpanCollector("worker-0", "node-1")
+    for at, reading in samples:
+        collector.add(at, reading)
+    record = collector.record()
+    assert record is not None
+    load = record.devices[0].all_extents[Quantity.LOAD]
+    assert load is not None
+    return load.mean, record.samples
+
+
+def test_samples_after_the_process_do_not_count_at_the_end_and_do_in_the_midst() -> None:
+    busy = [(float(at), used(40_000, 90.0)) for at in (0, 5, 10)]
+    assert means(*busy, (15.0, used(3))) == (90.0, 3)
+    assert means(*busy, (15.0, used(3, 40.0)), (20.0, used(3))) == (90.0, 3)  # the load is a mean over a second
+    assert means(*busy, (15.0, used(3)), (20.0, used(30_000, 90.0))) == (72.0, 5)  # it was restarted
+    assert means(*busy, *((float(at), used(3)) for at in range(15, 55, 5))) == (24.545, 11)  # it stays
+    assert means((0.0, used(3)), (5.0, used(3))) == (0.0, 2)  # it has not begun
+    assert means(*((float(at), counted(0)) for at in (0, 5))) == (90.0, 2)  # memory is not told
+
+
+def test_clock_reasons_and_errors_are_kept_in_constant_space() -> None:
+    collector = SpanCollector("worker-0", "node-1")
+    for at in range(1000):
+        hot = ("hot",) if at < 100 else ()
+        device = Device(
+            0, "0", clock_mhz=1980 - 500 * bool(hot), clock_max_mhz=1980, power_cap_w=700.0,
+            throttle=(*hot, "power cap"), ecc_corrected=at // 500, ecc_uncorrected=0, nvlink_errors=None,
+        )  # fmt: skip
+        collector.add(float(at), DeviceReading((device,)))
+    record = collector.record()
+    assert record is not None
+    assert len(msgspec.json.encode(record)) < 400
+    (span,) = msgspec.json.decode(msgspec.json.encode(record), type=SpanRecord).devices
+    assert span.all_extents[Quantity.CLOCK] == Extent(1480, 1930, 1980)
+    assert span.limits == (700, 1980)
+    assert dict(span.throttle) == {"hot": 100, "power cap": 1000}
+    assert span.errors == (1, 0, None)
+    totals = DeviceTotals()
+    totals.add(span.label, span.throttle, span.errors, record.samples)
+    totals.add(span.label, (("hot", 1000),), (3, None, 7), 1000)
+    assert totals.shares() == [("hot", 0.55), ("power cap", 0.5)]
+    assert totals.errors == (3, 0, 7)
+
+
+def test_errors_of_neuron_are_added_as_each_record_counts_anew() -> None:
+    totals = DeviceTotals()
+    for errors in ((2, 0, None), (1, 1, None)):
+        totals.add("ND0", (), errors)
+    assert totals.errors == (3, 1, None)
