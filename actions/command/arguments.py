@@ -193,7 +193,7 @@ class GotoArguments(Arguments, frozen=True):
         str,
         Meta(
             description="14:02, 14:02:07, 2026-11-20T14:02 (UTC), -10m before the newest line; "
-            "error, previous-error, match, previous-match."
+            "error, previous-error, match, previous-match; left, right: sideways."
         ),
     ]
 
@@ -209,7 +209,7 @@ class SetArguments(Arguments, frozen=True):
 
     option: Annotated[
         Literal["follow", "wrap", "time", "source", "json", "log", "smooth"],
-        Meta(description="Of a log: follow, wrap, time, source, json. Of a chart: log, smooth, time."),
+        Meta(description="Of a log: follow, wrap, time, source, json. Of a chart: log, smooth, time. Of a text: wrap."),
     ]
     value: Annotated[str, Meta(description="on, off; wrap: tracebacks, all, none. Empty: the next one.")] = ""
 
@@ -259,7 +259,8 @@ class ChartArguments(Arguments, frozen=True):
     metric: Annotated[
         str,
         Meta(
-            description="loss, lr… or several with commas. Empty: the next one; all: side by side; pick: from a list."
+            description="loss, lr… or several with commas. Empty: the next one; all: side by side; pick: from a list; "
+            "next, previous: of those side by side the one that takes the keys."
         ),
     ] = ""
 

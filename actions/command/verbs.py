@@ -201,7 +201,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("yaml", "Show YAML", "The object as the API returns it.", ObjectArguments),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", ObjectArguments),
     Command("logs", "Show logs", "Follow the object's log.", LogsArguments),
-    Command("goto", "Go to a time or error", "Scroll the log to a time, an error or a match.", GotoArguments),
+    Command(
+        "goto", "Go to a time or error", "Scroll the log to a time, an error, a match, or sideways.", GotoArguments
+    ),
     Command("search", "Search the log", "Highlight the matches of a regular expression.", SearchArguments),
     Command(
         "set", "Set how it is shown", "Follow, wrap, time… of a log; log axis, smoothing… of curves.", SetArguments

@@ -30,6 +30,7 @@ class AppActions(msgspec.Struct, frozen=True):
         leave: End the console.
         close_notifications: Take away all notifications; `False` if there is none.
         close_front: Close the screen in front of the console; `False` if there is none.
+        front: Return the screen in front: the console itself, if no other one is.
         open_shell: Put a shell in a container in front.
         allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
         choose_theme: Draw in the theme of this name.
@@ -44,5 +45,6 @@ class AppActions(msgspec.Struct, frozen=True):
     close_front: Callable[[], bool]
     open_shell: Callable[[PodFacts, str], None]
     allow_plugin: Callable[[ConfigError], Awaitable[bool]]
+    front: Callable[[], Screen[Any] | None] = lambda: None
     choose_theme: Callable[[str], None] = lambda _: None
     edit_text: Callable[[str, Sequence[str]], Awaitable[str]] = _as_it_was

@@ -85,6 +85,7 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
         leave=app.exit,
         close_notifications=app.close_notifications,
         close_front=close_front,
+        front=lambda: app.screen,
         open_shell=open_shell,
         allow_plugin=partial(allow_plugin, app, services),
         choose_theme=app.choose_theme,

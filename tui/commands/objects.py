@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actions.base.errors import MissingError, ParameterError, RefusedError, UnreachableError
@@ -28,9 +29,14 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.select import ObjectSelector
 
 
-_PAGE_WIDTH = 76
 _STAGE = "Stage"
 _WITHOUT_DIAGNOSIS = ("Blueprint", "Run")
+
+
+def _findings_page(found: Sequence[Finding], width: int) -> str:
+    from actions.cluster.diagnose.codes import findings_text
+
+    return findings_text(found, width=width)
 
 
 class WhyCommand:
@@ -52,19 +58,19 @@ class WhyCommand:
         return {"why": self._why}
 
     async def _why(self, arguments: args.ObjectArguments) -> None:
-        from actions.cluster.diagnose.codes import findings_text
-
         subject = self._subject(arguments)
+        page: Callable[[int], str]
         if subject is not None and subject.kind == _STAGE:
             page = await self._stage_page(subject)
         else:
-            page = findings_text(await self._explained(subject), width=_PAGE_WIDTH)
+            page = partial(_findings_page, await self._explained(subject))
         self._app.show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
 
-    async def _stage_page(self, subject: Subject) -> str:
-        """Return the stage's state, then its diagnosis; without a cluster, from what the run has kept on disk."""
-        from actions.cluster.diagnose.codes import findings_text
+    async def _stage_page(self, subject: Subject) -> Callable[[int], str]:
+        """Return the stage's state, then its diagnosis; without a cluster, from what the run has kept on disk.
 
+        The page is laid out for the number of columns that it is called with.
+        """
         parts: list[str] = []
         try:
             _ = self._services.cluster.session
@@ -73,10 +79,11 @@ class WhyCommand:
         found: list[Finding] = []
         try:
             found = await explain_stage(self._services, subject.name)
-            parts.append(findings_text(found, width=_PAGE_WIDTH))
         except MissingError as error:
             parts.append(error.sentence())
-        return "\n\n".join([self._stage_line(subject.name, found), *parts])
+            return lambda _: "\n\n".join([self._stage_line(subject.name, []), *parts])
+        head = "\n\n".join([self._stage_line(subject.name, found), *parts])
+        return lambda width: f"{head}\n\n{_findings_page(found, width)}"
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
         from actions.cluster.diagnose.collect import explain

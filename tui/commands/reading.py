@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from actions.base.errors import ParameterError, RefusedError
@@ -12,8 +12,11 @@ from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
 from tui.feeds.services import ConsoleServices
 from tui.panes.logs import LogsPane
+from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 from tui.terminal.clipboard import Clipboard, copy_out
+
+_WRAPS = ("all", "none")
 
 
 class ReadingCommands:
@@ -67,12 +70,18 @@ class ReadingCommands:
 
     async def _set(self, arguments: args.SetArguments) -> None:
         pane, option, value = self._workspace.current, arguments.option, arguments.value
+        front = self._app.front()
+        if isinstance(front, Viewer):
+            if option != "wrap":
+                raise RefusedError(f"A text has no {option!r} to set.", hint="It has wrap.")
+            _require_one_of(option, value, _WRAPS)
+            front.wrap(value)
+            return
         known = pane.OPTIONS.get(option)
         if known is None:
             hint = f"It has {', '.join(pane.OPTIONS)}." if pane.OPTIONS else "Focus the logs or the charts pane."
             raise RefusedError(f"The {pane.CONTEXT} pane has no {option!r} to set.", hint=hint)
-        if value and value not in known:
-            raise ParameterError(f"{option}: {value!r} is none of {', '.join(known)}.")
+        _require_one_of(option, value, known)
         pane.set_option(option, value)
 
     async def _axis(self, arguments: args.AxisArguments) -> None:
@@ -94,3 +103,8 @@ class ReadingCommands:
         if not isinstance(pane, LogsPane):
             raise RefusedError("The focused pane has no log.", hint="Focus the logs pane.")
         return pane
+
+
+def _require_one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value and value not in known:
+        raise ParameterError(f"{option}: {value!r} is none of {', '.join(known)}.")

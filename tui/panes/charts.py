@@ -18,7 +18,7 @@ from tui.feeds.services import WATCH, ConsoleServices
 from tui.feeds.spool import SpoolCurves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
-from tui.panes.plots import PlotPane
+from tui.panes.plots import STEPS, PlotPane
 from tui.present.cells import fit
 from tui.present.charts import (
     ChartRow,
@@ -166,13 +166,18 @@ class ChartsPane(PlotPane):
     def choose(self, metric: str) -> None:
         """Show the chart of that name or metric, the next one (empty), or all of them, and back (`all`).
 
+        Of several side by side, `next` and `previous` move the focus.
+
         Raises:
             MissingError: The log has no such metric.
-            RefusedError: There is no room for several charts, or for those of compared runs.
+            RefusedError: There is no room for several charts, or for those of compared runs, or only one is shown.
         """
         charts = self._charts_now()
         if not charts:
             raise MissingError("There is no curve yet.")
+        if metric in STEPS:
+            self.next_plot(STEPS[metric])
+            return
         if metric == _ALL:
             self._want_several(len(charts))
             return

@@ -39,6 +39,7 @@ _PLACES = {
     "previous-match": ("match", False),
 }
 """Places that `goto` knows beside times, with the direction in which they are looked for."""
+_SIDEWAYS = {"left": -1, "right": 1}
 _SAVED_AT_ONCE = 500
 """Lines, which take a few milliseconds."""
 _NO_LOG = "No log yet: enter on a stage or a pod shows its log, l that of a workload."
@@ -163,7 +164,7 @@ class LogsPane(Pane):
         self._view.filter(only=wanted)
 
     def go_to(self, moment: str) -> None:
-        """Scroll to the first line from a moment on; see `moment_in`.
+        """Scroll to the first line from a moment on (see `moment_in`), to an error or a match, or sideways.
 
         Raises:
             ConsoleError: It is not a moment, or the log is empty.
@@ -171,6 +172,9 @@ class LogsPane(Pane):
         buffer = self._view.buffer
         if buffer.start == buffer.end:
             raise MissingError("The log has no line yet.")
+        if moment in _SIDEWAYS:
+            self._view.lines.action_shift(_SIDEWAYS[moment])
+            return
         if moment in _PLACES:
             what, is_down = _PLACES[moment]
             go = self._view.action_next_error if what == "error" else self._view.action_next_match
@@ -178,7 +182,7 @@ class LogsPane(Pane):
             return
         at_ns = moment_in(moment, newest_ns=buffer.line(buffer.end - 1).at_ns)
         if at_ns is None:
-            hint = "Write 14:02, 14:02:07, 2026-11-20T14:02 (UTC), -10m, or error."
+            hint = "Write 14:02, 14:02:07, 2026-11-20T14:02 (UTC), -10m, error, match, left or right."
             raise ParameterError(f"{moment!r} is not a time.", hint=hint)
         self._view.go_to(min(buffer.line_at(at_ns), buffer.end - 1))
 

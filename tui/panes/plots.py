@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar
 
-from actions.base.errors import MissingError
+from actions.base.errors import MissingError, RefusedError
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import ON_OFF, Pane
 from tui.widgets.plot import PlotView
 from tui.widgets.plot_grid import PlotGrid
+
+STEPS = {"next": 1, "previous": -1}
 
 
 class PlotPane(Pane):
@@ -62,6 +64,16 @@ class PlotPane(Pane):
             "previous": partial(plot.action_step, -1),
         }
         acts[move]()
+
+    def next_plot(self, count: int) -> None:
+        """Move the focus to another one of several charts.
+
+        Raises:
+            RefusedError: Only one is shown.
+        """
+        if not self._several.display:
+            raise RefusedError("Only one chart is shown.", hint="Show several side by side: :chart all.")
+        self._several.action_next_plot(count)
 
     def _show_several(self, *, columns: int) -> bool:
         """Show the grid if it is wanted and has room, else the one plot; return whether it is the grid."""

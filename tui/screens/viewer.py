@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import ClassVar, cast
 
 from textual.app import ComposeResult
@@ -21,22 +22,52 @@ from tui.widgets.base import Lines, NavigableWidget
 _HINT = (Span(" esc back   / search   n N next, previous   g G top, bottom   W wrap   Y copy", Tone.MUTED),)
 
 
+ViewedText = str | Callable[[int], str]
+"""A text, or a function that lays it out for a number of columns."""
+
+
+_COLUMNS = 80
+"""The width of a text before it is on screen."""
+
+
+def _lines_of(text: ViewedText, width: int) -> list[str]:
+    laid_out = text if isinstance(text, str) else text(width)
+    return [line.expandtabs(4) for line in laid_out.splitlines()] or [""]
+
+
 class TextView(NavigableWidget, can_focus=True):
-    """Lines of plain text with scrolling and search; long lines are wrapped or cut."""
+    """Lines of plain text with scrolling and search; long lines are wrapped or cut.
+
+    Args:
+        text: The text, or a function that lays it out for a number of columns.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("W", "wrap", "wrap", id="text.wrap", show=False)]
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: ViewedText) -> None:
         super().__init__()
-        self._lines = [line.expandtabs(4) for line in text.splitlines()] or [""]
+        self._text = text
+        self._lines = _lines_of(text, _COLUMNS)
         self._rows: list[WrappedLine] = []
         self._is_wrapped = True
         self._top = 0
         self._needle = ""
 
     def on_resize(self) -> None:
-        """Wrap for the new width; the first visible line stays the first."""
+        """Lay out for the new width; the first visible line stays the first, as far as it is the same."""
+        if callable(self._text):
+            self._lines = _lines_of(self._text, self.size.width - 1)
         self._lay_out()
+
+    @property
+    def is_wrapped(self) -> bool:
+        """True while long lines are wrapped."""
+        return self._is_wrapped
+
+    @property
+    def text(self) -> str:
+        """The text as it is laid out now, without the wrapping of lines that are still too long."""
+        return "\n".join(self._lines)
 
     def action_wrap(self) -> None:
         """Switch between wrapping and cutting long lines."""
@@ -113,7 +144,12 @@ class TextView(NavigableWidget, can_focus=True):
 
 
 class Viewer(ModalScreen[None]):
-    """A screen with a titled text; closes with `esc` or `q`."""
+    """A screen with a titled text; closes with `esc` or `q`.
+
+    Args:
+        title: Stands in the border.
+        text: The text, or a function that lays it out for a number of columns.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "back", show=False),
@@ -123,10 +159,9 @@ class Viewer(ModalScreen[None]):
         Binding("Y", "copy", "copy", show=False),
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: ViewedText) -> None:
         super().__init__()
         self._title = title
-        self._text = text
         self._view = TextView(text)
         self._field = Input(placeholder="search", id="viewer-search", compact=True, select_on_focus=False)
         self._field.cursor_blink = False
@@ -147,6 +182,11 @@ class Viewer(ModalScreen[None]):
         self.add_class("-searching")
         self._field.focus()
 
+    def wrap(self, value: str) -> None:
+        """Wrap long lines (`all`) or cut them (`none`); without a value, the other one, as the key does."""
+        if value != ("all" if self._view.is_wrapped else "none"):
+            self._view.action_wrap()
+
     def action_next(self, direction: int) -> None:
         """Go to another match."""
         self._view.next_match(direction)
@@ -154,7 +194,7 @@ class Viewer(ModalScreen[None]):
     def action_copy(self) -> None:
         """Copy the whole text; the border names what was copied, or why nothing was."""
         try:
-            done = copy_out(cast(Clipboard, self.app), Clipping(self._text, self._title))
+            done = copy_out(cast(Clipboard, self.app), Clipping(self._view.text, self._title))
         except RefusedError as error:
             done = error.sentence()
         self._view.border_subtitle = Content(done)

@@ -313,7 +313,8 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("+", "-", "="), "Zoom the x axis in, out; show the whole axis without a cursor (charts): `:axis in`."),
     (("h", "l", "shift+arrows"), "Move along a zoomed x axis (charts): `:axis left`."),
-    (("n", "p"), "Go to the next, the previous of several charts."),
+    (("h", "l", "left", "right"), "Scroll sideways over lines that are not wrapped (logs): `:goto right`."),
+    (("n", "p"), "Go to the next, the previous of several charts: `:chart next`."),
     (("ctrl+] q", "ctrl+] ctrl+]"), "Leave a shell, send ctrl+] to it: esc is the program's."),
 )
 """Keys of the widgets themselves, for help and documentation."""

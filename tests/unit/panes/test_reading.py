@@ -15,8 +15,10 @@ from tests.support.fixed_console import Scene, a_fixed_console
 from tui.panes.base import Pane
 from tui.panes.charts import ChartsPane
 from tui.panes.logs import LogsPane
+from tui.screens.viewer import Viewer
 from tui.terminal.clipboard import MOST_BYTES, Clipping, copy_out
 from tui.textual_private import screen_text
+from tui.widgets.log import COLUMN_STEP
 from tui.widgets.log_renderer import Wrap
 
 SIZE = (120, 36)
@@ -130,6 +132,12 @@ async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch
             await console.line(line)
             await console.calm()
             assert was(), line
+        await console.line("set wrap none")
+        await console.calm()
+        for line, column in (("goto right", 1), ("goto right", 2), ("goto left", 1)):
+            await console.line(line)
+            await console.calm()
+            assert lines._renderer.left == column * COLUMN_STEP, line
         await console.line("goto error")
         await console.calm("✘ error 0")
         await console.line("set wrap foo")
@@ -254,3 +262,35 @@ async def test_no_key_sends_a_text_to_a_clipboard_that_is_off(tmp_path: Path, mo
         console.app.copy_to_clipboard("of a widget of Textual")
         assert console.app.clipboard == "of a widget of Textual"  # pasted within the console alone
         assert not [text for text in sent if "]52;" in text]
+
+
+async def test_the_focus_moves_among_several_charts_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=(200, 50)) as console:
+        await console.line("open charts")
+        await console.calm("train_loss")
+        await console.line("chart next")
+        await console.calm("Only one chart is shown.")
+        await console.line("chart all")
+        await console.calm("charts of")
+        pane = console.app.workspace.current
+        assert isinstance(pane, ChartsPane)
+        plots = pane._several._plots
+        for line, place in (("chart next", 1), ("chart next", 2), ("chart previous", 1)):
+            await console.line(line)
+            await console.calm()
+            assert plots[place].has_focus, line
+
+
+async def test_long_lines_of_a_text_are_cut_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=(80, 24)) as console:
+        await console.line("help")
+        await console.calm(Viewer)
+        viewer = console.app.screen
+        assert isinstance(viewer, Viewer)
+        rows = len(viewer._view._rows)
+        for line, is_wrapped in (("set wrap none", False), ("set wrap none", False), ("set wrap", True)):
+            await console.line(line)
+            await console.calm()
+            assert (len(viewer._view._rows) == rows) is is_wrapped, line
+        await console.line("set time")
+        await console.calm("A text has no 'time' to set. It has wrap.")

@@ -96,3 +96,21 @@ async def test_a_stage_without_a_cluster_tells_what_its_journal_says() -> None:
     lines = shown.shown[0].splitlines()
     assert lines[0] == "Stage network, failed: VpcLimitExceeded: 5 of 5"
     assert "not connected" in lines[2]
+
+
+async def test_the_page_is_as_wide_as_the_screen_and_follows_it(console: ConsoleApp) -> None:
+    async with console.run_test(size=(200, 50)) as pilot:
+        await settle(pilot)
+        await console.script_driver.press(["2"])
+        await wait_for(pilot, lambda: "train-0" in screen_text(console), "the pod is listed")
+        await console.script_driver.press(["w"])
+        await wait_for(pilot, lambda: "GPU_SHORTAGE" in screen_text(console), "the reason is shown")
+
+        def longest() -> int:
+            return max(len(line.strip("│ ")) for line in screen_text(console).splitlines() if line.startswith("│"))
+
+        assert longest() > 100
+        await pilot.resize_terminal(90, 30)
+        await settle(pilot)
+        assert 60 < longest() <= 88
+        assert "GPU_SHORTAGE" in screen_text(console)
