@@ -475,7 +475,7 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
 
 
 def _in_common_time(rows: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
-    """Return rows of the past with load and power of the time in which all were sampled, as some begin earlier."""
+    """Return rows of the past with means of the time in which all were sampled, as some begin earlier."""
     since = max((row.history.span[0] for row in rows if row.is_past and row.history is not None), default=0.0)
     return [_since(row, row.history, row.device, since) if row.is_past else row for row in rows]
 
@@ -483,11 +483,14 @@ def _in_common_time(rows: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
 def _since(row: DeviceRow, history: DeviceHistory | None, device: Device | None, moment: float) -> DeviceRow:
     if history is None or device is None:
         return row
-    load, watts = (history.mean_since(quantity, moment) for quantity in (Quantity.LOAD, Quantity.POWER))
+    load, watts, clock = (
+        history.mean_since(quantity, moment) for quantity in (Quantity.LOAD, Quantity.POWER, Quantity.CLOCK)
+    )
     known = replace(
         device,
         load_pct=device.load_pct if load is None else load,
         power_w=device.power_w if watts is None else watts,
+        clock_mhz=device.clock_mhz if clock is None else round(clock),
     )
     return replace(row, device=known)
 

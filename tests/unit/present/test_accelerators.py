@@ -299,11 +299,17 @@ def test_the_past_is_compared_by_the_means_of_all_its_time() -> None:
 
 def test_the_past_is_compared_over_the_time_in_which_all_were_sampled() -> None:
     """A worker that was sampled before its training began is not the slowest for that."""
-    gpus = Device(0, "0", "NVIDIA A10G", 70, power_w=87), Device(1, "1", "NVIDIA A10G", 95, power_w=113)
+    gpus = (
+        Device(0, "0", "NVIDIA A10G", 70, power_w=87, clock_mhz=1300),
+        Device(1, "1", "NVIDIA A10G", 95, power_w=113, clock_mhz=1695),
+    )
     worker = WorkerReading(a_pod("w-0"), DeviceReading(gpus), at=0.0)
-    early, late = over_time(0, 94, 95, 96), DeviceHistory()
-    for place, load in enumerate((94, 95, 96), start=1):
-        late.add_sample(1000 + place * 10.0, Device(1, "1", "", load, power_w=load))
+    early, late = DeviceHistory(), DeviceHistory()
+    for place, load in enumerate((0, 94, 95, 96)):
+        device = Device(0, "0", "", load, power_w=load, clock_mhz=1695 if load else 210)
+        early.add_sample(1000 + place * 10.0, device)
+        if load:
+            late.add_sample(1000 + place * 10.0, device)
     rows = device_rows([worker], {(worker.pod.key, "0"): early, (worker.pod.key, "1"): late}, is_past=True)
     assert text_of(summary(rows)[1]) == "slowest: rank 0, w-0 GPU 0 at 95%, no lag"
 
