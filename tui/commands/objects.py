@@ -15,7 +15,7 @@ from tui.commands.app_actions import AppActions, Handler
 from tui.commands.devices import DeviceDetails
 from tui.feeds.logs import LogBegin
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
-from tui.feeds.services import ConsoleServices, explain_stage
+from tui.feeds.services import ConsoleServices, explain_run, explain_stage
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.pods import PodOwner
@@ -27,10 +27,12 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.diagnose.select import ObjectSelector
+    from actions.run.state.view import RunView
 
 
 _STAGE = "Stage"
-_WITHOUT_DIAGNOSIS = ("Blueprint", "Run")
+_RUN = "Run"
+_WITHOUT_DIAGNOSIS = ("Blueprint",)
 
 
 def _findings_page(found: Sequence[Finding], width: int) -> str:
@@ -60,11 +62,30 @@ class WhyCommand:
     async def _why(self, arguments: args.ObjectArguments) -> None:
         subject = self._subject(arguments)
         page: Callable[[int], str]
+        title = f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster"
         if subject is not None and subject.kind == _STAGE:
             page = await self._stage_page(subject)
+        elif subject is not None and subject.kind == _RUN:
+            title, page = await self._run_page(subject.name)
         else:
             page = partial(_findings_page, await self._explained(subject))
-        self._app.show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
+        self._app.show(Viewer(title, page))
+
+    async def _run_page(self, run_id: str) -> tuple[str, Callable[[int], str]]:
+        """Return title and page on the stage of a run that is under way or has failed.
+
+        Raises:
+            MissingError: It has no such stage.
+            RefusedError: It is on another machine.
+        """
+        run = self._services.runs.find(run_id)
+        if not run.stage:
+            raise MissingError(
+                f"No stage of {run.id} is at work or has failed.", hint="Ask of an object: why kind/name."
+            )
+        view, found = await explain_run(self._services, run)
+        head = _stage_line(view, run.stage, found)
+        return f"Why: {run.id}, stage {run.stage}", lambda width: f"{head}\n\n{_findings_page(found, width)}"
 
     async def _stage_page(self, subject: Subject) -> Callable[[int], str]:
         """Return the stage's state, then its diagnosis; without a cluster, from what the run has kept on disk.
@@ -81,8 +102,8 @@ class WhyCommand:
             found = await explain_stage(self._services, subject.name)
         except MissingError as error:
             parts.append(error.sentence())
-            return lambda _: "\n\n".join([self._stage_line(subject.name, []), *parts])
-        head = "\n\n".join([self._stage_line(subject.name, found), *parts])
+            return lambda _: "\n\n".join([_stage_line(self._services.runs.view, subject.name, []), *parts])
+        head = "\n\n".join([_stage_line(self._services.runs.view, subject.name, found), *parts])
         return lambda width: f"{head}\n\n{_findings_page(found, width)}"
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
@@ -107,15 +128,15 @@ class WhyCommand:
         is_one = word == "stage" and view is not None and any(stage.id == name for stage in view.stages)
         return Subject(_STAGE, name) if is_one else None
 
-    def _stage_line(self, name: str, found: Sequence[Finding]) -> str:
-        """Return the stage's state, from the run's journal, and its message unless a finding quotes that."""
-        view = self._services.runs.view
-        stage = next((stage for stage in view.stages if stage.id == name), None) if view is not None else None
-        if stage is None:
-            return f"Stage {name}"
-        is_quoted = any(stage.message in (*one.evidence, one.headline) for one in found)
-        message = f": {stage.message}" if stage.message and not is_quoted else ""
-        return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{message}"
+
+def _stage_line(view: RunView | None, name: str, found: Sequence[Finding]) -> str:
+    """Return the stage's state, from the run's journal, and its message unless a finding quotes that."""
+    stage = next((stage for stage in view.stages if stage.id == name), None) if view is not None else None
+    if stage is None:
+        return f"Stage {name}"
+    is_quoted = any(stage.message in (*one.evidence, one.headline) for one in found)
+    message = f": {stage.message}" if stage.message and not is_quoted else ""
+    return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{message}"
 
 
 def _selector_of(subject: Subject) -> ObjectSelector:

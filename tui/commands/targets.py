@@ -40,10 +40,14 @@ _TYPED = {
 }
 """Kinds with which data, or objects of others, are deleted: their name is typed."""
 _OWNED = {
-    "background": "What they own is deleted after them.",
-    "foreground": "What they own is deleted first; they stay until it is gone.",
-    "orphan": "What they own stays, without an owner.",
+    "background": ("What it owns is deleted after it.", "What they own is deleted after them."),
+    "foreground": (
+        "What it owns is deleted first; it stays until that is gone.",
+        "What they own is deleted first; they stay until it is gone.",
+    ),
+    "orphan": ("What it owns stays, without an owner.", "What they own stays, without an owner."),
 }
+"""The sentence on what is owned by one object, and by several."""
 
 
 async def resolve_targets(services: ConsoleServices, workspace: PaneWorkspace, text: str) -> tuple[Target, ...]:
@@ -88,7 +92,7 @@ async def confirmation_of_change(
     word, word_is = "", ""
     match arguments:
         case DeleteArguments():
-            lines += _paragraph(_OWNED[arguments.propagation], Tone.MUTED)
+            lines += _paragraph(_OWNED[arguments.propagation][len(targets) > 1], Tone.MUTED)
             for kind in sorted({target.qualified for target in targets if target.qualified in _TYPED}):
                 word, word_is = _word(targets)
                 lines += _paragraph(_TYPED[kind], Tone.BAD)

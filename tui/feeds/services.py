@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.job_pods import JobRef
+    from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
+    from actions.run.state.view import RunView
     from tui.feeds.job import JobFeed
     from tui.feeds.objects import ObjectsScope
     from tui.feeds.replay import CaptureFeed, ReplayFeed
@@ -412,6 +414,16 @@ async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
     if view is None or folder is None:
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
     return await diagnosis.explain_stage(_session_of(services), view, folder, stage, clock=services.clock)
+
+
+async def explain_run(services: ConsoleServices, run: RunSummary) -> tuple[RunView, list[Finding]]:
+    """Diagnose the stage of a run of this machine that is under way or has failed; return the run, too."""
+    from actions.run import diagnosis
+    from actions.run.journal.reader import load_run
+
+    view = await in_thread("why", load_run, run.folder)
+    found = await diagnosis.explain_stage(_session_of(services), view, run.folder, run.stage, clock=services.clock)
+    return view, found
 
 
 async def _explain_remote(services: ConsoleServices, run: RemoteRun, stage: str) -> list[Finding]:

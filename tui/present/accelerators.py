@@ -438,6 +438,8 @@ def _mean_words(mean: float | None) -> str:
 def _time_words(past: PastReadings | None, *, has_ended: bool) -> str:
     if past is None:
         return ""
+    if past.ended_at == past.began_at:
+        return f", sampled once, at {time_of_day(past.ended_at)} UTC"
     label = "ended at" if has_ended else "last sample at"
     return f" over {duration(past.ended_at - past.began_at)}, {label} {time_of_day(past.ended_at)} UTC"
 
@@ -464,7 +466,8 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
     if suspect:
         return (Span(f"▲ {suspect}", Tone.WARN),)
     if usual < _IDLE_PERCENT and not late:
-        return (Span(f"▲ no device is busy: {_place(slowest)} is at {least:.0f}%", Tone.WARN),)
+        verb = "was" if slowest.is_past else "is"
+        return (Span(f"▲ no device {verb} busy: {_place(slowest)} {verb} at {least:.0f}%", Tone.WARN),)
     if not late:
         return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
     words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%)"

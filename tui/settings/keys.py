@@ -151,6 +151,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.RUN, ("C",), "cancel", "cancel", in_footer=True),
     Key(KeyContext.RUN, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.RUN, ("T",), "teardown", "teardown", in_footer=True),
+    Key(KeyContext.RUNS, ("w",), "why", "why", in_footer=True),
     Key(KeyContext.RUNS, ("a",), "approve", "approve", in_footer=True),
     Key(KeyContext.RUNS, ("r",), "retry", "retry", in_footer=True),
     Key(KeyContext.RUNS, ("R",), "resume", "resume", in_footer=True),

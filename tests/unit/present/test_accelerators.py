@@ -320,6 +320,10 @@ def test_the_past_is_told_with_its_end() -> None:
     head = "2 GPUs over 2h02m, {} 02:02:05 UTC, 85% busy on average · NVIDIA A10G"
     assert text_of(summary(rows, past, has_ended=True)[0]) == head.format("ended at")
     assert text_of(summary(rows, past)[0]) == head.format("last sample at")
+    once = PastReadings(past.place, (), began_at=7325.0, ended_at=7325.0)
+    assert text_of(summary(rows, once)[0]) == "2 GPUs, sampled once, at 02:02:05 UTC, 85% busy on average · NVIDIA A10G"
+    still = device_rows([busy("w-0", 0, 0)], is_past=True)
+    assert text_of(summary(still, past)[1]) == "▲ no device was busy: rank 0, w-0 GPU 0 was at 0%"
 
 
 def test_errors_of_runtimes_are_told() -> None:

@@ -12,19 +12,25 @@ from aiohttp import web
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.arguments import ObjectArguments
+from actions.run.journal import reader
 from actions.run.state.view import StageState
+from tests.support import fixed_runs
 from tests.support.builders import a_run, a_stage, console_services
+from tests.support.fixed_cluster import picture
+from tests.support.fixed_console import Scene, a_fixed_console
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tests.unit.diagnose.samples import a_node, an_event, unschedulable
 from tests.unit.screens.test_verbs import Hands
 from tui.app import ConsoleApp
 from tui.commands.objects import WhyCommand
+from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.subject import Subject
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
+FAILED = "nemo-gpt3-5b-1119-qd2ah5kcwp4tc"
 _REFUSAL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 _KINDS = {
     "pods": ("Pod", True, [unschedulable(_REFUSAL)]),
@@ -114,3 +120,22 @@ async def test_the_page_is_as_wide_as_the_screen_and_follows_it(console: Console
         await settle(pilot)
         assert 60 < longest() <= 88
         assert "GPU_SHORTAGE" in screen_text(console)
+
+
+async def test_w_on_a_run_of_the_table_tells_why_its_stage_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = a_run(a_stage("data", StageState.FAILED, message="No space left on device"))
+    monkeypatch.setattr(reader, "load_run", lambda _folder: failed)
+    health = FeedHealth(FeedState.WAITING, "no answer")
+    scene = Scene(picture(), health=health, view=fixed_runs.a_training_run(), summaries=fixed_runs.summaries(tmp_path))
+    async with a_fixed_console(scene, monkeypatch, size=(160, 36)) as fixed:
+        await fixed.press("0")
+        await fixed.calm(FAILED[:22])
+        await fixed.press("down", "down", "w")
+        await fixed.calm(f"Why: {FAILED}, stage data")
+        text = screen_text(fixed.app)
+        assert "Stage data, failed" in text
+        assert "No space left on device" in text
+        await fixed.press("escape", "down", "down", "down", "w")
+        await fixed.calm("No stage of bionemo-esm1nv-1112-c4c4rjtx3ldvk is at work or has failed.")

@@ -43,6 +43,7 @@ def test_w_asks_why_wherever_something_can_be_stuck() -> None:
         KeyContext.ACCELERATORS,
         KeyContext.EVENTS,
         KeyContext.RUN,
+        KeyContext.RUNS,
     }
     assert {row.context for row in KEYS if row.keys == ("w",) and row.does == "why"} == stuck
 

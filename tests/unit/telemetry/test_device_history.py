@@ -144,7 +144,7 @@ def test_clock_reasons_and_errors_are_kept_in_constant_space() -> None:
     assert span.all_extents[Quantity.CLOCK] == Extent(1480, 1930, 1980)
     assert span.limits == (700, 1980)
     assert dict(span.throttle) == {"hot": 100, "power cap": 1000}
-    assert span.errors == (1, 0, None)
+    assert list(span.errors) == [1, 0, None]
     totals = DeviceTotals()
     totals.add(span.label, span.throttle, span.errors, record.samples)
     totals.add(span.label, (("hot", 1000),), (3, None, 7), 1000)
