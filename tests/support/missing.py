@@ -13,6 +13,7 @@ _SOURCES = {
     "chromium": "apt-get install chromium",
     "checkov": "pip install checkov==3.3.30 into a folder of its own (290 MB), and its bin on PATH",
     "curl": "apt-get install curl",
+    "fish": "apt-get install fish",
     "go": "https://go.dev/doc/install",
     "groff": "apt-get install groff",
     "kubectl": "https://kubernetes.io/docs/tasks/tools",
@@ -21,6 +22,7 @@ _SOURCES = {
     "terraform": "https://developer.hashicorp.com/terraform/install",
     "textual_serve": "pip install textual-serve, as the extra `serve` does",
     "tmux": "apt-get install tmux",
+    "zsh": "apt-get install zsh",
 }
 """Program → how to get it."""
 

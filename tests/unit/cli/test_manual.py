@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.missing import needs
+from tests.support.ptys import OnPty
 from tui.cli.arguments import parse_arguments, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
 from tui.cli.manual.completion import bash_script, completed, fish_script, zsh_script
@@ -50,13 +51,18 @@ def test_each_help_text_is_about_what_it_stands_beside() -> None:
         assert missing == [], path
 
 
+def _program_that_lists(folder: Path) -> None:
+    """Write a program that prints two ids, whatever it is asked."""
+    program = folder / "eksml-tui"
+    program.write_text('#!/bin/sh\nprintf \'  "id": "%s",\\n\' one-1 two-2\n')
+    program.chmod(0o755)
+
+
 def _complete(words: list[str], folder: Path) -> list[str]:
     """Have a real bash complete the last of these words."""
     script = folder / "completion.bash"
     script.write_text(bash_script(COMMANDS))
-    program = folder / "eksml-tui"
-    program.write_text('#!/bin/sh\nprintf \'  "id": "%s",\\n\' one-1 two-2\n')
-    program.chmod(0o755)
+    _program_that_lists(folder)
     quoted = " ".join(map(shlex.quote, words))
     lines = f"PATH={folder}:$PATH; source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _eksml_tui"
     argv = ["bash", "-c", f'{lines}; printf "%s\\n" "${{COMPREPLY[@]}}"']
@@ -92,6 +98,58 @@ def test_other_shells_have_every_command_and_option(shell: str, make: object) ->
     if shutil.which(shell):
         check = [shell, "-n"] if shell == "zsh" else [shell, "--no-execute"]
         subprocess.run([*check, "/dev/stdin"], input=script, check=True, text=True)
+
+
+LINES = [
+    ("appr", ["approve"]),
+    ("runs sho", ["show"]),
+    ("runs show o", ["one-1"]),
+    ("--theme dark plan tw", ["two-2"]),
+    ("runs show -o json la", ["latest"]),
+    ("nodes -o y", ["yaml"]),
+    ("read log gi", ["given.log"]),
+    ("read -o csv lo", ["log"]),
+]
+"""The beginning of a line, and how its last word can go on."""
+
+
+@needs("fish")
+def test_fish_completes(tmp_path: Path) -> None:
+    _program_that_lists(tmp_path)
+    (tmp_path / "given.log").touch()
+    (tmp_path / "e.fish").write_text(fish_script(COMMANDS))
+    asked = "; ".join(f"complete -C 'eksml-tui {line}'; echo =" for line, _ in [*LINES, ("plan --preset one ", [])])
+    argv = ["fish", "--no-config", "-c", f"source e.fish; {asked}"]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    told = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment).stdout
+    found = [[line.split("\t")[0] for line in part.split("\n") if line] for part in told.split("=\n")[:-1]]
+    assert found == [*(words for _, words in LINES), ["one-1", "two-2"]]  # a value is not a place
+
+
+@needs("zsh")
+def test_zsh_completes(tmp_path: Path) -> None:
+    _program_that_lists(tmp_path)
+    (tmp_path / "given.log").touch()
+    (tmp_path / "_eksml-tui").write_text(zsh_script(COMMANDS))
+    (tmp_path / ".zshrc").write_text(
+        f"PS1='> '; cd {tmp_path}; fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -u\n"
+    )
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "xterm"}
+    with OnPty(["zsh", "-i"], environment) as shell:
+        shell.wait("> ", seconds=20)
+        for line, words in LINES:
+            shell.forget()
+            shell.type(f"eksml-tui {line}".encode())
+            shell.wait(f"eksml-tui {line}", seconds=20)
+            shell.type(b"\t")
+            before = line.rpartition(" ")[0]
+            shell.wait(f"eksml-tui {before}{' ' * bool(before)}{words[0]}", seconds=20)
+            shell.type(b"\x15")  # ctrl+u
+
+
+def test_no_function_of_the_zsh_completion_replaces_another_one() -> None:
+    names = re.findall(r"^(\w+)\(\)", zsh_script(COMMANDS), flags=re.MULTILINE)
+    assert len(names) == len(set(names)) > 50
 
 
 def test_the_manual_page_has_every_command() -> None:

@@ -199,8 +199,8 @@ def zsh_script(commands: Sequence[CompletedCommand]) -> str:
     functions = "\n".join(_zsh_function(command) for command in commands)
     return (
         "#compdef eksml-tui\n# zsh completion of eksml-tui, made by: eksml-tui completion zsh\n"
-        f'_eksml_tui_runs() {{ compadd latest ${{(f)"$({_NAMES["runs"]})"}} }}\n'
-        f'_eksml_tui_blueprints() {{ compadd ${{(f)"$({_NAMES["blueprints"]})"}} }}\n'
+        f'_eksml_tui_names_of_runs() {{ compadd latest ${{(f)"$({_NAMES["runs"]})"}} }}\n'
+        f'_eksml_tui_names_of_blueprints() {{ compadd ${{(f)"$({_NAMES["blueprints"]})"}} }}\n'
         f'{functions}\nif [[ "$funcstack[1]" == _eksml-tui ]]; then _eksml_tui "$@"; '
         "else compdef _eksml_tui eksml-tui; fi\n"
     )
@@ -241,7 +241,7 @@ def _zsh_action(place: CompletedPlace) -> str:
     if place.choices:
         return f"({' '.join(place.choices)})"
     if place.names:
-        return f"_eksml_tui_{place.names}"
+        return f"_eksml_tui_names_of_{place.names}"  # no command is called so
     return "_files" if place.is_file else " "
 
 
@@ -253,45 +253,60 @@ def _zsh_text(text: str) -> str:
 
 def fish_script(commands: Sequence[CompletedCommand]) -> str:
     """Return the completion for fish."""
-    lines = [
-        "# fish completion of eksml-tui, made by: eksml-tui completion fish",
-        "complete -c eksml-tui -f",
-        "function __eksml_tui_at",
-        "    set -l words (commandline -opc)[2..]",
-        "    set -l plain",
-        "    for word in $words",
-        "        string match -q -- '-*' $word; or set -a plain $word",
-        "    end",
-        '    set -l wanted (string split " " -- $argv[1])',
-        '    test -z "$argv[1]"; and set wanted',
-        "    test (count $plain) -ge (count $wanted); or return 1",
-        "    for index in (seq (count $wanted))",
-        '        test "$plain[$index]" = "$wanted[$index]"; or return 1',
-        "    end",
-        '    test "$argv[2]" != exact; or test (count $plain) -eq (count $wanted)',
-        "end",
-    ]
+    valued = {name for command in commands for name in _valued(command)}
+    flags = {name for command in commands for option in command.options for name in option.names} - valued
+    lines = [_FISH.format(valued=" ".join(sorted(valued - flags)))]
     for command in commands:
         lines += _fish_lines(command)
     return "\n".join(lines) + "\n"
 
 
+_FISH = """\
+# fish completion of eksml-tui, made by: eksml-tui completion fish
+complete -c eksml-tui -f
+function __eksml_tui_at # PATH [PLACE]: after these words, at this place behind them
+    set -l valued {valued}
+    set -l plain
+    set -l skips 0
+    for word in (commandline -opc)[2..]
+        if test $skips = 1
+            set skips 0
+        else if string match -q -- '-*' $word
+            contains -- $word $valued; and set skips 1
+        else
+            set -a plain $word
+        end
+    end
+    set -l wanted (string split " " -- $argv[1])
+    test -z "$argv[1]"; and set wanted
+    test (count $plain) -ge (count $wanted); or return 1
+    for index in (seq (count $wanted))
+        test "$plain[$index]" = "$wanted[$index]"; or return 1
+    end
+    test (count $argv) -lt 2; or test (math (count $plain) - (count $wanted)) -eq "$argv[2]"
+end"""
+
+
 def _fish_lines(command: CompletedCommand) -> Iterator[str]:
     path = " ".join(command.words)
     here = f"complete -c eksml-tui -n {_fish_quoted(f'__eksml_tui_at {_quoted(path)}')}"
-    only_here = f"complete -c eksml-tui -n {_fish_quoted(f'__eksml_tui_at {_quoted(path)} exact')}"
+
+    def at(place: int) -> str:
+        return f"complete -c eksml-tui -n {_fish_quoted(f'__eksml_tui_at {_quoted(path)} {place}')}"
+
     for name, text in command.commands:
-        yield f"{only_here} -a {name} -d {_fish_quoted(text)}"
+        yield f"{at(0)} -a {name} -d {_fish_quoted(text)}"
     for option in command.options:
         names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
         value = f" -x{_fish_values(option.value)}" if option.value is not None else ""
         value = " -r -F" if option.value is not None and option.value.is_file else value
         yield f"{here} {names}{value} -d {_fish_quoted(option.help)}"
-    for place in command.places:
+    for number, place in enumerate(command.places):
+        there = here if place.repeats else at(number)
         if place.is_file:
-            yield f"{here} -F"
+            yield f"{there} -F"
         elif values := _fish_values(place):
-            yield f"{here}{values}"
+            yield f"{there}{values}"
 
 
 def _fish_values(place: CompletedPlace) -> str:
