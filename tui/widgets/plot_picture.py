@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.cells import cell_len
 
 from actions.base.errors import ConfigError
 from actions.telemetry.curves import smoothed
@@ -31,6 +32,11 @@ _BLACK, _PALE, _FRAME = "#000000", "#eeeeee", "#888888"
 _MARK_COLORS = {MarkKind.EPOCH: "#bbbbbb", MarkKind.RESTART: "#d95f02", MarkKind.ALARM: "#d62728"}
 _X_TICKS, _Y_TICKS = 8, 7
 _SIZE, _TITLE_SIZE = 13, 16
+_LEGEND_AT, _LEGEND_ROW = 46, 18
+_EM = 0.62
+"""Width of a letter as a share of its size, on the safe side: what draws an SVG has fonts of its own."""
+_GLYPH = 2.4 * _SIZE
+"""Width of the sign before a name, and of the gap behind it."""
 _ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 """SVG's `text-anchor`, and Pillow's anchor for the same: at the base line."""
 
@@ -137,67 +143,77 @@ def _shapes(
         yield Shape(((_LEFT, HEIGHT // 2),), text="no data yet")
         return
     x_axis, y_axis = axes
-    yield from _grid(x_axis, y_axis, options.x_label or x_label)
+    legend = _legend(curves)
+    top = _TOP + max((shape.points[0][1] for shape in legend), default=_LEGEND_AT) - _LEGEND_AT
+    yield from _grid(x_axis, y_axis, options.x_label or x_label, top)
     for kind in MarkKind:
         for x in mark_places(marks, kind, time=options.time, window=options.window):
             if x_axis.low <= x <= x_axis.high:
-                yield _rule(_x(x, x_axis), _MARK_COLORS[kind], kind.value)
+                yield _rule(_x(x, x_axis), top, _MARK_COLORS[kind], kind.value)
     shown = [on_axis(curve, is_by_size=options.is_by_size, time=options.time) for curve in curves]
     xs = [x for curve in shown for x in curve.xs if math.isfinite(x)]
-    for number, (curve, named) in enumerate(zip(shown, curves, strict=True)):
-        color = _COLORS[number % len(_COLORS)]
+    for curve, named in zip(shown, legend, strict=True):
         heights = heights_of(curve, is_log=options.is_log)
         if is_smoothed(curve, options):
-            yield from _line(curve.xs, heights, axes, Shape((), color, opacity=0.35))
+            yield from _line(curve.xs, heights, axes, top, Shape((), named.color, opacity=0.35))
             heights = smoothed(curve.xs, heights, reach=max(xs) - min(xs))
-        yield from _line(curve.xs, heights, axes, Shape((), color, width=1.8))
-        yield _legend(number, named, color)
+        yield from _line(curve.xs, heights, axes, top, Shape((), named.color, width=1.8))
+        yield named
 
 
 def _x(value: float, axis: Axis) -> float:
     return _LEFT + (value - axis.low) / (axis.high - axis.low) * (WIDTH - _LEFT - _RIGHT)
 
 
-def _y(value: float, axis: Axis) -> float:
-    return HEIGHT - _BOTTOM - (value - axis.low) / (axis.high - axis.low) * (HEIGHT - _TOP - _BOTTOM)
+def _y(value: float, axis: Axis, top: float) -> float:
+    return HEIGHT - _BOTTOM - (value - axis.low) / (axis.high - axis.low) * (HEIGHT - top - _BOTTOM)
 
 
-def _grid(x_axis: Axis, y_axis: Axis, x_label: str) -> Iterator[Shape]:
+def _grid(x_axis: Axis, y_axis: Axis, x_label: str, top: float) -> Iterator[Shape]:
     right, bottom = WIDTH - _RIGHT, HEIGHT - _BOTTOM
     for tick, label in zip(x_axis.ticks, x_axis.labels, strict=True):
         at = _x(tick, x_axis)
-        yield _rule(at, _PALE, "")
+        yield _rule(at, top, _PALE, "")
         yield Shape(((at, bottom + 18),), text=label, anchor="middle")
     for tick, label in zip(y_axis.ticks, y_axis.labels, strict=True):
-        at = _y(tick, y_axis)
+        at = _y(tick, y_axis, top)
         yield Shape(((_LEFT, at), (right, at)), _PALE)
         yield Shape(((_LEFT - 8, at + 4),), text=label, anchor="end")
-    yield Shape(((_LEFT, _TOP), (right, _TOP), (right, bottom), (_LEFT, bottom), (_LEFT, _TOP)), _FRAME)
+    yield Shape(((_LEFT, top), (right, top), (right, bottom), (_LEFT, bottom), (_LEFT, top)), _FRAME)
     yield Shape(((WIDTH // 2, HEIGHT - 16),), text=x_label, anchor="middle")
 
 
-def _rule(at: float, color: str, word: str) -> Shape:
-    return Shape(((at, _TOP), (at, HEIGHT - _BOTTOM)), color, is_dashed=bool(word), meaning=word)
+def _rule(at: float, top: float, color: str, word: str) -> Shape:
+    return Shape(((at, top), (at, HEIGHT - _BOTTOM)), color, is_dashed=bool(word), meaning=word)
 
 
 def _line(
-    xs: Sequence[float], heights: Sequence[float | None], axes: tuple[Axis, Axis], like: Shape
+    xs: Sequence[float], heights: Sequence[float | None], axes: tuple[Axis, Axis], top: float, like: Shape
 ) -> Iterator[Shape]:
     """Yield a line for each piece between gaps."""
     x_axis, y_axis = axes
     piece: list[Point] = []
     for x, height in [*zip(xs, heights, strict=True), (0.0, None)]:
         if height is not None and math.isfinite(x) and x_axis.low <= x <= x_axis.high:
-            piece.append((_x(x, x_axis), _y(height, y_axis)))
+            piece.append((_x(x, x_axis), _y(height, y_axis, top)))
         elif piece:
             yield msgspec.structs.replace(like, points=tuple(piece if len(piece) > 1 else piece * 2))
             piece = []
 
 
-def _legend(number: int, curve: Curve, color: str) -> Shape:
-    last = short_number(figures_of(curve, is_log=False).last)
-    at = _LEFT + number * (WIDTH - _LEFT - _RIGHT) / len(_COLORS)
-    return Shape(((at, 46),), color, text=f"{curve.name} {last}".strip(), glyph=curve.glyph or "—")
+def _legend(curves: Sequence[Curve]) -> list[Shape]:
+    """Return the name of each curve with its last value, beside each other as far as there is room, then below."""
+    shapes: list[Shape] = []
+    x, y = float(_LEFT), float(_LEGEND_AT)
+    for number, curve in enumerate(curves):
+        text = f"{curve.name} {short_number(figures_of(curve, is_log=False).last)}".strip()
+        width = _GLYPH + cell_len(text) * _EM * _SIZE
+        if shapes and x + width > WIDTH - _RIGHT:
+            x, y = float(_LEFT), y + _LEGEND_ROW
+        color = _COLORS[number % len(_COLORS)]
+        shapes.append(Shape(((x, y),), color, text=text, glyph=curve.glyph or "—"))
+        x += width
+    return shapes
 
 
 def _svg_element(shape: Shape) -> str:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from io import BytesIO
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -99,3 +100,22 @@ def test_without_pillow_a_png_is_refused_with_the_remedy(monkeypatch: pytest.Mon
     with pytest.raises(ConfigError, match="needs Pillow") as refused:
         png_of([], title="", x_label="", options=PlotOptions())
     assert "eksml-tui[png]" in (refused.value.hint or "")
+
+
+def test_long_names_of_a_legend_do_not_cover_each_other() -> None:
+    names = [f"bionemo-esm1nv-1126-{place}iesfxtvfbree" for place in range(6)]
+    curves = [Curve(name, [0.0, 1.0], [place + 2.0, 1.0]) for place, name in enumerate(names)]
+    picture = parts_of(*curves)
+    places: dict[float, list[tuple[float, float]]] = {}
+    for element in picture.iter("{http://www.w3.org/2000/svg}text"):
+        text = element.text or ""
+        if "bionemo" in text:
+            left = float(element.attrib["x"])
+            places.setdefault(float(element.attrib["y"]), []).append((left, left + len(text) * 7.5))
+    assert sum(map(len, places.values())) == 6
+    assert len(places) > 1
+    for row in places.values():
+        assert all(one[1] < other[0] for one, other in pairwise(sorted(row)))
+        assert max(right for _, right in row) <= WIDTH
+    (frame,) = [each for each in picture.iter() if each.attrib.get("stroke") == "#888888"]
+    assert max(places) < float(frame.attrib["d"].split(",")[1].split()[0]), "the legend ends above the plot"
