@@ -135,6 +135,9 @@ def test_what_is_chosen_serves_while_it_trains_and_goes_with_the_run(program: Pr
     early = program.command("--demo", "forward", "tensorboard")
     assert (early.returncode, early.stdout) == (1, "")
     assert "No running pod serves TensorBoard." in early.stderr
+    nowhere = program.command("--demo", "forward", "default/nope:80")
+    assert (nowhere.returncode, nowhere.stdout) == (1, "")
+    assert "No pod default/nope runs." in nowhere.stderr
     script = program.home / "launch.yaml"
     script.write_text(LAUNCH)
     done = program.run("--demo", "--script", str(script), "--artifacts", str(program.home), seconds=400)

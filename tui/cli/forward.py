@@ -58,15 +58,15 @@ async def _forward(chosen: ChosenTarget, options: Namespace) -> int:
 
 
 async def _serve(session: KubeSession, state: ClusterState, options: Namespace) -> None:
-    title, port, find = _target(options.to, session.namespace or "default", lambda: _pods(state, options.run))
+    missing, port, find = _target(options.to, session.namespace or "default", lambda: _pods(state, options.run))
     pod = find()
     if pod is None:
-        raise MissingError(f"No running pod serves {title}.", hint="eksml-tui forward lists what can be forwarded.")
+        raise MissingError(f"{missing}.", hint="eksml-tui forward lists what can be forwarded.")
 
     async def found() -> str:
         now = find()
         if now is None:
-            raise MissingError(f"No running pod serves {title} now.")
+            raise MissingError(f"{missing} now.")
         return now.name
 
     def tell(error: ConsoleError) -> None:
@@ -84,14 +84,18 @@ async def _serve(session: KubeSession, state: ClusterState, options: Namespace) 
 def _target(
     text: str, namespace: str, pods: Callable[[], list[PodFacts]]
 ) -> tuple[str, int, Callable[[], PodFacts | None]]:
-    """Return title, port and finder of what was asked for."""
+    """Return the words for its absence, port and finder of what was asked for."""
     service = next((service for service in SERVICES if service.name == text), None)
     if service is not None:
-        return service.title, service.port, lambda: served_by(service, pods())
+        return f"No running pod serves {service.title}", service.port, lambda: served_by(service, pods())
     target, port = parse_port(text)
     subject = parse_subject(target, default_namespace=namespace)
     key = f"{subject.namespace}/{subject.name}"
-    return key, port, lambda: next((pod for pod in pods() if pod.key == key and pod.phase == "Running"), None)
+    return (
+        f"No pod {key} runs",
+        port,
+        lambda: next((pod for pod in pods() if pod.key == key and pod.phase == "Running"), None),
+    )
 
 
 def _pods(state: ClusterState, run: str) -> list[PodFacts]:

@@ -213,7 +213,7 @@ class _Tunnel(msgspec.Struct, frozen=True):
                 heads.discard(channel)
             elif channel == _ERROR and payload:
                 reason = one_line(payload.decode("utf-8", "replace"), limit=_MESSAGE_LIMIT)
-                raise UnreachableError(f"Port {self.port} of {self.namespace}: {reason}.")
+                raise UnreachableError(f"Port {self.port} in namespace {self.namespace}: {reason}.")
             elif channel == _DATA:
                 if requests is not None:
                     requests.answered(payload)

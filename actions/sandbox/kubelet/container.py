@@ -32,6 +32,10 @@ class ContainerRun(msgspec.Struct):
     neurons: tuple[int, ...] = ()
     context: ProcessContext | None = None
     """The process context of commands while it runs, `None` otherwise."""
+    busy_seconds: float = 0.0
+    """For how long its GPUs were busy under all loads before the present one."""
+    load_since: float = 0.0
+    """Seconds since the epoch: begin of the present load; 0 while it has no process context."""
 
     @property
     def is_running(self) -> bool:
@@ -46,7 +50,16 @@ class ContainerRun(msgspec.Struct):
 
     def set_load(self, load: Load) -> None:
         """Take the accelerators' load from its program."""
+        if self.context is not None:
+            now = self.context.now()
+            self.busy_seconds, self.load_since = self.busy_at(now), now
         self.load = load
+
+    def busy_at(self, now: float) -> float:
+        """Return for how long its GPUs have been busy; a second at half load is half a second."""
+        if not isinstance(self.load, GpuLoad) or not self.load_since:
+            return self.busy_seconds
+        return self.busy_seconds + self.load.utilisation_percent / 100 * max(0.0, now - self.load_since)
 
     def begin(self, log: LogFile, now: str, *, instance: str) -> None:
         """Begin an instance with an empty log; the log before is kept as the previous."""

@@ -64,7 +64,11 @@ def process_context(
     if container.gpus or container.neurons:
         node_resources.keep_user(pod.node, pod.uid, seen, lambda: container.load)
     return ProcessContext(
-        seen, lambda: container.load, lambda: clock.now().timestamp(), folder=container.spec.working_folder
+        seen,
+        lambda: container.load,
+        lambda: clock.now().timestamp(),
+        busy_seconds=lambda: container.busy_at(clock.now().timestamp()),
+        folder=container.spec.working_folder,
     )
 
 

@@ -182,8 +182,6 @@ def _report(options: list[str], readings: list[NvidiaDevice], moment: float) -> 
         return "", 0
     if "-L" in options or "--list-gpus" in options:
         return "".join(f"GPU {one.index}: {one.model.name} (UUID: {one.uuid})\n" for one in readings), 0
-    if options[:1] == ["nvlink"]:
-        return "", 0
     if options:
         return f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n{options[0]}\n", 1
     return table(readings, moment), 0

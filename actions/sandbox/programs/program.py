@@ -171,6 +171,8 @@ class ProcessContext(msgspec.Struct):
     load: Callable[[], Load]
     now: Callable[[], float]
     """Seconds since the epoch."""
+    busy_seconds: Callable[[], float] = float
+    """Returns for how long its GPUs have been busy so far; a second at half load is half a second."""
     folder: str = "/"
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     last_code: int = 0

@@ -17,6 +17,7 @@ from actions.sandbox.programs import mpirun
 from actions.sandbox.programs.nccl.fabric import list_adapters
 from actions.sandbox.programs.neuron.tools import run_neuron_ls, run_neuron_monitor, run_neuron_top
 from actions.sandbox.programs.nvidia import run_nvidia_smi
+from actions.sandbox.programs.nvlink import run_nvlink
 from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.shell.file_commands import df, find, head, stat, tail
 
@@ -261,6 +262,8 @@ def _uname(context: ProcessContext, arguments: Sequence[str], _given: str) -> Pr
 
 
 def _nvidia_smi(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    if arguments[:1] == ["nvlink"]:
+        return (yield from run_nvlink(context.container, context.busy_seconds(), arguments[1:]))
     return (yield from run_nvidia_smi(context.container, context.load, context.now, arguments))
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
 from msgspec.structs import replace
 
+from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.images import exec_program
 from actions.sandbox.programs.nvidia import NvidiaDevice, model_of, table
 from actions.sandbox.programs.program import GpuLoad
 from actions.telemetry.tools.devices import NVIDIA_COMMAND, read_devices
 from actions.telemetry.tools.topology import read_topology
 from tests.unit.sandbox.programs.containers import MOMENT, Outcome, a_container, context, run
+
+if TYPE_CHECKING:
+    from actions.sandbox.kubelet.pod_config import ContainerConfig
 
 _CSV = "--format=csv,noheader,nounits"
 _BUSY = GpuLoad(95, 3032)
@@ -113,3 +122,50 @@ def test_the_matrix_names_links_cores_and_memory_of_each_device() -> None:
     outcome = _ask("topo", "-m", gpus=(0, 1))
     assert read_topology(outcome.out).devices[0].links == {"GPU1": "PHB"}
     assert (outcome.exit_code, _ask("nvlink", "-e").out) == (0, "")
+
+
+RECORDED = Path("tests/fixtures/h100x2")
+
+
+def _nvlink(
+    *argv: str, instance_type: str = "p5.48xlarge", gpus: tuple[int, ...] = (0, 1), busy: float = 0.0
+) -> Outcome:
+    surroundings = context(replace(a_container(gpus=gpus), instance_type=instance_type))
+    surroundings = replace(surroundings, busy_seconds=lambda: busy)
+    return run(exec_program(surroundings, ["nvidia-smi", "nvlink", *argv]))
+
+
+def _form(text: str) -> list[str]:
+    """Return the lines without the numbers that differ from machine to machine."""
+    return [re.sub(r"UUID: [^)]*|(?<=x: )\d+", "…", line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("argv", "recorded"),
+    [(("-gt", "d"), "data"), (("-gt", "r"), "raw"), (("-s",), "speeds"), (("-e",), "errors")],
+)
+def test_links_are_listed_as_two_real_devices_list_them(argv: tuple[str, ...], recorded: str) -> None:
+    outcome = _nvlink(*argv)
+    assert outcome.exit_code == 0
+    assert _form(outcome.out) == _form((RECORDED / f"nvlink_{recorded}.txt").read_text())
+
+
+def test_links_carry_what_busy_devices_send_to_each_other() -> None:
+    def sent(**more: object) -> int:
+        return sum(map(int, re.findall(r"Data [TR]x: (\d+)", _nvlink("-gt", "d", **more).out)))  # type: ignore[arg-type]
+
+    assert sent() == 0
+    assert sent(busy=20.0) == 2 * sent(busy=10.0) > 0
+    assert sent(busy=20.0, gpus=(0,)) == 0, "it has no other one"
+    assert _nvlink("-gt", "d", instance_type="g5.12xlarge", busy=20.0).out == ""
+    assert _nvlink("-x").exit_code == 1
+
+
+def test_busy_time_of_a_container_counts_each_load() -> None:
+    now = [1000.0]
+    container = ContainerRun(cast("ContainerConfig", None))
+    container.context = replace(context(a_container()), now=lambda: now[0])
+    for at, load in ((1000.0, 0), (1010.0, 100), (1020.0, 50), (1030.0, 0)):
+        now[0] = at
+        container.set_load(GpuLoad(load))
+    assert container.busy_at(1100.0) == 15.0
