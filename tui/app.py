@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -134,7 +135,7 @@ class ConsoleApp(BaseApp[Any]):
         return handlers_for(self, self.services, self.workspace, self._run_actions)
 
     def _ring(self, text: str) -> None:
-        send_to_terminal(self, call_sequence(self.services.settings.alarms, text))
+        send_to_terminal(self, call_sequence(self.services.settings.alarms, text, is_in_tmux="TMUX" in os.environ))
 
     def _keep_layout(self) -> None:
         self.run_worker(self._told(self.workspace.keep), group="layouts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -170,8 +171,12 @@ class CommandDispatcher:
                 f"This is a replay: {call.command.id} was not carried out.", hint="Open the cluster without --replay."
             )
         if self._services.settings.readonly and call.command.is_mutation:
+            from tui.base_app import is_in_browser
+
+            is_served = is_in_browser(os.environ)
             raise RefusedError(
-                f"This console is read-only: {call.command.id} was not carried out.", hint="Start without --readonly."
+                f"This console is read-only: {call.command.id} was not carried out.",
+                hint="Serve it with --allow-changes." if is_served else "Start without --readonly.",
             )
         if call.command.is_mutation and hasattr(call.arguments, "object") and (words := self._services.as_of_words()):
             raise RefusedError(

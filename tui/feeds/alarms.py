@@ -186,12 +186,21 @@ def hook_words(alarms: list[Alarm]) -> Mapping[str, str]:
     }
 
 
-def call_sequence(settings: AlarmSettings, text: str) -> str:
-    """Return what rings in the terminal: the bell, and the request for a desktop notification."""
+def call_sequence(settings: AlarmSettings, text: str, *, is_in_tmux: bool = False) -> str:
+    """Return what rings in the terminal: the bell, and the request for a desktop notification.
+
+    Args:
+        settings: The ways to call.
+        text: The alarms.
+        is_in_tmux: tmux drops such a request, unless it is wrapped for the terminal around it.
+    """
     line = one_line(redact(text))
     notices = {
         DesktopNotice.OFF: "",
         DesktopNotice.OSC_9: f"\x1b]9;{line}\x1b\\",
         DesktopNotice.OSC_777: f"\x1b]777;notify;eksml-tui;{line.replace(';', ',')}\x1b\\",
     }
-    return f"{'' if not settings.bell else chr(7)}{notices[settings.desktop]}"
+    notice = notices[settings.desktop]
+    if notice and is_in_tmux:
+        notice = f"\x1bPtmux;{notice.replace(chr(27), 2 * chr(27))}\x1b\\"
+    return f"{'' if not settings.bell else chr(7)}{notice}"

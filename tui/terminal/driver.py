@@ -42,8 +42,8 @@ _RESTORE = "\x18\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\
 """CAN ends a cut sequence. Pastes, mouse, kitty's keys, alternate screen, focus: off; wrap and cursor: on."""
 
 
-_SOUNDS = ("\x07", "\x1b]9;", "\x1b]777;")
-"""The bell, and desktop notifications."""
+_SOUNDS = ("\x07", "\x1b]9;", "\x1b]777;", "\x1bPtmux;")
+"""The bell, and desktop notifications, also wrapped for tmux."""
 
 
 class TerminalApp(Protocol):

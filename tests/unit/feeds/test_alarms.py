@@ -238,6 +238,9 @@ def test_the_bell_and_the_notifications_of_terminals() -> None:
     assert call_sequence(replace(silent, desktop=DesktopNotice.OSC_9), "a\x1b]b").count("\x1b") == 2
     text = call_sequence(replace(silent, desktop=DesktopNotice.OSC_777), "one; two")
     assert text == "\x1b]777;notify;eksml-tui;one, two\x1b\\"
+    ringing = AlarmSettings(desktop=DesktopNotice.OSC_9)
+    assert call_sequence(ringing, "a", is_in_tmux=True) == "\a\x1bPtmux;\x1b\x1b]9;a\x1b\x1b\\\x1b\\"
+    assert call_sequence(AlarmSettings(), "a", is_in_tmux=True) == "\a"
 
 
 async def test_a_call_does_not_outlive_the_console() -> None:

@@ -117,6 +117,17 @@ async def test_a_read_only_session_refuses_a_mutation_before_it_asks() -> None:
     assert "read-only" in recorder.app.errors[0]
 
 
+async def test_the_remedy_in_a_browser_is_that_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(is_readonly=True)
+    with pytest.raises(RefusedError) as refused:
+        await recorder.dispatcher.execute(parse_line("cancel"))
+    assert refused.value.hint == "Start without --readonly."
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    with pytest.raises(RefusedError) as refused:
+        await recorder.dispatcher.execute(parse_line("cancel"))
+    assert refused.value.hint == "Serve it with --allow-changes."
+
+
 async def test_a_read_only_session_refuses_a_script() -> None:
     recorder = Recorder(is_readonly=True)
 
