@@ -133,10 +133,12 @@ async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
 
 def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
     """Return the question for other runs of this machine that have the launch's objects."""
-    remedy = (
-        f"Tear it down: eksml-tui runs teardown RUN --confirm {launch.cluster}; or choose another namespace with -n."
-    )
-    return Question("other runs", partial(check_runs, launch, home), remedy)
+    return Question("other runs", partial(check_runs, launch, home), _remedy("RUN", launch))
+
+
+def _remedy(run_id: str, launch: PlannedLaunch) -> str:
+    teardown = f"eksml-tui runs teardown {run_id} --confirm {launch.cluster}"
+    return f"Tear it down: {teardown}; or choose another namespace with -n."
 
 
 async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:
@@ -160,7 +162,9 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
             continue
         namespace, is_alike = view.cluster.namespace, view.blueprint_id == launch.blueprint.id
         if is_alike and namespace == launch.namespace:
-            return failed(f"The run {run.id} of this blueprint is {run.state} in {namespace} of {run.cluster}.")
+            detail = f"The run {run.id} of this blueprint is {run.state} in {namespace} of {run.cluster}."
+            return failed(detail, remedy=_remedy(run.id, launch))
         if launch.makes_cluster and not (is_alike or view.existing_cluster):
-            return failed(f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide.")
+            detail = f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide."
+            return failed(detail, remedy=_remedy(run.id, launch))
     return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")

@@ -224,6 +224,7 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     found = await check_runs(launch)
     assert found.result is CheckResult.FAILED
     assert folder.name in found.detail
+    assert f"eksml-tui runs teardown {folder.name} --confirm" in found.remedy
     other = msgspec.structs.replace(launch, wanted_namespace="other")
     assert (await check_runs(other)).result is CheckResult.PASSED
 
