@@ -104,7 +104,7 @@ async def test_a_file_can_be_given_by_hand(folder: Path, capsys: pytest.CaptureF
 
 async def test_a_wrong_name_and_a_wrong_file_are_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_blueprint(folder, "own")
-    assert await run(folder, "nothing") == 1
+    assert await run(folder, "nothing") == 2
     assert "No blueprint pins an operator 'nothing'" in capsys.readouterr().err
     assert await run(folder, "own", "--from", str(folder / "missing.yaml")) == 1
     assert "cannot be read" in capsys.readouterr().err
