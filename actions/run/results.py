@@ -454,6 +454,6 @@ async def _started(connection: ClusterConnection, copy: Copy, clock: Clock) -> C
             if (pod.get("status") or {}).get("phase") != "Pending":
                 return ContainerLog(ref.namespace, pod["metadata"]["name"], CONTAINER, pod["metadata"]["uid"])
             verdict = object_status(pod)
-            words = f"{verdict.reason} {verdict.message}".strip()
+            words = verdict.words()
         await clock.sleep(_LOOK_SECONDS)
     raise RefusedError(f"{ref.describe()} did not start within {_START_SECONDS:.0f} s: {words}.")

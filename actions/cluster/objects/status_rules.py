@@ -41,6 +41,10 @@ class ObjectStatus(msgspec.Struct, frozen=True):
         """Return whether the object will not change its state by itself any more."""
         return self.state in (WorkState.FINISHED, WorkState.FAILED)
 
+    def words(self) -> str:
+        """Return `reason: message`, or the one of both that there is."""
+        return ": ".join(part for part in (self.reason, self.message) if part)
+
 
 NO_RULE = "NoRule"
 """The reason of the status of a kind that has no rule."""

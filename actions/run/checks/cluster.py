@@ -38,7 +38,7 @@ async def check_pods(connection: ClusterConnection, check: PodsCheck) -> Observa
     healthy = [name for name, verdict in verdicts if verdict.state in (WorkState.RUNNING, WorkState.FINISHED)]
     for name, verdict in verdicts:
         if name not in healthy:
-            return failed(f"{name}: {verdict.reason} {verdict.message}".strip())
+            return failed(f"{name}: {verdict.words()}")
     if len(healthy) < check.at_least:
         return failed(f"{len(healthy)} pods, {check.at_least} required.")
     return passed(f"{len(healthy)} pods are healthy.")

@@ -288,7 +288,7 @@ async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
         return f"{ref.describe()} does not exist."
     verdict = object_status(found)
     if verdict.state is WorkState.FAILED:
-        raise StageFailedError(f"{ref.describe()} failed: {verdict.reason} {verdict.message}")
+        raise StageFailedError(f"{ref.describe()} failed: {verdict.words()}")
     if verdict.state in (WorkState.RUNNING, WorkState.FINISHED) or verdict.reason == "NoRule":
         return ""
     return f"{ref.describe()}: {verdict.message or verdict.reason}"

@@ -183,12 +183,13 @@ class JobHandler:
             return set()
 
     async def _failure(self, connection: ClusterConnection, verdict: ObjectStatus) -> str:
-        sentence = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
+        sentence = f"{self._target.describe()} failed: {verdict.words()}"
         for pod in await self._pods(connection):
             ended = object_status(pod)
             if ended.state is WorkState.FAILED:
                 name = pod["metadata"]["name"]
-                return one_line(f"{sentence} Pod {name}: {ended.reason} {ended.message} {_exit_of(pod)}")
+                full_stop = "" if sentence.endswith(".") else "."
+                return one_line(f"{sentence}{full_stop} Pod {name}: {ended.words()} {_exit_of(pod)}")
         return sentence
 
 

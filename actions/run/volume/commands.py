@@ -155,7 +155,7 @@ async def _log_of(connection: ClusterConnection, ref: ObjectRef) -> str:
             body = await connection.session.request("GET", path, query={"limitBytes": str(_LOG_LIMIT_BYTES)})
         except ConsoleError:
             verdict = object_status(pod)
-            return f"{verdict.reason} {verdict.message}"
+            return verdict.words()
         return body.decode("utf-8", "replace")
     return "its pod is gone"
 

@@ -169,3 +169,11 @@ def test_the_phase_of_a_gang_counts_more_than_an_old_condition(phase: str, state
 )
 def test_work_of_other_operators(kind: str, api_version: str, status: dict[str, Any], state: WorkState) -> None:
     assert _state(_with_status(kind, api_version, **status)) is state
+
+
+def test_reason_and_message_are_told_apart() -> None:
+    assert ObjectStatus(WorkState.FAILED, "BackoffLimitExceeded", "Job has failed").words() == (
+        "BackoffLimitExceeded: Job has failed"
+    )
+    assert ObjectStatus(WorkState.FAILED, message="Job has failed").words() == "Job has failed"
+    assert ObjectStatus(WorkState.FAILED, "Error").words() == "Error"
