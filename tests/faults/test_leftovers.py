@@ -169,6 +169,11 @@ async def test_a_cluster_with_another_run_in_it_is_not_removed_unless_that_is_as
         send_request(folder, RequestKind.TEARDOWN, start=False)
     assert "--even-if-shared" in refused.value.hint
     assert load_run(folder).state is RunState.SUCCEEDED, "nothing was written"
+    with pytest.raises(RefusedError, match=f"run {first.id} has ") as refused:
+        send_request(guest, RequestKind.TEARDOWN, start=False)
+    assert first.id in refused.value.hint, "who tears the first down first is sent back to the second"
+    assert second.id in refused.value.hint
+    assert "none can be the first" in refused.value.hint
     assert (await torn_down(folder, even_if_shared=True)).state is RunState.TORN_DOWN
     assert (await torn_down(guest)).state is RunState.TORN_DOWN, "a run that is torn down uses nothing"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,12 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
         RefusedError: With the runs, and what of it they use.
         ConfigError: The folder of all runs cannot be read.
     """
-    users = local_users(folder, view, deletes_data=deletes_data)
+    others = list(_other_runs(folder))
+    users = runs_using(view, others, deletes_data=deletes_data)
     if users:
-        raise RefusedError(sharing_sentence(view, users), hint=SHARING_HINT)
+        circle = _circle(view, others, deletes_data=deletes_data)
+        hint = _CIRCLE_HINT.format(listed([one.id for one in circle], len(circle))) if circle else SHARING_HINT
+        raise RefusedError(sharing_sentence(view, users), hint=hint)
 
 
 def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]:
@@ -65,6 +68,12 @@ def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]
 
 
 SHARING_HINT = "Tear those down first. To remove it anyway, add --even-if-shared, in the console even_if_shared=true."
+
+
+_CIRCLE_HINT = (
+    "The runs {} use what the others remove, so none can be the first without more: choose one whose work is over, and "
+    "add --even-if-shared, in the console even_if_shared=true."
+)
 
 
 def sharing_sentence(view: RunView, users: Collection[str]) -> str:
@@ -96,6 +105,19 @@ def runs_using(view: RunView, others: Iterable[RunView], *, deletes_data: bool) 
             names = [ref_of_owned(item).describe() for item in used]
             found.append(f"run {other.id} uses {listed(names, _NAMED)}")
     return found
+
+
+def _circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> list[RunView]:
+    """Return a run and those that have to be torn down before it, if it has to be torn down before them as well."""
+    before: dict[str, RunView] = {}
+    asked = [view]
+    while asked:
+        one = asked.pop()
+        for other in (view, *others):
+            if other.id not in {one.id, *before} and runs_using(one, [other], deletes_data=deletes_data):
+                before[other.id] = other
+                asked.append(other)
+    return list(before.values()) if view.id in before else []
 
 
 def removes_cluster(view: RunView, *, deletes_data: bool) -> bool:
