@@ -8,7 +8,7 @@ from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
 from tui.present.cells import text_of
-from tui.present.charts import charts_of, curves_in, notes_on
+from tui.present.telemetry.charts import charts_of, curves_in, notes_on
 
 MIB = 1 << 20
 
