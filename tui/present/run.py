@@ -210,7 +210,7 @@ def _line(
 
 
 def title_of(key: str, stage: StageView) -> str:
-    """Return the title of a rail's row: that of a step which removes a stage says so."""
+    """Return the title of a rail's row: a step that removes a stage is marked `undo`."""
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     return f"undo {stage.title}" if is_undo else stage.title
 
