@@ -47,7 +47,7 @@ def test_a_change_after_a_quiet_time_is_painted_at_once() -> None:
     assert run_virtually(request_paint()) == [0.0, 3.0]
 
 
-def test_what_somebody_waits_for_is_painted_at_once_and_only_once() -> None:
+def test_what_the_operator_waits_for_is_painted_at_once_and_only_once() -> None:
     async def request_paint() -> list[float]:
         painted: list[float] = []
         ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)

@@ -73,7 +73,7 @@ def test_the_rank_that_takes_longest_is_named() -> None:
     assert notes(source, "step_time_s") == ["▲ slowest: rank 2, 2.6 s a step, 24% over the median"]
 
 
-def test_even_ranks_blame_nobody_and_one_rank_is_not_compared() -> None:
+def test_even_ranks_have_no_straggler_and_one_rank_is_not_compared() -> None:
     even = curves(*(Point("step_time_s", 7, 2.0, rank) for rank in range(3)))
     assert notes(even, "step_time_s") == ["slowest: rank 0, 2 s a step, no lag"]
     assert notes(curves(Point("step_time_s", 7, 2.0)), "step_time_s") == []
