@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from actions.base.readonly import withdraw_readonly
+from actions.base import readonly
 from actions.base.untrusted import KNOWN
 from tests.support import zygote
 from tests.support.authorities import forget_authorities
@@ -76,7 +76,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     KNOWN.forget()
-    withdraw_readonly()
+    monkeypatch.setattr(readonly, "_promise", readonly._Promise())
 
 
 _STARTED = StartCounter()

@@ -22,11 +22,6 @@ def promise_readonly() -> None:
     _promise.is_given = True
 
 
-def withdraw_readonly() -> None:
-    """Take the promise back; for tests."""
-    _promise.is_given = False
-
-
 def is_readonly() -> bool:
     """Return whether this process has promised to change nothing."""
     return _promise.is_given

@@ -4,7 +4,7 @@
 SOS sequences however they end, lone escapes, C0, DEL, C1, bidirectional and invisible format characters. `redact`
 replaces text that looks like a credential, and the secrets that this process has read. A secret is found as it is,
 and as addresses, JSON, Python, XML and base64 write it. Secrets shorter than four characters are left: they cannot be
-told from other text.
+distinguished from other text.
 
 Source: CVE-2021-25743 (kubectl), GHSA-c38g-469g-cmgx (helm), CVE-2019-11250 (client-go); ECMA-48 for the sequences.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain
+from typing import assert_never
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_label, is_segment, is_subdomain
@@ -44,6 +45,7 @@ from actions.blueprint.stages import (
     PodStage,
     StageWatch,
     StorageStage,
+    TerraformStage,
 )
 
 
@@ -103,6 +105,7 @@ def ancestors_of(blueprint: Blueprint, stage: AnyStage) -> set[str]:
 
 
 def _texts(stage: AnyStage) -> Iterator[str]:
+    """Yield the texts of a stage that may hold `${name}`: mypy refuses a kind of stage that is missing."""
     match stage:
         case KubeconfigStage():
             yield from (stage.cluster, stage.region)
@@ -117,8 +120,12 @@ def _texts(stage: AnyStage) -> Iterator[str]:
             yield stage.security_group
         case ImageStage():
             yield from (stage.repository, stage.tag, *stage.build_args.values())
-        case JobStage() if stage.verdict is not None:
+        case JobStage():
             yield from _texts_of_verdict(stage.verdict)
+        case TerraformStage() | ManifestsStage() | StorageStage() | PodStage():
+            pass  # their keys hold names; values reach their files by targets
+        case _:
+            assert_never(stage)
     if stage.watch is not None:
         yield from _texts_of_watch(stage.watch)
 
@@ -130,7 +137,7 @@ def _texts_of_watch(watch: StageWatch) -> Iterator[str]:
         yield watch.logs.file
 
 
-def _texts_of_verdict(verdict: AnyLogCheck) -> Iterator[str]:
+def _texts_of_verdict(verdict: AnyLogCheck | None) -> Iterator[str]:
     match verdict:
         case AdapterLogCheck():
             yield from (str(verdict.ranks), str(verdict.adapters))

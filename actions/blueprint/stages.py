@@ -66,7 +66,7 @@ class StageWatch(Part, frozen=True, kw_only=True):
 class Work(Part, frozen=True, kw_only=True):
     """The amount of work in a stage, so that its duration follows the parameters: time is work divided by a rate.
 
-    The rate is what the stage's `expect` says of the default values: those of the preset, if `expect` is the preset's.
+    The rate follows from the stage's `expect` at the default values: those of the preset, if `expect` is the preset's.
     """
 
     unit: str

@@ -86,7 +86,7 @@ def find(target: FieldTarget, objects: Sequence[Manifest]) -> Slot:
     """Return the one slot that `target` names among the objects of its file.
 
     Raises:
-        BlueprintError: It matches nothing, or more than once. The error bears no position: the caller knows it.
+        BlueprintError: It matches nothing, or more than once. The error bears no position: the caller adds it.
     """
     return only(list(_slots(target, _object(target, objects))), describe(target))
 

@@ -164,7 +164,7 @@ async def fetch_package(folder: Path, package: ProviderPackage, platform: str) -
     """Fetch the archive of a package into a mirror.
 
     Raises:
-        MissingError: Only the registry knows its address.
+        MissingError: Its address has to be asked of the registry.
         ConsoleError: It cannot be had, or is not what the lock file records.
     """
     from actions.cloud.download import download  # aiohttp: only this needs it
@@ -172,7 +172,7 @@ async def fetch_package(folder: Path, package: ProviderPackage, platform: str) -
     url = package.url(platform)
     if not url:
         raise MissingError(
-            f"Only the registry knows the address of {package.key}.",
+            f"The address of {package.key} has to be asked of the registry.",
             hint=f"Run terraform providers mirror -platform={platform} {packages_path(folder)} in its root.",
         )
     data = await download(url, limit_bytes=MAX_PACKAGE_BYTES, total_seconds=_DOWNLOAD_SECONDS)

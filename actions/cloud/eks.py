@@ -1,7 +1,7 @@
 """EKS clusters: their endpoints and kubeconfigs, and tokens made in this process without the `aws` program.
 
-A token is a presigned GetCallerIdentity request. It is good for 15 minutes from its date, whatever X-Amz-Expires
-says, and only for the cluster whose name is signed into it. Making one is arithmetic: nothing is sent.
+A token is a presigned GetCallerIdentity request. It is good for 15 minutes from its date, whatever value
+X-Amz-Expires has, and only for the cluster whose name is signed into it. Making one is arithmetic: nothing is sent.
 
 Source: aws-iam-authenticator `pkg/token`; AWS CLI 2 `eks get-token`.
 """

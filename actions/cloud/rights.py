@@ -1,7 +1,7 @@
 """Rights in an account, as IAM simulates them: the policies that ship with the program, statement by statement.
 
-A simulation knows the policies of a user or role, its boundary and those of the organization; it knows neither policies
-of a session nor of resources.
+A simulation covers the policies of a user or role, its boundary and those of the organization, but neither policies of
+a session nor of resources.
 
 Source: IAM API reference, `SimulatePrincipalPolicy`; IAM user guide, "IAM identifiers" and "Policy variables".
 """

@@ -126,10 +126,6 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return entry.support_on(day)
         return Support.ENDED if minor(version) < minor(self.eks[0].version) else Support.STANDARD
 
-    def offered_on(self, day: date) -> list[EksVersion]:
-        """The versions of which a cluster can be made on a day, oldest first."""
-        return [entry for entry in self.eks if entry.support_on(day) is not Support.ENDED]
-
     def newest_in_standard_support(self, day: date) -> EksVersion | None:
         """The newest version that is in standard support on a day; `None` if the table is too old for any."""
         return next((entry for entry in reversed(self.eks) if entry.support_on(day) is Support.STANDARD), None)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from actions.base.errors import FormatError
 from actions.base.files import asset
+
+Number = TypeVar("Number", int, float)
 
 
 class TableRow:
@@ -43,12 +46,7 @@ class TableRow:
         Raises:
             FormatError: It is neither.
         """
-        text = self.text(column)
-        if not text:
-            return None
-        if not text.isascii() or not text.isdigit():
-            raise self.error(f"{column} is {text!r}, not a whole number")
-        return int(text)
+        return self._converted(column, _whole_number, "a whole number")
 
     def number(self, column: str) -> float | None:
         """The cell as a number, `None` if it is empty.
@@ -56,15 +54,15 @@ class TableRow:
         Raises:
             FormatError: It is neither.
         """
+        return self._converted(column, _finite_number, "a number")
+
+    def _converted(self, column: str, convert: Callable[[str], Number | None], wanted: str) -> Number | None:
         text = self.text(column)
         if not text:
             return None
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise self.error(f"{column} is {text!r}, not a number")
+        number = convert(text)
+        if number is None:
+            raise self.error(f"{column} is {text!r}, not {wanted}")
         return number
 
     def error(self, complaint: str) -> FormatError:
@@ -74,6 +72,18 @@ class TableRow:
     def has(self, column: str) -> bool:
         """Return true if the table has such a column."""
         return column in self._cells
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _finite_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def load_rows(path: Path) -> Iterator[TableRow]:

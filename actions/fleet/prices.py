@@ -24,7 +24,6 @@ from actions.fleet.instance_types import TableRow, load_rows
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 CAPACITY_BLOCK = "capacity-block"
-MARKETS = (ON_DEMAND, SPOT, CAPACITY_BLOCK)
 
 COLUMNS = ("item", "region", "market", "usd", "unit", "source", "as_of")
 EVERYWHERE = "*"

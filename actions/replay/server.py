@@ -1,7 +1,7 @@
 """The transport of a session with a capture: it answers as the cluster did at the moment that is shown.
 
-A resource that was watched is answered at every moment: lists, single objects and watches are made of what was heard of
-it. Anything else is answered as it was then, or first later. What would change something is refused.
+A resource that was watched is answered at every moment: lists, single objects and watches are made of what was received
+of it. Anything else is answered as it was then, or first later. What would change something is refused.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class ReplayTransport:
         return answer.body(self._index.store)
 
     def _made(self, path: str, query: dict[str, str], accept: str) -> bytes | None:
-        """Return a list or an object made of what was heard of its resource; `None` if that is not known."""
+        """Return a list or an object made of what was received of its resource; `None` if nothing was."""
         if form_of(accept) not in ("json", "table"):
             return None
         found = self._find(source_of(self._cluster.server, path, query, accept))

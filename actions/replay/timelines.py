@@ -84,7 +84,7 @@ class SourceKey(msgspec.Struct, frozen=True):
 
 
 class SourceTimeline:
-    """All that was heard of one resource."""
+    """All that was received of one resource."""
 
     def __init__(self) -> None:
         self.ats = array("d")

@@ -138,7 +138,7 @@ _BUSY, _SERVER_ERRORS = 429, 500
 
 
 def backend_failure(text: str) -> ConsoleError | None:
-    """Return the error of a short command whose backend in S3 does not answer or knows no login; `None` for others.
+    """Return the error of a short command whose backend in S3 does not answer or has no login; `None` for others.
 
     Args:
         text: What the command has printed.

@@ -71,7 +71,7 @@ class ProviderPackage(msgspec.Struct, frozen=True):
         return mirror / _REGISTRY / self.name / self.file_name(platform)
 
     def url(self, platform: str) -> str:
-        """Return the address of its archive; empty if only the registry knows that."""
+        """Return the address of its archive; empty if it has to be asked of the registry."""
         if not self.name.startswith(_OWNER):
             return ""
         program = f"terraform-provider-{self.name.removeprefix(_OWNER)}"

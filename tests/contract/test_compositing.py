@@ -100,7 +100,7 @@ class UnseenApp(RedactingApp[None], LayeredApp):
     """The same on no terminal."""
 
 
-async def test_of_a_screen_that_nobody_sees_nothing_is_asked_for_until_it_is_read() -> None:
+async def test_of_a_hidden_screen_nothing_is_asked_for_until_it_is_read() -> None:
     app = UnseenApp()
     async with app.run_test(size=(12, 5)) as pilot:
         await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.sources import SourceModule, modules
+from tests.support.sources import ROOT, SourceModule, modules
 
 MODULE_LINES = 600
 MODULE_FLOOR = 60
@@ -50,6 +50,11 @@ def test_no_module_is_too_long() -> None:
         if (lines := lines_of(module)) > limits.get(module.path, MODULE_LINES)
     }
     assert long == {}
+
+
+def test_no_module_of_tests_is_too_long() -> None:
+    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in (ROOT / "tests").rglob("*.py")}
+    assert {path: lines for path, lines in lengths.items() if lines > MODULE_LINES} == {}
 
 
 def test_no_module_is_a_splinter() -> None:

@@ -185,7 +185,7 @@ async def test_every_scenario_is_survived(scenario: str, tmp_path: Path) -> None
             await until(state, lambda: health_of(state, "pods") is Health.LIVE)
 
 
-async def test_somebody_with_few_rights_sees_what_they_may_and_what_not(tmp_path: Path) -> None:
+async def test_an_operator_with_few_rights_sees_what_they_may_and_what_not(tmp_path: Path) -> None:
     async with a_faulty_cluster(tmp_path, has_actors=True):
         viewer = await KubeSession.connect(ClusterTarget(kubeconfig=tmp_path / "kubeconfig", context="viewer"))
         state = ClusterState(viewer, clock=HurriedClock())

@@ -142,7 +142,7 @@ def test_rule_8_a_closed_terminal_ends_a_console_that_gets_no_signal(program: Pr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_rule_8_a_terminal_that_nobody_reads_does_not_keep_a_console(program: Program, number: signal.Signals) -> None:
+def test_rule_8_a_terminal_without_a_reader_does_not_keep_a_console(program: Program, number: signal.Signals) -> None:
     with a_bare_console(program) as console:
         stop_reading(console)
         console.signal(number)

@@ -138,7 +138,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await session.aclose()
 
 
-async def test_d02_a_node_with_somebodys_pod_is_kept_though_the_pod_has_the_runs_label(world: World) -> None:
+async def test_d02_a_node_with_a_foreign_pod_is_kept_though_the_pod_has_the_runs_label(world: World) -> None:
     label = {"labels": {"eksml.dev/run": world.view.id}}
     world.record("shared", await world.node("shared", theirs=label))
     world.record("ours", await world.node("ours", mine={"ownerReferences": [world.mine]}))
@@ -148,7 +148,7 @@ async def test_d02_a_node_with_somebodys_pod_is_kept_though_the_pod_has_the_runs
     assert notebook.gone == ["ours"]
 
 
-async def test_d02_a_claim_under_a_name_of_the_runs_is_somebody_elses(world: World) -> None:
+async def test_d02_a_foreign_claim_under_a_name_of_the_runs_is_left(world: World) -> None:
     await world.node("again")
     world.record("again", "the uid of one that is gone")
     said, _ = await world.drained()

@@ -168,7 +168,7 @@ async def test_d02_a_namespace_that_was_there_stays_with_all_that_is_in_it(
     assert await somebody.get(ObjectRef("apps/v1", "Deployment", space, "program")) is None
 
 
-async def test_d02_a_namespace_that_somebody_has_made_anew_is_theirs(
+async def test_d02_a_namespace_that_was_made_anew_by_others_is_theirs(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     space = own_name(tmp_path)
@@ -189,7 +189,7 @@ async def test_d02_a_namespace_that_somebody_has_made_anew_is_theirs(
     )
 
 
-async def test_d02_somebody_elses_object_outside_namespaces_is_shown_and_left(
+async def test_d02_a_foreign_object_outside_namespaces_is_shown_and_left(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     name = own_name(tmp_path)

@@ -218,7 +218,7 @@ def test_reading_read_only_starts_no_runner(
     assert started_last(folder) is None
 
 
-def test_silence_is_counted_by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
+def test_silence_is_counted_by_the_monotonic_clock(tmp_path: Path) -> None:
     clock, holder = SetClock(), own_identity()
     folder = make_run(tmp_path, CLOCK)
     heartbeat = Heartbeat(folder, holder, clock)

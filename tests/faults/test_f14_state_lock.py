@@ -92,7 +92,7 @@ async def again(folder: Path) -> RunView:
     return await carry_out(folder)
 
 
-async def test_somebody_elses_lock_is_told_and_waited_for(folder: Path, tmp_path: Path) -> None:
+async def test_a_lock_of_another_process_is_named_and_waited_for(folder: Path, tmp_path: Path) -> None:
     lock_of_somebody()
     (tmp_path / "go-on").touch()
     told: list[str] = []

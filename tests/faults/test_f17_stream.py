@@ -43,7 +43,7 @@ async def test_an_apply_whose_last_lines_a_full_disk_has_torn_is_applied(
     assert ended.pending == ()  # it is in the state
 
 
-async def test_an_adopted_apply_that_nobody_saw_the_end_of_is_planned_again(
+async def test_an_adopted_apply_whose_end_was_not_observed_is_planned_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = a_driver(tmp_path, monkeypatch, "torn")

@@ -27,7 +27,7 @@ def a_job(name: str) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
 
 
-async def test_f27_a_job_that_somebody_made_anew_is_not_taken_for_the_runs(
+async def test_f27_a_job_of_the_same_name_by_another_client_is_not_taken_for_the_runs(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     name = own_name(tmp_path)

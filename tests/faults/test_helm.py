@@ -127,7 +127,7 @@ async def test_d02_a_namespace_with_foreign_objects_is_judged_before_anything_is
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 
-async def test_d02_a_release_that_somebody_has_installed_anew_is_theirs(
+async def test_d02_a_release_that_was_installed_anew_by_others_is_theirs(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, log: Path
 ) -> None:
     folder = a_run(tmp_path, sandbox, HELM_STAGE, blueprint=BARE)

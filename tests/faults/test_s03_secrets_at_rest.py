@@ -165,7 +165,7 @@ def test_s05_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "file").is_symlink()
 
 
-def test_s05_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s05_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(ConfigError, match="belongs to another user"):
         private_directory(tmp_path)

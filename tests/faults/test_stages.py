@@ -129,7 +129,7 @@ async def test_a_changed_cluster_stops_the_run(tmp_path: Path, sandbox: RunningS
     assert any("another cluster" in step.message for step in view.teardown)
 
 
-async def test_somebody_elses_job_of_the_same_name_is_refused_and_left_alone(
+async def test_a_foreign_job_of_the_same_name_is_refused_and_left_alone(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     job = JOB.replace("TTL", "600").replace("COMMAND", "sleep 1")

@@ -115,7 +115,7 @@ def test_a_server_that_refuses_is_quoted(program: Program, code: int, body: str,
         ("ftp://there", ("no usable server address",)),
     ],
 )
-def test_an_address_where_nobody_answers_is_told(program: Program, server: str, words: tuple[str, ...]) -> None:
+def test_an_address_without_an_answer_is_named(program: Program, server: str, words: tuple[str, ...]) -> None:
     file = write_kubeconfig(program.home / "kubeconfig", server)
     refused(program.command("--kubeconfig", str(file), "nodes"), *words)
 

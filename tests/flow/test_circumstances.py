@@ -130,7 +130,7 @@ def test_a_reader_that_leaves_early_hears_no_complaint(demo: Program) -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_script_plays_to_its_end_though_nobody_listens(demo: Program) -> None:
+def test_a_script_plays_to_its_end_without_a_reader_of_its_output(demo: Program) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -158,7 +158,7 @@ async def test_metadata_and_fields_are_changed(cluster: Kubectl) -> None:
     await cluster.ok("delete", "cm", "settings")
 
 
-async def test_a_type_that_nobody_serves_is_named(cluster: Kubectl) -> None:
+async def test_a_type_that_is_not_served_is_named(cluster: Kubectl) -> None:
     told = await cluster("apply", "-f", "-", stdin="apiVersion: none.example/v1\nkind: Thing\nmetadata: {name: x}\n")
     assert (told.code, 'no matches for kind "Thing" in version "none.example/v1"' in told.err) == (1, True)
 

@@ -126,7 +126,7 @@ async def test_a_run_is_known_to_its_cluster_until_it_is_torn_down(
     assert await known(session, folder.name) is None
 
 
-async def test_its_heart_beats_and_a_record_that_somebody_deleted_comes_back(
+async def test_its_heart_beats_and_a_record_that_was_deleted_comes_back(
     tmp_path: Path, kubeconfig: Path, session: KubeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = a_run(tmp_path, kubeconfig)

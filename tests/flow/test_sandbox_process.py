@@ -58,7 +58,7 @@ async def test_the_first_line_is_the_kubeconfig_and_a_signal_ends_it_cleanly(tmp
     assert not (tmp_path / "process.json").exists()
 
 
-async def test_it_ends_by_itself_when_nobody_asks_for_anything(tmp_path: Path) -> None:
+async def test_it_ends_by_itself_without_requests(tmp_path: Path) -> None:
     async with a_process(tmp_path, "--idle", "0.5") as child, asyncio.timeout(60):
         assert await child.wait() == 0  # its state file may come and go between two looks at it
     assert (tmp_path / "kubeconfig").exists()

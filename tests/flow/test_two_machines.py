@@ -97,7 +97,7 @@ def test_it_shows_the_stages_as_text(first: Program, second: Program) -> None:
     assert {stage["id"]: stage["state"] for stage in view["stages"]}["train"] == "running"
 
 
-def test_after_the_teardown_nobody_knows_it(first: Program, second: Program) -> None:
+def test_after_the_teardown_no_machine_lists_it(first: Program, second: Program) -> None:
     (folder,) = first.run_folders()
     done = first.command("runs", "teardown", folder.name, "--confirm", "bionemo-on-eks", "--delete-data")
     assert done.returncode == 0, done.stderr

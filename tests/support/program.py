@@ -26,7 +26,7 @@ from tui.cli.main import main
 @cache
 def _import_commands() -> None:
     """Import, once for all copies of this process, what most commands import when they are run."""
-    for module in ("tui.cli.catalogue", "tui.cli.cluster", "tui.cli.runs", "actions.cluster.http.pool"):
+    for module in ("tui.cli.catalogue", "tui.cli.inspect.cluster", "tui.cli.runs", "actions.cluster.http.pool"):
         import_module(module)
 
 

@@ -146,11 +146,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         choice = _CHOICE.fullmatch(message)
-        self.exit(2, f"{self.prog}: error: {_choices_told(choice) if choice else message}\nSee {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: error: {_known_choices(choice) if choice else message}\nSee {self.prog} --help\n")
 
 
-def _choices_told(choice: re.Match[str]) -> str:
-    """Tell what a word may be; of commands those that are written like it."""
+def _known_choices(choice: re.Match[str]) -> str:
+    """Return the sentence with the words that are allowed; of commands those that are written like it."""
     import difflib  # not at the start
 
     known = re.findall(r"[\w-]+", choice["known"])

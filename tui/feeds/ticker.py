@@ -84,11 +84,6 @@ class Ticker:
             timer.cancel()
         self._timer = self._later = None
 
-    @property
-    def is_armed(self) -> bool:
-        """True if a paint is due."""
-        return self._timer is not None
-
     def _arm(self, interval: float) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(0.0, self._painted_at + interval - loop.time()), self._fire)

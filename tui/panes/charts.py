@@ -20,7 +20,7 @@ from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
 from tui.present.cells import fit
-from tui.present.charts import (
+from tui.present.telemetry.charts import (
     ChartRow,
     MetricChart,
     chart_rows,
@@ -30,7 +30,7 @@ from tui.present.charts import (
     notes_on,
     progress_lines,
 )
-from tui.present.curves import Curve, Mark, TimeAxis
+from tui.present.telemetry.curves import Curve, Mark, TimeAxis
 from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
 from tui.widgets.plot_grid import SmallPlot, shape_of
@@ -248,7 +248,7 @@ class ChartsPane(PlotPane):
             MissingError: There is no curve yet.
         """
         from actions.run.comparison import series_csv
-        from tui.present.charts import compared_curves
+        from tui.present.telemetry.charts import compared_curves
         from tui.widgets.plot_picture import png_of, svg_of
 
         chart, _ = self._chart()
@@ -292,7 +292,7 @@ class ChartsPane(PlotPane):
     def _draw_compared(self) -> None:
         """Draw the compared runs; one piece of one spool is read at a time."""
         from actions.run.comparison import differences_of
-        from tui.present.charts import compared_curves, difference_lines, legend_lines
+        from tui.present.telemetry.charts import compared_curves, difference_lines, legend_lines
 
         runs = self._compared
         if any(run.read_on() for run in runs):
@@ -337,7 +337,7 @@ class ChartsPane(PlotPane):
         """Return the charts of a log's metrics, in the blueprint's order, or of those that compared runs share."""
         if self._compared:
             from actions.run.comparison import shared_metrics
-            from tui.present.charts import compared_charts
+            from tui.present.telemetry.charts import compared_charts
 
             return compared_charts(shared_metrics([run.metrics() for run in self._compared]))
         source = self._source

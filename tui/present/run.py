@@ -28,7 +28,7 @@ from actions.run.state.view import (
 )
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
 from tui.present.limits import limit_lines
-from tui.present.text import age, duration, duration_range, moment_of
+from tui.present.text import duration, duration_range, moment_of
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary  # the first frame needs no journal
@@ -210,7 +210,7 @@ def _line(
 
 
 def title_of(key: str, stage: StageView) -> str:
-    """Return the title of a rail's row: that of a step which removes a stage says so."""
+    """Return the title of a rail's row: a step that removes a stage is marked `undo`."""
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     return f"undo {stage.title}" if is_undo else stage.title
 
@@ -572,8 +572,3 @@ def took_text(run: RunSummary, now: float) -> str:
 def holds_cell(run: RunSummary) -> CellValue:
     """Return the titles of everything that the run pays for by the hour now."""
     return listed(run.holds, 2) if run.holds else Span("-", Tone.MUTED)
-
-
-def age_text(run: RunSummary, now: float) -> str:
-    """The run's age."""
-    return age(now, run.created_at)

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from tui.present.ansi import segments_of
-from tui.present.curves import (
+from tui.present.telemetry.curves import (
     Curve,
     Mark,
     MarkKind,

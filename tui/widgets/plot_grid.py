@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid
 
-from tui.present.curves import Curve, Mark
+from tui.present.telemetry.curves import Curve, Mark
 from tui.widgets.plot import PlotView
 
 MOST_PLOTS = 6

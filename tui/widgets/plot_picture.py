@@ -16,7 +16,16 @@ from rich.cells import cell_len
 
 from actions.base.errors import ConfigError
 from actions.telemetry.curves import smoothed
-from tui.present.curves import Curve, Mark, MarkKind, figures_of, heights_of, mark_places, on_axis, short_number
+from tui.present.telemetry.curves import (
+    Curve,
+    Mark,
+    MarkKind,
+    figures_of,
+    heights_of,
+    mark_places,
+    on_axis,
+    short_number,
+)
 from tui.widgets.plot_renderer import Axis, PlotOptions, axes_of, is_smoothed
 
 if TYPE_CHECKING:

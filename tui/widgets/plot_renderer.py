@@ -11,7 +11,7 @@ import msgspec
 
 from actions.fleet.quantity import format_bytes
 from actions.telemetry.curves import smoothed
-from tui.present.curves import (
+from tui.present.telemetry.curves import (
     Curve,
     Line,
     Mark,

@@ -12,7 +12,11 @@ from actions.cluster.diagnose.rules.images import find_image_faults
 from actions.cluster.diagnose.rules.jobs import find_failed_jobs
 from actions.cluster.diagnose.rules.memory import find_memory_faults
 from actions.cluster.diagnose.rules.nodes import find_node_faults
-from actions.cluster.diagnose.rules.programs import find_diverged_training, find_failed_programs
+from actions.cluster.diagnose.rules.programs import (
+    find_damaged_checkpoints,
+    find_diverged_training,
+    find_failed_programs,
+)
 from actions.cluster.diagnose.rules.provisioning import find_pool_limits, find_refused_capacity
 from actions.cluster.diagnose.rules.queues import find_queued
 from actions.cluster.diagnose.rules.scheduling import find_unschedulable
@@ -33,6 +37,7 @@ _RULES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     find_network_faults,
     find_failed_jobs,
     find_failed_programs,
+    find_damaged_checkpoints,
     find_diverged_training,
 )
 

@@ -20,7 +20,6 @@ from actions.cluster.auth.session import KubeSession, decode_document
 from actions.cluster.http.errors import ApiError
 from actions.cluster.objects.client import METADATA, ApiResource, Document, list_pages
 
-PROPAGATIONS = ("background", "foreground", "orphan")
 RESTARTED = ("deployments.apps", "daemonsets.apps", "statefulsets.apps")
 """Kinds with a pod template whose change has all pods replaced."""
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"

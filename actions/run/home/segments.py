@@ -235,7 +235,7 @@ def _segment_in(data: bytes, name: str) -> Segment:
         raise FormatError(f"{name} in the home is damaged: {error}.") from error
     if head.schema > SCHEMA_VERSION:
         raise FormatError(
-            f"{name} has version {head.schema}, this program knows {SCHEMA_VERSION}.",
+            f"{name} has version {head.schema}, this program reads {SCHEMA_VERSION}.",
             hint="Use the version of the program that wrote it.",
         )
     numbers = [row.seq for row in rows]

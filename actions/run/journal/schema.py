@@ -1,6 +1,6 @@
 """The versions of a journal: tables, migrations, and the form of records for a runner of an older version.
 
-A program reads journals of all versions that it knows, and refuses later ones. A reader brings its copy in memory to
+A program reads journals of all versions up to its own, and refuses later ones. A reader brings its copy in memory to
 the present version; a file is brought there by the first transaction of a writer, in that transaction, so that there is
 never a file between two versions. One exception: while a runner of an older version is alive, its journal stays as it
 is, and requests are written in the form that it can read.
@@ -78,7 +78,7 @@ def damaged(path: Path, detail: str) -> JournalError:
 
 
 def require_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of a journal, if this program knows it.
+    """Return the version of a journal, if this program can read it.
 
     Raises:
         JournalError: It is a later one, or none.
@@ -88,7 +88,7 @@ def require_version(connection: sqlite3.Connection, path: Path) -> int:
         raise damaged(path, "it is empty")
     if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
         raise JournalError(
-            f"{path} has version {version}; this program knows versions {OLDEST_VERSION} to {SCHEMA_VERSION}.",
+            f"{path} has version {version}; this program reads versions {OLDEST_VERSION} to {SCHEMA_VERSION}.",
             hint="A later version of eksml-tui has written it: install that one.",
         )
     return version
@@ -98,7 +98,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring a journal to the present version, inside of the caller's transaction or in a copy in memory.
 
     Raises:
-        JournalError: It has a version that this program does not know.
+        JournalError: It has a version that this program cannot read.
     """
     for version in range(require_version(connection, path) + 1, SCHEMA_VERSION + 1):
         for statement in MIGRATIONS[version]:
@@ -107,13 +107,13 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def migrate_unless_in_use(connection: sqlite3.Connection, path: Path) -> int:
-    """Bring a journal to the present version, unless a runner that knows only its own is alive; return its version.
+    """Bring a journal to the present version, unless a runner of an older program is alive; return its version.
 
     A runner brings the journal to its own version when it takes the lease. So one of a lower version has a holder that
-    knows no later one.
+    cannot read a later one.
 
     Raises:
-        JournalError: It has a version that this program does not know.
+        JournalError: It has a version that this program cannot read.
     """
     version = require_version(connection, path)
     if version == SCHEMA_VERSION or older_runner(connection) is not None:

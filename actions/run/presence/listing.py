@@ -63,7 +63,9 @@ async def find_cluster_run(session: KubeSession, run_id: str) -> RemoteRun:
     named = named or [run for run in found.runs if run_id and run.id.startswith(run_id)]
     if len(named) == 1:
         return named[0]
-    count = f"{run_id!r} is a prefix of {len(named)} run ids" if named else f"The cluster knows no run {run_id!r}"
+    count = (
+        f"{run_id!r} is a prefix of {len(named)} run ids" if named else f"The cluster has no record of a run {run_id!r}"
+    )
     raise MissingError(f"{count}. {found.note}".rstrip(), hint="List them with `eksml-tui runs list --cluster`.")
 
 

@@ -49,7 +49,7 @@ def remote_view(
     """Return the run as far as it is known here.
 
     Args:
-        run: As its cluster knows it.
+        run: As its cluster has it.
         copy: As its home has it; it has messages, plans and findings, too, and may be some seconds behind.
         is_silent: Its heartbeats are missing.
         is_gone: The cluster has no record of it any more.

@@ -24,7 +24,6 @@ from actions.run.spool.format import (
     AcceleratorSample,
     EndLine,
     GapLine,
-    LogFinding,
     SourceLine,
     accelerators_file,
     devices_file,
@@ -155,16 +154,6 @@ class SpoolWriter:
         source.offset = lines[-1][1]
         source.passed_count += len(lines)
         self._end()
-
-    def write_findings(self, source: SpooledSource, findings: Sequence[LogFinding]) -> None:
-        """Append findings of one container, except those that an earlier runner has written.
-
-        Raises:
-            OSError: The disk is full; they are written with the next ones.
-        """
-        _, points = self._open()
-        points.take(source.line.number, findings)
-        points.flush()
 
     def write_progress(self, source: SpooledSource, progress: TrainingProgress) -> None:
         """Append progress that was counted, not read in the log.

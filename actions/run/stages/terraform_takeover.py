@@ -68,7 +68,7 @@ def lost_state_error(run_id: str, stage: str) -> MissingError:
 
 
 async def remember_unobserved(stage: StageView, journal: StageJournal, *, has_history: bool) -> bool:
-    """Record what an apply may have made of which neither a record nor this machine knows how it ended.
+    """Record what an apply may have made of which neither a record nor a process of this machine has the end.
 
     What of it is in the state is settled with the next question for that.
 

@@ -236,7 +236,7 @@ def _manifest_of(archive: zipfile.ZipFile, file: Path) -> Manifest:
         raise _not_whole(file, f"its manifest cannot be read ({one_line(str(error))})") from error
     if manifest.schema != SCHEMA:
         raise FormatError(
-            f"{file} is of the form {one_line(manifest.schema)}; this program knows {SCHEMA}.",
+            f"{file} is of the form {one_line(manifest.schema)}; this program reads {SCHEMA}.",
             hint="A later version of eksml-tui has written it: install that one.",
         )
     if not is_label(manifest.run):

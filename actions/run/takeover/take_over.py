@@ -347,7 +347,7 @@ async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOve
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
 
     Raises:
-        ConsoleError: The home fails; its hint says what to do about the lease.
+        ConsoleError: The home fails; its hint has the remedy for the lease.
     """
     try:
         await home.record(folder.name, body, lease)

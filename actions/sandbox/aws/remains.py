@@ -103,7 +103,7 @@ class Remains:
         return 200, f'<{action}Response xmlns="{_IAM_NAMESPACE}">{result}{metadata}</{action}Response>'
 
     def tagged(self) -> list[tuple[str, Mapping[str, str]]]:
-        """Return ARNs and tags as the tagging API lists them: it knows no role, and nothing without tags."""
+        """Return ARNs and tags as the tagging API lists them: no role, and nothing without tags."""
         return [(one.arn, one.tags) for one in self._held.values() if one.tags and one.kind != "role"]
 
     def json_calls(self) -> dict[str, JsonAnswer]:

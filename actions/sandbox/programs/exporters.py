@@ -3,7 +3,7 @@
 Both answer `/metrics` with the state of all devices of their node at the moment of the request, in the text format.
 
 Source:
-    dcgm-exporter 4.5.3-4.8.2: `/health`, and of its default counters the five that the sandbox knows, with labels; a
+    dcgm-exporter 4.5.3-4.8.2: `/health`, and of its default counters the five that the sandbox has, with labels; a
     captured page of neuron-monitor's exporter on trn1n: names, and the labels that are known here.
 """
 

@@ -30,7 +30,6 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     word_of,
 )
 from actions.telemetry.tools.nvidia_smi_rows import (
-    QUERY_ARGV,
     QUERY_FIELDS,
     is_header,
     is_monitor,
@@ -325,7 +324,7 @@ def _process_of_xml(element: ElementTree.Element, gpu: int) -> SmiProcess:
     )
 
 
-__all__ = ["QUERY_ARGV", "QUERY_FIELDS", "Gpu", "MigDevice", "SmiProcess", "SmiReading", "read"]
+__all__ = ["QUERY_FIELDS", "Gpu", "MigDevice", "SmiProcess", "SmiReading", "read"]
 
 MAX_TEXT = 4 << 20
 _LISTED = re.compile(r"^GPU (\d{1,3}): (.{1,100}?) \(UUID: (GPU-[\w-]{1,60})\)")

@@ -1,4 +1,4 @@
-"""The reader of `nvidia-smi nvlink`: for each GPU the sum over its links of what is counted or told of each.
+"""The reader of `nvidia-smi nvlink`: for each GPU the sum over its links of what is counted or reported of each.
 
 `-s` tells a speed of each link, `-gt d` and `-gt r` the data it has moved, `-e` its errors: a line for each link and
 value, below a line for each GPU. Other forms (`-c`, `-p`, `-R`) have no numbers to add up.

@@ -115,7 +115,7 @@ _FAILURES = ("ERR!", "Unknown Error", "GPU is lost", "GPU requires reset")
 
 
 def is_failure(text: str | None) -> bool:
-    """Return whether a value says that the GPU did not answer: a query puts the same words in brackets."""
+    """Return whether a value stands for a GPU that did not answer: a query puts the same words in brackets."""
     return (text or "").strip(" []") in _FAILURES
 
 

@@ -68,8 +68,6 @@ DETAIL_FIELDS = (
 )
 """The fields that the table lacks. Younger drivers take the old names, and print new ones in the header."""
 
-QUERY_ARGV = ("nvidia-smi", f"--query-gpu={','.join(QUERY_FIELDS)}", "--format=csv,noheader,nounits")
-
 _UNIT = re.compile(r"\s*\[[^\]]{1,20}\]$")
 _FIELD = re.compile(r"[a-z][a-z0-9_]{0,40}(?:\.[a-z0-9_]{1,40}){0,5}")
 _WORDS = frozenset({"index", "name", "uuid", "pid", "count", "pstate", "timestamp", "driver_version"})

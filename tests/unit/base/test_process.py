@@ -31,7 +31,7 @@ def test_we_are_alive_and_a_namesake_is_not() -> None:
     assert not is_alive(ProcessIdentity(me.pid, me.start_ticks, "another boot"))
 
 
-def test_there_is_nobody_with_an_impossible_pid() -> None:
+def test_there_is_no_process_with_an_impossible_pid() -> None:
     assert identity_of(2**22 + 7) is None
 
 

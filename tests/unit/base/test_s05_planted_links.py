@@ -57,7 +57,7 @@ def test_s05_a_log_is_not_kept_through_a_link(tmp_path: Path) -> None:
 
 
 @needs_root()
-def test_s05_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_s05_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     os.chown(folder, 65534, 65534)

@@ -122,7 +122,7 @@ def test_the_image_is_named_by_the_digest_that_the_registry_has_unless_one_is_gi
     assert worker(image_source="given", image=given)["image"] == given
 
 
-def test_volume_and_claim_find_each_other_and_nobody_else() -> None:
+def test_volume_and_claim_find_each_other_and_no_other() -> None:
     objects = {
         item["kind"]: item
         for item in manifests_of(

@@ -109,7 +109,7 @@ def test_any_value_is_read_or_refused_with_a_sentence(value: Scalar, kind: Param
 
 
 @pytest.mark.parametrize(("instance_type", "said", "wanted"), [("g5.8xlarge", "auto", 0), ("p5.48xlarge", "auto", 1)])
-def test_a_choice_follows_the_instance_type_unless_somebody_says_otherwise(
+def test_a_choice_follows_the_instance_type_unless_another_one_is_given(
     instance_type: str, said: str, wanted: int
 ) -> None:
     instances = InstanceTable.load()

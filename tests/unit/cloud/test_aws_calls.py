@@ -90,7 +90,7 @@ async def test_a_refusal_is_cut_by_what_to_do_next(
     assert "\n" not in caught.value.sentence()
 
 
-async def test_nobody_at_the_endpoint_is_unreachable(session: AwsSession) -> None:
+async def test_an_endpoint_without_a_server_is_unreachable(session: AwsSession) -> None:
     with pytest.raises(UnreachableError, match="sts:GetCallerIdentity"):
         await fetch_identity(session)
 

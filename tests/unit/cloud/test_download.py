@@ -73,7 +73,7 @@ async def test_too_much_is_refused(address: str) -> None:
         await download(f"{address}/file", limit_bytes=1000)
 
 
-async def test_nobody_there_is_told() -> None:
+async def test_an_endpoint_without_a_server_is_named() -> None:
     with pytest.raises(UnreachableError, match="could not be fetched"):
         await download("http://127.0.0.1:9/file")
 

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import UnreachableError
+from actions.cluster import kinds
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog, LogFollower
@@ -18,7 +19,8 @@ from tests.support.polling import until
 from tests.unit.cluster.faults import bookmark, stream
 from tests.unit.cluster.servers import serving, write_kubeconfig
 
-_STREAMS = 9
+_STREAMS = len(kinds.WATCHED) + 4
+"""Kinds of jobs, nodes, pods, events and claims of nodes."""
 _FOLLOWERS = 12
 
 

@@ -45,7 +45,7 @@ class _Line:
         self.connection.buffer_updated(len(data))
 
 
-async def test_what_comes_while_nobody_reads_stays_with_the_kernel() -> None:
+async def test_what_comes_while_nothing_reads_stays_with_the_kernel() -> None:
     line = _Line()
     asking = asyncio.create_task(line.connection.ask(b"GET /\r\n\r\n"))
     await asyncio.sleep(0)

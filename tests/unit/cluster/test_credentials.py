@@ -151,7 +151,7 @@ async def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path) 
     assert json.loads(plugin.cluster_info) == told
 
 
-async def test_a_plugin_hears_of_its_cluster_and_that_nobody_can_be_asked(tmp_path: Path) -> None:
+async def test_a_plugin_hears_of_its_cluster_and_that_no_operator_can_be_asked(tmp_path: Path) -> None:
     body = f"""printenv KUBERNETES_EXEC_INFO > {tmp_path}/info; echo '{{"status": {{"token": "t"}}}}'"""
     async with session_to(_echo, tmp_path, user=_plugin(tmp_path, body, provideClusterInfo=True)) as session:
         await session.get("/x")

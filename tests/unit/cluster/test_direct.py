@@ -70,7 +70,7 @@ async def test_a_server_that_does_not_begin_to_answer_is_silent(tmp_path: Path) 
             await _read(session, idle_seconds=0.05)
 
 
-async def test_nobody_there_is_a_sentence(tmp_path: Path) -> None:
+async def test_an_address_without_a_server_is_a_sentence(tmp_path: Path) -> None:
     target = ClusterTarget(kubeconfig=write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
     session = await KubeSession.connect(target)
     with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1 .* cannot be reached"):
@@ -116,7 +116,7 @@ async def test_behind_a_proxy_a_stream_goes_through_it(
     assert asked == ["http://far.invalid:6443/watch?watch=true"]
 
 
-async def test_nobody_asks_the_environments_proxy_for_what_is_on_this_machine(
+async def test_the_environments_proxy_is_not_asked_for_what_is_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -45,7 +45,7 @@ async def test_pages_are_read_through_and_a_list_of_nothing_may_be_null() -> Non
     assert session.asked == [{"limit": "500"}, {"limit": "500", "continue": "t"}]
 
 
-async def test_of_each_page_only_that_is_kept_which_somebody_wants() -> None:
+async def test_of_each_page_only_wanted_objects_are_kept() -> None:
     held: list[int] = []
 
     async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:

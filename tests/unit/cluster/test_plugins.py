@@ -59,7 +59,7 @@ def a_kuberc(folder: Path, **fields: Any) -> Path:
     return path
 
 
-def test_a_program_that_nobody_has_allowed_is_not_started(tmp_path: Path) -> None:
+def test_a_program_that_was_not_allowed_is_not_started(tmp_path: Path) -> None:
     program = a_program(tmp_path)
     with pytest.raises(PluginUnconfirmedError) as refused:
         allowed_command(*a_context(tmp_path, "cloudco-login", "--token", "hf_" + "x" * 30, SOME="value"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from aiohttp import web
 
 from actions.base.clock import SystemClock
+from actions.cluster.kinds import WATCHED
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ClusterSnapshot
@@ -19,6 +20,9 @@ from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
 from tests.unit.cluster.faults import Json, bookmark, event, page, refusal, stream
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_pod, with_conditions
 from tests.unit.cluster.servers import session_to
+
+TABLES = len(WATCHED) + 4
+"""Kinds of jobs, nodes, pods, events and claims of nodes."""
 
 
 def _pod(name: str, node: str, *, gpu: int = 1, phase: str = "Running", uid: str = "") -> PodFacts:
@@ -145,7 +149,7 @@ async def test_a_cluster_is_watched_and_shown(tmp_path: Path) -> None:
         state = ClusterState(session)
         task = asyncio.create_task(state.run())
         try:
-            full = await _until(state, lambda s: s.is_complete and s.workloads and s.events and len(s.health) == 9)
+            full = await _until(state, lambda s: s.is_complete and s.workloads and s.events and len(s.health) == TABLES)
             (node,) = full.nodes
             assert full.usage[node].pods == 2
             assert full.usage[node].requested.gpu == 8
@@ -203,7 +207,7 @@ async def test_the_same_facts_again_are_no_new_revision(tmp_path: Path) -> None:
         state = ClusterState(session)
         task = asyncio.create_task(state.run())
         try:
-            full = await _until(state, lambda s: len(s.pods) == 2 and len(s.health) == 9 and s.is_complete)
+            full = await _until(state, lambda s: len(s.pods) == 2 and len(s.health) == TABLES and s.is_complete)
             heartbeat = a_pod("other")
             heartbeat["metadata"]["resourceVersion"] = "99"
             cluster.pod_events.put_nowait(event("MODIFIED", heartbeat))

@@ -183,7 +183,7 @@ async def test_a_proxy_that_is_down_is_named_without_its_password(tmp_path: Path
     assert "secret" not in caught.value.sentence()
 
 
-async def test_a_proxy_that_lets_nobody_through_is_quoted(tmp_path: Path) -> None:
+async def test_a_proxy_that_refuses_every_request_is_quoted(tmp_path: Path) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")

@@ -18,6 +18,13 @@ CASES: list[Case] = [
         {"events": [an_event("FailedMount", 'MountVolume.SetUp failed for volume "c" : configmap "cfg" not found')]},
     ),
     (
+        "cut checkpoint",
+        "CHECKPOINT_DAMAGED",
+        ended(
+            "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory\n",
+        ),
+    ),
+    (
         "start error",
         "CRASH_LOOP",
         {"pods": [waiting("RunContainerError", 'exec: "trian.sh": executable file not found in $PATH')]},

@@ -91,7 +91,7 @@ async def test_what_may_not_be_listed_is_left_out(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
 
 
-async def test_a_kind_that_cannot_be_served_keeps_nobody_from_telling_the_rest(tmp_path: Path) -> None:
+async def test_a_kind_that_cannot_be_served_does_not_hide_the_rest(tmp_path: Path) -> None:
     cluster = _Cluster()
 
     async def broken(request: web.Request) -> web.StreamResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from actions.cluster.auth.session import KubeSession
 
 
 @dataclass
-class WatchServer:
+class WatchServer(ABC):
     """Answers lists as its kind does, and a watch with what is put into `events`."""
 
     events: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
@@ -33,13 +34,13 @@ class WatchServer:
         while True:
             await response.write(json.dumps(await self.events.get()).encode() + b"\n")
 
+    @abstractmethod
     def listed(self) -> dict[str, Any]:
         """The answer to a list."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refusal(self, request: web.Request) -> str:
         """The sentence that forbids a request; empty for one that is allowed."""
-        raise NotImplementedError
 
 
 @dataclass

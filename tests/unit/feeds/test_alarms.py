@@ -111,7 +111,7 @@ async def test_an_acknowledged_alarm_stays_quiet_until_its_cause_comes_again() -
     called.feed.close()
 
 
-async def test_quiet_hours_and_scripts_call_nobody() -> None:
+async def test_quiet_hours_and_scripts_send_no_alarm() -> None:
     quiet = Called(AlarmSettings(quiet_from=time(22), quiet_to=NOW.time().replace(minute=59)))
     quiet.are(a_summary())
     quiet.are(a_summary(RunState.FAILED))

@@ -17,7 +17,6 @@ def test_many_changes_are_one_paint() -> None:
         for _ in range(100):
             ticker.request_paint()
         await asyncio.sleep(10)
-        assert not ticker.is_armed
         return painted
 
     assert run_virtually(request_paint()) == [0.0]
@@ -48,7 +47,7 @@ def test_a_change_after_a_quiet_time_is_painted_at_once() -> None:
     assert run_virtually(request_paint()) == [0.0, 3.0]
 
 
-def test_what_somebody_waits_for_is_painted_at_once_and_only_once() -> None:
+def test_what_the_operator_waits_for_is_painted_at_once_and_only_once() -> None:
     async def request_paint() -> list[float]:
         painted: list[float] = []
         ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
@@ -86,14 +85,18 @@ def test_frames_that_cost_much_come_less_often_but_still_come(cost: float, inter
     assert run_virtually(request_paint()) == pytest.approx([0.0, interval, 2 * interval])
 
 
-async def test_at_rest_nothing_is_armed() -> None:
-    ticker = Ticker(lambda: None)
-    assert not ticker.is_armed
+def test_without_a_change_and_after_its_end_nothing_is_painted() -> None:
+    async def request_paint() -> list[float]:
+        painted: list[float] = []
+        ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
+        await asyncio.sleep(10)
+        ticker.request_paint()
+        ticker.request_paint_in(5)
+        ticker.stop()
+        await asyncio.sleep(10)
+        return painted
 
-    ticker.request_paint()
-    ticker.stop()
-
-    assert not ticker.is_armed
+    assert run_virtually(request_paint()) == []
 
 
 def test_a_screen_that_is_on_no_terminal_is_painted_rarely_until_it_is_read() -> None:

@@ -44,7 +44,7 @@ def test_a_month_that_leaves_nodes_out_says_at_least() -> None:
     assert cost.monthly_text == "at least $140.16/month"
 
 
-def test_idle_is_the_share_of_the_price_that_nobody_requested() -> None:
+def test_idle_is_the_share_of_the_price_that_is_not_requested() -> None:
     node = a_node(gpu=4)
     cost = MODEL.node_cost(node, asking(gpu=3))
     assert (cost.accelerators, cost.idle_accelerators) == (4, 1)

@@ -13,6 +13,12 @@ from actions.base.files import asset
 from actions.fleet.eks_versions import Support, VersionMatrix, minor
 
 
+def offered() -> list[str]:
+    """The versions of which a cluster can be made on the day of the table, oldest first."""
+    matrix = VersionMatrix.load()
+    return [entry.version for entry in matrix.eks if entry.support_on(matrix.as_of) is not Support.ENDED]
+
+
 def test_extended_support_begins_with_the_day_on_which_standard_support_ends() -> None:
     matrix = VersionMatrix.load()
     assert matrix.support_of("1.34", date(2026, 12, 1)) is Support.STANDARD
@@ -40,14 +46,7 @@ def test_the_newest_in_standard_support_and_what_is_offered() -> None:
     newest = matrix.newest_in_standard_support(matrix.as_of)
     assert newest is not None
     assert newest.version == "1.36"
-    assert [entry.version for entry in matrix.offered_on(matrix.as_of)] == [
-        "1.31",
-        "1.32",
-        "1.33",
-        "1.34",
-        "1.35",
-        "1.36",
-    ]
+    assert offered() == ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36"]
     assert matrix.newest_in_standard_support(date(2030, 1, 1)) is None
 
 
@@ -61,7 +60,7 @@ def test_standard_support_lasts_twelve_months_less_than_extended_support() -> No
 def test_karpenter_is_made_for_every_version_that_is_offered() -> None:
     matrix = VersionMatrix.load()
     karpenter = matrix.component("karpenter")
-    assert all(karpenter.supports(entry.version) for entry in matrix.offered_on(matrix.as_of))
+    assert all(karpenter.supports(version) for version in offered())
     assert not karpenter.supports("1.37")
     assert not karpenter.supports("1.25")
 

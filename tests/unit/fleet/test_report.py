@@ -37,7 +37,7 @@ def test_the_summary_counts_nodes_pods_and_money() -> None:
     assert second == "$1.42/h (+1 unpriced) idle (5 of 8 accelerators unrequested)"
 
 
-def test_each_resource_has_a_bar_and_those_that_nobody_has_are_left_out() -> None:
+def test_each_resource_has_a_bar_and_those_that_no_node_has_are_left_out() -> None:
     lines = nodes_table(NODES, USAGE, MODEL).splitlines()
     assert [line.split()[0] for line in lines[2:6]] == ["cpu", "memory", "gpu", "efa"]
     gpu = lines[4].split()

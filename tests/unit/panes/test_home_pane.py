@@ -88,7 +88,7 @@ async def test_home_is_first_and_each_line_is_one_key_from_what_it_is_about(
         await console.calm("[H home]")
 
 
-async def test_one_key_from_the_first_screen_is_the_log_of_the_run_that_needs_somebody(
+async def test_one_key_from_the_first_screen_is_the_log_of_the_run_that_needs_the_operator(
     training: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_fixed_console(training, monkeypatch, size=SIZE) as console:

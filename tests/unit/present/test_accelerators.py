@@ -62,7 +62,7 @@ def test_the_slowest_rank_is_named() -> None:
     assert "(others: 98%)" in text
 
 
-def test_an_even_load_blames_nobody() -> None:
+def test_an_even_load_has_no_straggler() -> None:
     text = text_of(summary(device_rows([busy("a-0", 97), busy("a-1", 95)]))[1])
 
     assert "no lag" in text

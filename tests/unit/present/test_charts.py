@@ -8,7 +8,7 @@ from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
 from tui.present.cells import text_of
-from tui.present.charts import charts_of, curves_in, notes_on
+from tui.present.telemetry.charts import charts_of, curves_in, notes_on
 
 MIB = 1 << 20
 
@@ -73,7 +73,7 @@ def test_the_rank_that_takes_longest_is_named() -> None:
     assert notes(source, "step_time_s") == ["▲ slowest: rank 2, 2.6 s a step, 24% over the median"]
 
 
-def test_even_ranks_blame_nobody_and_one_rank_is_not_compared() -> None:
+def test_even_ranks_have_no_straggler_and_one_rank_is_not_compared() -> None:
     even = curves(*(Point("step_time_s", 7, 2.0, rank) for rank in range(3)))
     assert notes(even, "step_time_s") == ["slowest: rank 0, 2 s a step, no lag"]
     assert notes(curves(Point("step_time_s", 7, 2.0)), "step_time_s") == []

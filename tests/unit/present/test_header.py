@@ -74,7 +74,7 @@ def test_a_capture_is_shown() -> None:
     assert " capture " in text_of(header_line(replace(FULL, capture="capture"), 160))
 
 
-def test_a_price_that_nobody_knows_is_counted_not_added() -> None:
+def test_an_unknown_price_is_counted_not_added() -> None:
     text = text_of(header_line(HeaderFacts(cluster="c", cost=cost_of("m5.xlarge", "x9.mystery")), 120))
 
     assert "(+1 unpriced)" in text

@@ -145,7 +145,7 @@ async def test_any_arbiter_can_fence_and_any_can_vouch(folder: Path, clocks: Clo
         await fence.require("POST /b")
 
 
-async def test_a_healthy_runner_goes_on_while_nobody_answers(folder: Path, clocks: Clocks) -> None:
+async def test_a_healthy_runner_goes_on_without_an_answer(folder: Path, clocks: Clocks) -> None:
     home = Place(lease=SeenLease(1, ANNA))
     fence = a_fence(folder, clocks, home)
     await fence.require("POST /a")

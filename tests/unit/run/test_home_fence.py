@@ -23,7 +23,7 @@ from actions.run.state.records import Output
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
 from tests.support.homes import BEN, Proxy, Replicated, a_run_with_home, opened
 from tests.support.virtual import VirtualClock, run_virtually
-from tests.unit.run.test_home_replica import seconds_until, stored
+from tests.unit.run.replicating import seconds_until, stored
 from tests.unit.run.world import creation
 
 MINUTES = 60

@@ -61,7 +61,7 @@ from tests.support.homes import (
     opened,
 )
 from tests.support.polling import wait
-from tests.unit.run.test_home_replica import stored
+from tests.unit.run.replicating import stored
 from tests.unit.run.world import creation
 from tui.cli.main import main
 from tui.cli.run_verbs.home import home_json, home_table

@@ -51,7 +51,7 @@ def test_records_can_be_neither_changed_nor_deleted(tmp_path: Path) -> None:
             connection.execute(statement)
 
 
-def test_the_data_version_moves_when_somebody_else_writes(tmp_path: Path) -> None:
+def test_the_data_version_moves_when_another_process_writes(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
     reader, writer = Journal(path, CLOCK), Journal(path, CLOCK)
     before = reader.data_version()

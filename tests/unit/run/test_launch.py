@@ -108,7 +108,7 @@ def test_a_run_in_the_present_cluster_finds_it_by_the_variable_that_named_it(
     assert load_environment(folder)["KUBECONFIG"] == str(kubeconfig)
 
 
-def test_a_run_in_a_cluster_that_nobody_named_is_refused(tmp_path: Path) -> None:
+def test_a_run_in_a_cluster_that_was_not_named_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="There is no kubeconfig"):
         launched(tmp_path, existing_cluster=True)
 

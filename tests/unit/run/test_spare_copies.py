@@ -138,7 +138,7 @@ def test_one_whose_runner_is_alive_stays(home: Proxy, tmp_path: Path) -> None:
     assert "is alive" in the(aside, days=15).why
 
 
-def test_a_copy_of_another_machines_run_goes_when_nobody_opens_it(home: Proxy, tmp_path: Path) -> None:
+def test_a_copy_of_another_machines_run_goes_when_it_is_not_opened(home: Proxy, tmp_path: Path) -> None:
     asyncio.run(in_home(tmp_path, "fake-mirror"))
     folder = refreshed_copy(URL, "fake-mirror")
     for days, is_removable, why in (

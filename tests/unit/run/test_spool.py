@@ -101,14 +101,10 @@ def test_findings_lost_in_a_crash_are_read_again_and_none_is_doubled(tmp_path: P
 
 
 def test_a_loss_that_is_not_a_number_stays_so(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, STAGE)
-    source = writer.source("default", "worker-0", "pytorch", "uid")
-    writer.write_findings(source, [Point("train_loss", 1, math.nan), Point("train_loss", 2, math.inf)])
-    values = [
-        item.finding.value for item in SpoolReader(tmp_path, STAGE).findings()[0] if isinstance(item.finding, Point)
-    ]
-    assert math.isnan(values[0])
-    assert values[1] == math.inf
+    write(tmp_path, *(LogLine(at, f"step: {at} loss: {value}") for at, value in ((1, "nan"), (2, "inf"))))
+    (_, first), (_, second) = losses(tmp_path)
+    assert math.isnan(first)
+    assert second == math.inf
 
 
 def test_counted_progress_is_not_mistaken_for_what_the_log_said(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_later_version_is_refused_by_its_number(tmp_path: Path) -> None:
         connection.execute("DROP TABLE meta")
         connection.execute("PRAGMA user_version = 7")
     for attempt in (load_run, repair_run, lambda run: Journal(journal_path(run), CLOCK)):
-        with pytest.raises(JournalError, match=r"version 7; this program knows versions 1 to \d") as caught:
+        with pytest.raises(JournalError, match=r"version 7; this program reads versions 1 to \d") as caught:
             attempt(folder)
         assert "damaged" not in caught.value.sentence()
         assert "later version" in caught.value.hint

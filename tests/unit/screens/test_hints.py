@@ -28,7 +28,7 @@ def test_the_tabs_fit_into_eighty_columns_with_the_runs_sign(current: str) -> No
 @pytest.mark.parametrize(
     ("state", "sign"), [(RunState.AWAITING_APPROVAL, "◆"), (RunState.FAILED, "✘"), (RunState.SUCCEEDED, None)]
 )
-def test_a_run_that_wants_somebody_is_marked_on_its_tab(state: RunState, sign: str | None) -> None:
+def test_a_run_that_waits_for_the_operator_is_marked_on_its_tab(state: RunState, sign: str | None) -> None:
     mark = run_mark(a_run(state=state))
 
     assert (mark and mark.text) == sign

@@ -87,7 +87,7 @@ def test_output_waits_for_a_terminal_until_it_is_given_up(line: tuple[int, int])
     assert not writer.is_alive()
 
 
-def test_output_that_is_to_finish_still_gets_through_where_somebody_reads(line: tuple[int, int]) -> None:
+def test_output_that_is_to_finish_still_gets_through_where_it_is_read(line: tuple[int, int]) -> None:
     output, total = TerminalOutput(line[1], lambda: None), 0
     output.finish_within(20.0)
     writer = threading.Thread(target=output.write, args=("x" * 300_000,), daemon=True)

@@ -16,7 +16,7 @@ _PAUSE_SECONDS = 0.002
 _MOST_PIECES = 10_000
 
 
-def test_a_relay_that_ends_closes_a_connection_whose_last_bytes_nobody_reads() -> None:
+def test_a_relay_that_ends_closes_a_connection_whose_last_bytes_are_not_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         relay = Relay(listener.getsockname()[1])
         with socket.create_connection(("127.0.0.1", relay.port)) as near:

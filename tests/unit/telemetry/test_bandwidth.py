@@ -47,7 +47,7 @@ def test_one_slow_large_message_is_enough_to_fail() -> None:
     assert judged[-1].detail == "2.3 GB/s at 256 MiB, 77% of the 3 of 2 × g5.8xlarge; peak 2.5 GB/s at 128 MiB."
 
 
-def test_what_nobody_measured_or_reached_is_unknown() -> None:
+def test_what_was_not_measured_or_reached_is_unknown() -> None:
     assert _goods(_reading(_row(256 * _MIB, 400.0)), None)[-1] is None
     assert _goods(_reading(_row(8, 0.01)))[-1] is None
     assert _goods(_reading(_row(256 * _MIB, 0.0)))[-1] is None

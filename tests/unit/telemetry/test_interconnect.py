@@ -70,7 +70,7 @@ def test_every_block_of_fi_info_is_read(sample: Path) -> None:
     assert bool(reading.error) == (not reading.providers)
 
 
-def test_a_row_keeps_what_nobody_checked_apart_from_what_is_right() -> None:
+def test_a_row_keeps_what_was_not_checked_apart_from_what_is_right() -> None:
     row = row_of(ROW)
     assert row is not None
     assert (row.size, row.root, row.redop) == (67108864, -1, "none")

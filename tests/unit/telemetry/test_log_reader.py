@@ -144,7 +144,7 @@ def test_ray_workers_are_known_by_the_ranks_that_ray_announces() -> None:
     assert [point.rank for point in points_of(announced, step)] == [3, 3]
 
 
-def test_ray_workers_that_nobody_announced_are_numbered_as_they_first_speak() -> None:
+def test_ray_workers_that_were_not_announced_are_numbered_as_they_first_speak() -> None:
     lines = [f"(RayTrainWorker pid={pid}) {{'loss': {loss}, 'epoch': 0.5}}" for pid, loss in ((9, 1.0), (4, 2.0))]
     assert [(point.rank, point.value) for point in points_of(*lines)] == [(0, 1.0), (1, 2.0)]
 

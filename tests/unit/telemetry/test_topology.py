@@ -16,8 +16,8 @@ from actions.telemetry.tools.nvidia_smi_rows import read_csv
 from actions.telemetry.tools.topology import gpus_by_link, nearest_cards, read_topology
 from actions.telemetry.tools.traffic import LinkErrors, read_traffic
 from tests.unit.telemetry.corpus import samples
-from tui.present.captured import topology_lines
 from tui.present.describe import topology_section
+from tui.present.telemetry.captured import topology_lines
 
 RECORDED = next(path for path in samples("nvidia_smi") if path.name == "h100_topo.txt")
 DETAILS = {path.stem: path for path in samples("nvidia_smi") if path.name.startswith("h100_csv_details")}

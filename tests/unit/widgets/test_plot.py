@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
 from tui.present.ansi import visible_text
-from tui.present.curves import (
+from tui.present.telemetry.curves import (
     Curve,
     clean_name,
     figures_of,

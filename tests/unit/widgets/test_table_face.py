@@ -52,7 +52,7 @@ async def test_only_the_columns_that_say_something_else_are_painted_again() -> N
         assert "".join(text for text, _, _ in segments) == "n2     a100   20    "
 
 
-async def test_a_change_that_nobody_can_see_paints_nothing() -> None:
+async def test_a_hidden_change_paints_nothing() -> None:
     renderer, facts = _renderer(Asked()), ("a100",)
     async with Painter.running() as painter:
         renderer.row(painter, "n1", Row("n1", facts, 1), painter.resolved_styles.base)

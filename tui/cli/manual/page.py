@@ -16,7 +16,7 @@ from tui.cli.examples import EXAMPLES
 _NAME = "eksml-tui"
 _EXIT_CODES = (
     ("0", "Done, or passed."),
-    ("1", "It could not be done; the sentence on stderr says what to do."),
+    ("1", "It could not be done; the sentence on stderr has the remedy."),
     ("2", "Wrong usage, a value out of its bounds, or a file with a mistake."),
     ("3", "A teardown left something behind, or its audit could not check everything."),
     ("129, 130, 143", "Hung up, interrupted or terminated."),

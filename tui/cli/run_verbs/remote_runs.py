@@ -34,7 +34,7 @@ _LOOKING = ("show", "curves")
 
 
 def print_cluster_runs(options: Namespace) -> int:
-    """Print the runs of this machine and those that the cluster knows, one row each."""
+    """Print the runs of this machine and those that the cluster has a record of, one row each."""
     found = asyncio.run(_asked(options, list_cluster_runs))
     runs = known_runs(list_runs(), found.runs)
     now = SystemClock().now().timestamp()
@@ -54,7 +54,7 @@ def show_or_refuse(options: Namespace, missing: MissingError) -> int:
 
     Args:
         options: With `run` and `verb`.
-        missing: The error, if neither the cluster nor the home of the settings knows it, or answers soon.
+        missing: The error, if neither the cluster nor the home of the settings has it, or answers soon.
 
     Raises:
         RefusedError: It is of another machine: with its owner, and the command that takes it over.

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
-from actions.cluster.diagnose.patterns import Hit, LogPattern, all_messages, match_patterns, pattern, pod_suffix
+from actions.cluster.diagnose.patterns import (
+    Hit,
+    LogPattern,
+    all_messages,
+    match_patterns,
+    pattern,
+    pod_suffix,
+    unresolved_log_text,
+)
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
@@ -89,6 +97,24 @@ _PATTERNS = (
         "Start one process for each GPU of the pod: make --nproc-per-node what nvidia.com/gpu requests.",
     ),
 )
+
+_DAMAGED = LogPattern(
+    Code.CHECKPOINT_DAMAGED,
+    pattern(
+        r"PytorchStreamReader failed (?:reading zip archive|reading file|locating file)[^\n]{0,200}",
+        r"unexpected EOF, expected \d{1,20} more bytes\. The file might be corrupted",
+        r"SafetensorError: Error while deserializing header: "
+        r"(?:[\w ]{0,40}incomplete|[\w ]{0,40}too (?:large|small)|MetadataIncomplete|Header|Invalid)[^\n]{0,120}",
+    ),
+    lambda hit: f"A checkpoint or weights file{pod_suffix(hit)} is damaged or was not written whole",
+    "Resume from the checkpoint before it, or download the weights again; look whether the disk was full meanwhile.",
+)
+"""Source: PyTorch `inline_container.cc`, `serialization.py` (old format); safetensors, `SafeTensorError`."""
+
+
+def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
+    """Yield files that could not be loaded and that ended a program: some fall back to an older checkpoint."""
+    yield from match_patterns(unresolved_log_text(evidence), (_DAMAGED,))
 
 
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:

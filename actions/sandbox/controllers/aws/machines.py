@@ -44,7 +44,7 @@ _MANAGED_PODS = ((30, 110), (10**6, 250))
 EFA_PRESENT = "vpc.amazonaws.com/efa.present"
 """The label of nodes with EFA interfaces, by which the EFA plugin finds them."""
 _HAS_EFA = "eksml.dev/efa-interfaces"
-"""The annotation of nodes whose instance was launched with its EFA interfaces: EC2 knows it, the API does not."""
+"""The annotation of nodes whose instance was launched with its EFA interfaces: data of EC2, not of the API."""
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -13,7 +13,6 @@ from actions.sandbox.programs.program import ProcessContext, Program, ProgramSte
 from actions.sandbox.programs.shell.commands import NOT_FOUND, command_named
 
 _LIST_OPERATORS = (";", "&&", "||")
-_REDIRECTIONS = (">", ">>", "2>", "<")
 _BEYOND = frozenset({"if", "for", "while", "until", "case", "function", "{", "(", ")", "&"})
 _VARIABLE = re.compile(r"\$(?:\{(\w+|\?)\}|(\w+|\?))")
 _BECOMES_SHELL = re.compile(r"\bexec\s+(?:\S*/)?(?:sh|bash|ash|dash)\s*$")

@@ -88,7 +88,7 @@ def test_kubectl_changes_what_it_applied_before_by_the_clients_way() -> None:
         applied(moved, {"spec": {"replicas": 3}}, by="kubectl")
 
 
-def test_a_field_that_is_no_longer_applied_goes_unless_somebody_else_owns_it() -> None:
+def test_a_field_that_is_no_longer_applied_goes_unless_another_manager_owns_it() -> None:
     body = new({"spec": {"replicas": 2, "paused": True, "minReadySeconds": 1}})
     shared = applied(body, {"spec": {"paused": True}}, by="b")
     after = applied(shared, {"spec": {"replicas": 2}})

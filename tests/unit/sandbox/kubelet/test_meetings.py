@@ -8,7 +8,7 @@ from actions.sandbox.kubelet.rendezvous import RendezvousTable
 from actions.sandbox.programs.program import Rendezvous
 
 
-async def test_nobody_goes_on_before_all_are_there() -> None:
+async def test_no_program_goes_on_before_all_are_there() -> None:
     rendezvous_table = RendezvousTable()
     first = asyncio.create_task(rendezvous_table.join(Rendezvous("job", 2), "a"))
     await asyncio.sleep(0)

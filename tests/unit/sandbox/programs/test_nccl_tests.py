@@ -81,7 +81,7 @@ def test_nothing_is_checked_without_c_1() -> None:
     assert not _reading(_rank(command="all_reduce_perf -b 8 -e 1M -c 0")).is_checked
 
 
-def test_efa_without_remote_read_aborts_where_somebody_demands_it() -> None:
+def test_efa_without_remote_read_aborts_where_it_is_required() -> None:
     outcome = _played(_rank(FI_EFA_USE_DEVICE_RDMA="1"))
     assert outcome.exit_code == 134
     assert "FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read capability." in outcome.err

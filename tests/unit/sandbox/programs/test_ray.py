@@ -48,7 +48,7 @@ def test_a_second_submitter_is_told_that_the_job_is_known_already() -> None:
     assert "Job with submission_id data already exists" in second.text
 
 
-def test_without_a_head_nobody_can_submit() -> None:
+def test_without_a_head_nothing_can_be_submitted() -> None:
     cluster = RayCluster()
     cluster.lose("head")
     failed = cluster.submit("data", "python3 get_dataset.py")

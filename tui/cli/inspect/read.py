@@ -28,7 +28,7 @@ from actions.telemetry.log_reader import LogStream
 from actions.telemetry.points import Point
 from tui.cli.tables.output import formatted
 from tui.cli.tables.plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
-from tui.present import captured as saved
+from tui.present.telemetry import captured as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"

@@ -15,7 +15,7 @@ from actions.telemetry.alarms import CurveAlarm, CurveAlarmKind
 from actions.telemetry.curves import Curves, Series, divergence_of
 from actions.telemetry.points import TrainingProgress
 from tui.present.cells import Cells, Span, Tone, bar
-from tui.present.curves import Curve, Mark, MarkKind, short_number
+from tui.present.telemetry.curves import Curve, Mark, MarkKind, short_number
 from tui.present.text import duration, short_names
 
 if TYPE_CHECKING:

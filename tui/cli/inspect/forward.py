@@ -19,9 +19,9 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.port_forward import open_forward
 from actions.cluster.state.cluster_state import ClusterState
 from actions.fleet.facts import PodFacts
+from tui.cli.inspect.watch import first_snapshot
 from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target
-from tui.cli.watch import first_snapshot
 from tui.feeds.port_forwards import SERVICES, parse_port, served_by
 from tui.present.subject import parse_subject
 

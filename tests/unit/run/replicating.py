@@ -1,0 +1,59 @@
+"""A replicated run on virtual time, and what a test reads of its journal."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from actions.base.clock import Clock, SystemClock
+from actions.run.engine.companions import accompanied as engine_accompanied
+from actions.run.journal.folder import journal_path
+from actions.run.journal.store import RecordRow
+from actions.run.spool.files import AppendOnly
+from tests.support.homes import Replicated, a_run_with_home
+from tests.support.virtual import VirtualClock
+from tests.unit.run.world import creation
+
+
+def a_run(tmp_path: Path) -> Path:
+    """A run with an id of its own: all tests share one home."""
+    return a_run_with_home(tmp_path, replace(creation(), run_id=f"fake-{abs(hash(tmp_path)):x}"), SystemClock())
+
+
+def stored(folder: Path) -> list[RecordRow]:
+    """The records of a run's journal, in order."""
+    with closing(sqlite3.connect(journal_path(folder))) as connection:
+        found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
+        return [RecordRow(*row) for row in found]
+
+
+@asynccontextmanager
+async def accompanied(run: Replicated) -> Any:
+    """The companions of a runner, while the block lasts."""
+    task = asyncio.ensure_future(engine_accompanied(run.replica, VirtualClock(), run.log.append))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def seconds_until(clock: Clock, holds: Callable[[], bool], most: float) -> float:
+    """Let the loop's time pass until `holds()`; return how much of it has."""
+    begin = clock.monotonic()
+    while not holds():
+        assert clock.monotonic() - begin < most, f"not within {most:.0f} s"
+        await clock.sleep(0.5)
+    return clock.monotonic() - begin
+
+
+def growing(path: Path) -> AppendOnly:
+    """A file of the spool, open to be appended to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return AppendOnly(path)

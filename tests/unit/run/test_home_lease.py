@@ -1,0 +1,301 @@
+"""The lease of a run in its home: epochs, fences, the store's clock, answers that are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError, RefusedError
+from actions.run.home.lease import LeaseHeldError, RunStatus, claim_lease, read_lease, renew_lease, take_lease
+from actions.run.home.mirror import become_original, fetch_run
+from actions.run.home.replica import Replica
+from actions.run.home.segments import append_to_home, read_rows
+from actions.run.home.store import ObjectStore
+from actions.run.journal import machine
+from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
+from actions.run.journal.folder import journal_path
+from actions.run.state.records import Output, RequestKind, RunRequest, TakenOver
+from tests.support.homes import (
+    ANNA,
+    BEN,
+    Proxy,
+    Replicated,
+    opened,
+)
+from tests.support.virtual import VirtualClock, run_virtually
+from tests.unit.run.replicating import a_run, accompanied, seconds_until, stored
+
+
+def test_a_second_runner_goes_on_where_the_first_was_killed(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def first() -> None:
+        clock = VirtualClock()
+        run = Replicated(folder, clock)
+        async with accompanied(run):
+            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            home.loses_answers, home.applies = True, lambda method, path: "journal" in path
+            for number in range(5):
+                await run.journal.write(Output({"n": str(number)}), stage="train", attempt=1)
+            await clock.sleep(3)  # its write took, and it is killed before it knows
+        run.close()
+
+    async def second() -> None:
+        clock = VirtualClock()
+        home.mend()
+        with closing(sqlite3.connect(journal_path(folder))) as connection:
+            connection.execute("DELETE FROM lease")
+            connection.commit()
+        run = Replicated(folder, clock)
+        await run.journal.write(Output({"n": "after"}), stage="train", attempt=1)
+        async with accompanied(run):
+            await seconds_until(clock, lambda: run.replica.sent == 7, 10)
+        assert await read_rows(run.store, folder.name) == stored(folder)
+        assert run.replica.lease is not None
+        assert run.replica.lease.epoch == 1
+        run.close()
+
+    run_virtually(first(), has_sockets=True)
+    run_virtually(second(), has_sockets=True)
+
+
+def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+    copy = tmp_path / "other" / folder.name
+
+    async def work() -> None:
+        clock = VirtualClock()
+        old = Replicated(folder, clock)
+        async with accompanied(old):
+            await seconds_until(clock, lambda: old.replica.sent == 1, 5)
+        # the old machine sleeps; another one takes over
+        store = opened()
+        lease = await take_lease(store, folder.name, BEN, after=await read_lease(store, folder.name))
+        assert lease.epoch == 2
+        await append_to_home(store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
+        await fetch_run(store, folder.name, copy)
+        become_original(copy)
+        new = Replicated(copy, clock)
+        new.replica._owner = BEN
+        await new.journal.write(Output({"by": "ben"}), stage="train", attempt=1)
+        async with accompanied(new) as works:
+            await seconds_until(clock, lambda: new.replica.sent == 3, 20)
+            # the old one wakes up and has something to write: it writes nothing any more
+            await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
+            with pytest.raises(ConflictError, match=r"ben@laptop-2 has taken over|Another machine has written"):
+                await asyncio.wait_for(old.replica.accompany(), 60)
+            found = read_fence(folder)
+            assert (found.epoch, found.taken_by) == (2, BEN)
+            await clock.sleep(30)
+            assert not works.done()
+        assert [row.json for row in await read_rows(store, folder.name)] == [row.json for row in stored(copy)]
+        for run in (old, new):
+            run.close()
+        store.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_the_journal_alone_fences_a_machine_that_passed_the_check_of_its_lease(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        old = Replicated(folder, clock)
+        async with accompanied(old):
+            await seconds_until(clock, lambda: old.replica.sent == 1, 5)
+        await take_lease(old.store, folder.name, BEN, after=old.replica.lease)
+        await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
+        await old.replica._replicate()  # between the other's lease and its first record: it counts, and comes first
+        taken = await append_to_home(old.store, folder.name, TakenOver(BEN, 2), clock=clock, epoch=2)
+        assert taken.seq == 3
+        await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
+        old.replica.renewed_at = clock.monotonic()  # the lease was renewed just before: the journal alone refuses
+        with pytest.raises(ConflictError, match=r"record 3 .*epoch 2"):
+            await old.replica.accompany()
+        found = read_fence(folder)
+        assert (found.epoch, found.taken_by) == (2, BEN)
+        assert [row.writer for row in await read_rows(old.store, folder.name)][2] == "operator"
+        old.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(
+    home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        first = Replicated(folder, clock)
+        async with accompanied(first):
+            await seconds_until(clock, lambda: first.replica.sent == 1, 5)
+            copy = tmp_path / "other" / folder.name
+            shutil.copytree(folder, copy)  # with the word of the copy: a virtual machine that was copied
+            with closing(sqlite3.connect(journal_path(copy))) as connection:
+                connection.execute("DELETE FROM lease")
+                connection.commit()
+            monkeypatch.setattr(machine, "boot", lambda: "another-boot")
+            second = Replicated(copy, clock)
+            await second.journal.write(Output({"by": "the copy"}), stage="train", attempt=1)
+            async with accompanied(second) as works:
+                await clock.sleep(40)
+                assert (second.replica.lease, second.replica.sent, works.done()) == (None, -1, False)
+                assert len(await read_rows(first.store, folder.name)) == 1
+        home.clock_offset_seconds = 31  # the first one is silent
+        async with accompanied(second):
+            await seconds_until(clock, lambda: second.replica.sent == 2, 10)
+        with pytest.raises(ConflictError, match="another machine, anna@bastion-1, that has a copy of its folder"):
+            await asyncio.wait_for(first.replica.accompany(), 60)
+        found = read_elsewhere(folder, 1)
+        assert found is not None
+        assert (found.owner, found.is_copy) == (ANNA, True)
+        with pytest.raises(RefusedError, match="is carried out by another machine, anna@bastion-1, that has a copy"):
+            refuse_elsewhere(folder, first.journal.view_if_readable())
+        for run in (first, second):
+            run.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_the_lease_ages_by_the_stores_clock_and_ends(home: Proxy, tmp_path: Path) -> None:
+    async def work() -> None:
+        store: ObjectStore = opened()
+        run_id = f"lease-{abs(hash(tmp_path)):x}"
+        assert await read_lease(store, run_id) is None
+        lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
+        found = await read_lease(store, run_id)
+        assert found is not None
+        assert found.is_live
+        assert (found.epoch, found.owner) == (1, ANNA)
+        home.clock_offset_seconds = 31
+        aged = await read_lease(store, run_id)
+        assert aged is not None
+        assert not aged.is_live
+        assert aged.age_seconds >= 30
+        lease = await renew_lease(store, run_id, lease)  # late, and nobody has taken it
+        taken = await take_lease(store, run_id, BEN, after=await read_lease(store, run_id), machine="b")
+        assert taken.epoch == 2
+        with pytest.raises(ConflictError, match="ben@laptop-2 has taken over"):
+            await renew_lease(store, run_id, lease)
+        with pytest.raises(ConflictError):
+            await take_lease(store, run_id, ANNA, after=found)
+        with pytest.raises(ConflictError):
+            await claim_lease(store, run_id, ANNA, epoch=1, machine="a", status=RunStatus())
+        with pytest.raises(ConflictError):  # a copy of the folder on another machine
+            await claim_lease(store, run_id, BEN, epoch=2, machine="c", status=RunStatus())
+        assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b", status=RunStatus())).epoch == 2
+        home.clock_offset_seconds = 0
+        with pytest.raises(LeaseHeldError, match="ben@laptop-2 has renewed"):  # the same folder under another boot
+            await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())
+        home.clock_offset_seconds = 31
+        assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())).epoch == 2
+        store.close()
+
+    asyncio.run(work())
+
+
+def test_a_renewal_whose_answer_was_lost_is_no_conflict(home: Proxy, tmp_path: Path) -> None:
+    async def work() -> None:
+        store = opened()
+        run_id = f"lost-{abs(hash(tmp_path)):x}"
+        lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
+        home.loses_answers, home.applies = True, lambda method, path: method == "PUT"
+        with pytest.raises(Exception, match="did not answer"):
+            await renew_lease(store, run_id, lease)
+        home.mend()
+        assert (await renew_lease(store, run_id, lease)).tag != lease.tag
+        store.close()
+
+    asyncio.run(work())
+
+
+def test_the_end_of_a_run_gives_the_lease_back(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Replicated(folder, clock)
+        async with accompanied(run):
+            await clock.sleep(3)
+        await run.journal.write(RunRequest(RequestKind.CANCEL))
+        await run.replica.finish(await run.journal.view())
+        store = opened()
+        lease = await read_lease(store, folder.name)
+        assert lease is not None
+        assert not lease.is_live
+        assert lease.status.last_seq == 2
+        mark = await fetch_run(store, folder.name, tmp_path / "copy")
+        assert not mark.is_live
+        assert mark.last_seq == 2
+        store.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+class _SlowFiles:
+    """A home that takes 45 s for each small file.
+
+    Args:
+        store: The home behind it.
+        clock: For waiting.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def put_if_absent(self, name: str, data: bytes) -> Any:
+        if "/files/" in name:
+            await self._clock.sleep(45)
+        return await self._store.put_if_absent(name, data)
+
+
+def test_a_slow_write_does_not_cost_the_lease(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Replicated(folder, clock)
+        slow: Any = _SlowFiles(run.store, clock)
+        run.replica = Replica(slow, folder, run.journal, ANNA, clock)
+        oldest = 0.0
+        async with accompanied(run):
+            await seconds_until(clock, lambda: run.replica.renewed_at is not None, 5)
+            for _ in range(60):
+                await clock.sleep(1)
+                oldest = max(oldest, clock.monotonic() - (run.replica.renewed_at or 0.0))
+        assert oldest < 12
+        run.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_a_lease_that_was_removed_takes_nothing_over(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Replicated(folder, clock)
+        async with accompanied(run) as task:
+            await clock.sleep(3)
+            await run.store.delete(f"runs/{folder.name}/lease.json")
+            await clock.sleep(15)
+            assert not task.done()
+            lease = await read_lease(run.store, folder.name)
+            assert lease is not None
+            assert (lease.epoch, lease.owner) == (1, ANNA)
+        run.close()
+
+    run_virtually(work(), has_sockets=True)

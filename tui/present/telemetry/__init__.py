@@ -1,0 +1,1 @@
+"""Curves, charts and readings of tools as rows and lines."""
