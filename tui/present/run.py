@@ -362,7 +362,9 @@ def _remaining(view: RunView, now: float, left: Mapping[str, float]) -> Span | N
         elif stage.state in (StageState.PENDING, StageState.RUNNING, StageState.AWAITING_APPROVAL):
             low += max(0.0, stage.expect_low_seconds - spent)
             high += max(0.0, stage.expect_high_seconds - spent)
-    return Span(f"about {duration_range(low, high)} left", Tone.MUTED) if high > 0 else None
+    if high <= 0:
+        return None
+    return Span(f"about {duration(low) if low == high else duration_range(low, high)} left", Tone.MUTED)
 
 
 def stage_detail(

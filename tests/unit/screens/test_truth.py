@@ -85,7 +85,7 @@ async def test_the_time_to_go_is_that_of_the_jobs_own_progress(tmp_path: Path, m
     scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open run")
-        await console.calm("about 22d left")  # not the three days that the blueprint expects of other hardware
+        await console.calm("about 22d13h left")  # not the three days that the blueprint expects of other hardware
         assert "22d13h to go by its own progress" in screen_text(console.app)
         await console.line("open charts")
         await console.calm("22d13h to go")
