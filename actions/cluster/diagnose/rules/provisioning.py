@@ -277,6 +277,7 @@ _MISFITS = (
 _OTHER_RULES = ("Insufficient", " taint", "ersistent", "volume", "cannot allocate all claims", "pod group", "gang")
 """Words of reasons that other rules read."""
 _FULL_OF_VOLUMES = "exceed max volume count"
+_NO_NODES = "no nodes available to schedule pods"
 _ADVICE = (
     (("were unschedulable", "node.kubernetes.io/unschedulable"), "Uncordon them (kubectl uncordon), or add nodes."),
     ((_FULL_OF_VOLUMES,), "Add nodes, or use fewer EBS volumes: an instance takes only so many."),
@@ -364,20 +365,23 @@ def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         one
         for one in refused
         if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one)))
-        or one.has(_FULL_OF_VOLUMES)
+        or one.has(_FULL_OF_VOLUMES, _NO_NODES)
         or (one.reasons and not one.has(*_OTHER_RULES))
     ]
     if unfit:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
+        none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
         yield finding(
             Code.NODEPOOL_MISMATCH,
-            f"No node fits {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
+            f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
             quotes_of(unfit),
             _advice(unfit[0]),
         )
 
 
 def _advice(refusal: SchedulingRefusal) -> str:
+    if refusal.has(_NO_NODES):
+        return "Scale a node group up, or give Karpenter a NodePool that fits the pod."
     for words, advice in _ADVICE:
         if refusal.reasons and all(any(word in reason for word in words) for reason in refusal.reasons):
             return advice
