@@ -19,7 +19,7 @@ TRAIN_LOSS = "train_loss"
 VAL_LOSS = "val_loss"
 TEST_LOSS = "test_loss"
 WRAPPER = r"(?:(?:tensor|Array|(?:np|numpy)\.float\d{2})\()?"
-"""Expression of the words before a number that Python prints as an object: `tensor(2.1, …)`, `np.float64(2.1)` (NumPy 2)."""
+"""Expression of what Python prints before the number of an object: `tensor(2.1, …)`, `np.float64(2.1)` (NumPy 2)."""
 
 
 class Dialect(Protocol):

@@ -105,6 +105,7 @@ _TIMEOUT = pattern(
     r"(?:WorkNCCL|NCCL)[^\n]{0,200}ran for \d+ milliseconds before timing out",
     r"watchdog got stuck for \d+ seconds",
     r"Heartbeat monitor timed out",
+    r"dump signal due to a collective timeout",
     r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
 )
 _TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")
