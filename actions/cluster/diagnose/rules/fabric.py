@@ -122,6 +122,7 @@ _PEER = pattern(
     r"RX, connection closed by remote peer",
     r"NET/OFI[^\n]{0,200}completed with error",
     r"Unresponsive receiver",
+    r"JAX distributed service detected fatal errors",
 )
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
 _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
@@ -179,13 +180,16 @@ _RENDEZVOUS = pattern(
     r"retrieving ncclUniqueId[^\n]{0,160}got error",
     r"Timed out after \d+ seconds waiting for clients",
     r"\b\d{1,7}/\d{1,7} clients joined",
+    r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
+    r"Barrier timed out\. Id: \[Init\]",
     r"store based barrier[^\n]{0,160}worker_count=\d+",
 )
 _JOINED = re.compile(
     r"\b(?P<came>\d{1,7})/(?P<all>\d{1,7}) clients joined"
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
+    r"|tasks that reached the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
 _STRAGGLERS = 4
 
@@ -207,7 +211,8 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
     running = len(evidence.pods) - len(missing)
     joined = next((match for hit in found if (match := _JOINED.search(hit.line))), None)
     if joined:
-        count = f"{joined['came'] or joined['workers']} of {joined['all'] or joined['world']} processes"
+        came, world = (value for value in joined.groups() if value)
+        count = f"{world} of {came} processes" if joined["world"] else f"{came} of {world} processes"
     elif missing:
         count = f"{running} of {len(evidence.pods)} workers"
     else:

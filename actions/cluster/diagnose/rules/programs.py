@@ -89,6 +89,7 @@ _PATTERNS = (
             r"could not select device driver",
             r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
+            r"CUDA driver initialization failed",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
             r"CUDA initialization:(?! The NVIDIA driver on your system is too old)",
             r"Unexpected error from cudaGetDeviceCount",

@@ -193,6 +193,19 @@ _LAUNCH_REASONS = frozenset(
 )
 """Reasons of Karpenter's `ToReasonMessage` that no retry removes and that are not about capacity or quotas."""
 _BRIEF = 240
+_API_ERROR = re.compile(r"\bapi error (?=\w+: )|\bfleet error\(s\), ")
+_THROTTLED = re.compile(r"\b(?:RequestLimitExceeded|ThrottlingException|Throttling): ")
+_WAIT_FOR_CALLS = (
+    "Wait: Karpenter tries again. If it stays, find what else calls EC2 so often in this account and region."
+)
+_CHECK_CLASS = "Check the rights of Karpenter's role, and the EC2NodeClass: AMI, subnets, security groups, role."
+
+
+def _answer_of_aws(refused: Condition) -> str:
+    """Return what AWS answered, without the calls around it."""
+    message = refused.message or refused.reason
+    found = _API_ERROR.search(message)
+    return message[found.end() if found else 0 :][:_BRIEF]
 
 
 def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
@@ -201,9 +214,9 @@ def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
         if refused.reason in _LAUNCH_REASONS:
             yield finding(
                 Code.NODE_NOT_JOINING,
-                f"No instance was launched for NodeClaim {claim.name}: {(refused.message or refused.reason)[:_BRIEF]}",
+                f"No instance was launched for NodeClaim {claim.name}: {_answer_of_aws(refused)}",
                 [refused.message, refused.reason],
-                "Check the rights of Karpenter's role, and the EC2NodeClass: AMI, subnets, security groups, role.",
+                _WAIT_FOR_CALLS if _THROTTLED.search(refused.message) else _CHECK_CLASS,
             )
 
 
