@@ -375,9 +375,9 @@ network that it then does without."""
 _ECHO = pattern(
     r"Connection (?:closed|reset) by (?:remote )?peer",
     r"\bDist(?:Backend|Network|Store)Error\b",
-    r"NCCL error in:",
+    r"NCCL [Ee]rror\b",
     r"NCCL communicator was aborted",
-    r"collective operation timeout",
+    r"[Cc]ollective operation timeout",
     r"gloo/transport/",
     r"Broken pipe",
     r"\bTCPStore\b",
