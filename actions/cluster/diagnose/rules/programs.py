@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
 from actions.cluster.diagnose.patterns import (
+    STEP,
     Hit,
     LogPattern,
     all_messages,
@@ -439,10 +440,12 @@ def _continued(line: str, following: list[str]) -> str:
 
 
 def has_original_error(log: Log) -> bool:
-    """Return whether the log has the end of a rank that is not an echo of another one's."""
-    lines = (log.text[match.start() : log.text.find("\n", match.end())] for match in _UNCAUGHT.finditer(log.text))
+    """Return whether the log has the end of a rank that is not an echo of another one's, below its last step."""
+    begin = max((step.end() for step in STEP.finditer(log.text)), default=0)
+    rest = log.text[begin:]
+    lines = (rest[match.start() :].partition("\n")[0] for match in _UNCAUGHT.finditer(rest))
     return any(not _ECHO.search(line) for line in lines) or any(
-        match["name"] != _ABORTED for match in _SIGNALLED.finditer(log.text)
+        match["name"] != _ABORTED for match in _SIGNALLED.finditer(rest)
     )
 
 
