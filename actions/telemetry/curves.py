@@ -281,7 +281,7 @@ class Divergence(msgspec.Struct, frozen=True):
 
     metric: str
     word: str
-    """`nan` or `inf`, as it is now."""
+    """`nan`, `inf`, or 0 with the gradient that belies it, as it is now."""
     since: float
     """Step of the first value that is none."""
     last_good: Sample | None
@@ -306,6 +306,9 @@ class Divergence(msgspec.Struct, frozen=True):
 def divergence_of(curves: Curves, *, least: int = STEADY) -> Divergence | None:
     """The loss whose newest values are not numbers, that of the training first; `None` if there is none.
 
+    A loss of exactly 0 beside a gradient that is not a number counts, too: the Trainer of Hugging Face prints 0 in its
+    place (`logging_nan_inf_filter`).
+
     Args:
         curves: Of one log.
         least: How many values in a row have to be none.
@@ -313,12 +316,25 @@ def divergence_of(curves: Curves, *, least: int = STEADY) -> Divergence | None:
     for metric in sorted((name for name in curves.metrics() if name.endswith("_loss")), key=_training_first):
         series = curves.series(metric)
         samples = series.samples() if series is not None else ()
-        good = next((at for at in range(len(samples) - 1, -1, -1) if math.isfinite(samples[at].y)), -1)
+        hidden = _places_of_lost_gradients(curves) if metric == "train_loss" else frozenset()
+        good = next((at for at in range(len(samples) - 1, -1, -1) if _is_number(samples[at], hidden)), -1)
         lost = samples[good + 1 :]
         if lost and len(lost) >= least:
-            word = "nan" if math.isnan(lost[-1].y) else "inf"
+            word = "nan" if math.isnan(lost[-1].y) else _HIDDEN if lost[-1].y == 0 else "inf"
             return Divergence(metric, word, lost[0].x, samples[good] if good >= 0 else None)
     return None
+
+
+_HIDDEN = "0 beside a gradient that is nan"
+
+
+def _places_of_lost_gradients(curves: Curves) -> frozenset[float]:
+    series = curves.series("grad_norm")
+    return frozenset(one.x for one in series.samples() if math.isnan(one.y)) if series is not None else frozenset()
+
+
+def _is_number(sample: Sample, hidden: frozenset[float]) -> bool:
+    return math.isfinite(sample.y) and (sample.y != 0 or sample.x not in hidden)
 
 
 def _training_first(metric: str) -> tuple[bool, str]:

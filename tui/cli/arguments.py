@@ -304,7 +304,7 @@ def _why(commands: Commands, cluster: Options) -> None:
         dest="source",
         type=Path,
         metavar="FILE",
-        help="read the output of kubectl get pods,nodes,events -o json, or captured evidence; - is stdin",
+        help="read the output of kubectl get pods,nodes,events -o json or yaml, or captured evidence; - is stdin",
     )
     add_options(why, cluster, suppress=True)
     output_option(why)

@@ -30,6 +30,8 @@ from actions.cluster.kinds import JOB_NAMES
 _PARTS = frozenset(
     {"pods", "nodes", "events", "logs", "job", "jobs", "nodeclaim", "nodeclaims", "workload", "workloads", "gpus"}
 ) | {"pvcs", "podgroups", "podgroup", "last_log_age_s"}
+_YAML = re.compile(rb"\s{0,80}(?:---\s|(?:apiVersion|kind|items):[ \n]|- apiVersion:)")
+_YAML_LIMIT = 8 << 20
 _LOG_LIMIT = 2 << 20
 _LINE_LIMIT = 4000
 _LONG_LINE = re.compile(rf"[^\n]{{{_LINE_LIMIT + 1}}}")
@@ -41,7 +43,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     Args:
         data: JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
             Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
-            one after the other.
+            one after the other. Objects and Lists may also be YAML.
         source: The file, for the message.
 
     Returns:
@@ -53,7 +55,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        document = _several(data)
+        document = _several(data) or _of_yaml(data, source)
         if not document:
             raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
     document = cleaned(document)
@@ -85,6 +87,16 @@ def _several(data: bytes) -> list[Any]:
         while at < len(text) and text[at].isspace():
             at += 1
     return found
+
+
+def _of_yaml(data: bytes, source: str) -> Any:
+    """Read what `kubectl get -o yaml` prints: one document, or a list of several; `None` for other texts."""
+    if not _YAML.match(data):
+        return None
+    from actions.base.yamldoc import load_documents  # not imported for JSON, which nearly all input is
+
+    found = [document.value for document in load_documents(data, file=source, limit_bytes=_YAML_LIMIT)]
+    return found[0] if len(found) == 1 else found
 
 
 def _sample(document: Mapping[str, Any]) -> Evidence:

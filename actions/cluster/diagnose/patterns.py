@@ -74,7 +74,7 @@ def log_texts(evidence: Evidence) -> Iterator[tuple[str, str]]:
     return ((log.text, log.pod) for log in evidence.logs)
 
 
-_STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
+STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
 """Found in lines of training: quick, and good enough to show that a program has continued."""
 
 
@@ -85,7 +85,7 @@ def unresolved_log_text(evidence: Evidence) -> Iterator[tuple[str, str]]:
         if len(theirs) != 1 or not theirs[0].is_fine:
             yield log.text, log.pod
         elif theirs[0].phase != "Succeeded":
-            steps = list(_STEP.finditer(log.text))
+            steps = list(STEP.finditer(log.text))
             yield log.text[steps[-1].end() if steps else 0 :], log.pod
 
 

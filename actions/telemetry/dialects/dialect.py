@@ -11,13 +11,15 @@ import msgspec
 
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import has_mark, memoize_by_outline, place_of, without_digits
-from actions.telemetry.points import Point, TrainingProgress, number_of
+from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 LogValue = Point | TrainingProgress
 
 TRAIN_LOSS = "train_loss"
 VAL_LOSS = "val_loss"
 TEST_LOSS = "test_loss"
+WRAPPER = r"(?:(?:tensor|Array|(?:np|numpy)\.float\d{2})\()?"
+"""Expression of what Python prints before the number of an object: `tensor(2.1, …)`, `np.float64(2.1)` (NumPy 2)."""
 
 
 class Dialect(Protocol):
@@ -78,6 +80,32 @@ def named_in(pairs: Iterable[re.Match[str]], names: Mapping[str, str]) -> tuple[
     """
     places = {pair[1].strip(): place_of(pair, 2) for pair in pairs}
     return tuple(Named(names[key], key, place) for key, place in places.items() if key in names and place)
+
+
+_EXTRA = re.compile(
+    r"(?<![\w/-])(lr|LR|[Ll]earning[ _][Rr]ate|[Gg]rad[ _]norm|gnorm|norm|tok(?:en)?s?/s(?:ec)?|samples/s(?:ec)?)"
+    rf"[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\w)"
+)
+_EXTRA_NAMES = {
+    "l": "lr", "g": "grad_norm", "n": "grad_norm", "t": "tokens_per_s", "s": "samples_per_s", "m": "step_time_ms"
+}  # fmt: skip
+"""Metric by the first letter of its name or unit."""
+_UNIT = re.compile(rf"(?<![\w.,])({NUMBER}) ?(ms|tok(?:ens?)?/s(?:ec)?)(?=[\s,|)\]]|$)")
+"""A number that its unit alone names, as llm.c and nanoGPT print: `31.25 ms`, `524,232 tok/s`."""
+
+
+def extras_in(outline: str) -> tuple[Named, ...]:
+    """Return what else stands on a line with a loss, the first of each metric."""
+    found = {_EXTRA_NAMES[match[1][0].lower()]: match for match in reversed(list(_EXTRA.finditer(outline)))}
+    named = {metric: Named(metric, match[1], slice(*match.span(2))) for metric, match in found.items()}
+    units = [(_EXTRA_NAMES[match[2][0]], match) for match in _UNIT.finditer(outline)]
+    metrics = [metric for metric, _ in units]
+    by_unit = {
+        metric: Named(metric, match[2], slice(*match.span(1)))
+        for metric, match in units
+        if metrics.count(metric) == 1  # of two durations nobody knows which one is a step's
+    }
+    return tuple({**by_unit, **named}.values())
 
 
 def points_at(

@@ -11,13 +11,23 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, Named, point_of, points_at
+from actions.telemetry.dialects.dialect import (
+    TRAIN_LOSS,
+    VAL_LOSS,
+    WRAPPER,
+    LogValue,
+    Named,
+    extras_in,
+    point_of,
+    points_at,
+)
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress
 
 _STEP = re.compile(
-    r"(?:\b(?:global_|train_|num_)?[Ss]teps?|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)(?:[ :=]{1,12}[\[(#]?|[\[(])"
+    r"(?:\b(?:global_|train_|num_)?[Ss]teps?|\bnum_updates|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)"
+    r"(?:[ :=]{1,12}[\[(#]?|[\[(])"
     r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?=[\s:|]|,(?!\d)|$)"
 )
 _RECALLED = re.compile(r"(?i)(?<!new )\b(?:best|lowest|resum\w{2,4}|restor\w{2,4})[: ] ?(?:[\w.]{1,12} ){0,6}\Z")
@@ -25,16 +35,16 @@ _RECALLED = re.compile(r"(?i)(?<!new )\b(?:best|lowest|resum\w{2,4}|restor\w{2,4
 _EPOCH = re.compile(r"\b[Ee]poch(?:[ :=]{1,3}\[?|\[)(\d{1,9}(?:\.\d{1,9})?)\b")
 _TRAIN = re.compile(
     r"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{1,4}|[Tt]rain/[Ll]oss[=:] ?)"
-    rf"(?:tensor\()?({NUMBER})(?![\w%-]|\.\w)"
+    rf"{WRAPPER}({NUMBER})(?![\w%-]|\.\w)"
 )
 _FURTHER = re.compile(
-    rf"(?<![\w/-])(?:reduced_train|total|step|avg|mean|lm)_loss[ =:]{{1,4}}(?:tensor\()?"
+    rf"(?<![\w/-])(?:reduced_train|total|step|avg|mean|lm)_loss[ =:]{{1,4}}{WRAPPER}"
     rf"({NUMBER})(?![\w%-]|\.\w)"
 )
 """Names of the loss that count where no plain one stands on the line."""
 _VALIDATION = re.compile(
     r"(?<![\w/-])(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val(?:uation)?|[Dd]ev)[ _][Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
-    rf"(?:tensor\()?({NUMBER})(?![\w%-]|\.\w)"
+    rf"{WRAPPER}({NUMBER})(?![\w%-]|\.\w)"
 )
 _BEFORE_TRAIN = re.compile(
     r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uation)?|dev|test|packet|data|weight|frame|precision|kl|policy|value"
@@ -48,19 +58,9 @@ _OF_VALIDATION = re.compile(
 """The words before the step in a line about a validation: its plain `loss` is the validation's."""
 _RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
 """A rank that a line begins with, or that stands in brackets."""
-_EXTRA = re.compile(
-    r"(?<![\w/-])(lr|LR|[Ll]earning[ _][Rr]ate|[Gg]rad[ _]norm|gnorm|norm|tok(?:en)?s?/s(?:ec)?|samples/s(?:ec)?)"
-    rf"[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\w)"
-)
-_EXTRA_NAMES = {
-    "l": "lr", "g": "grad_norm", "n": "grad_norm", "t": "tokens_per_s", "s": "samples_per_s", "m": "step_time_ms"
-}  # fmt: skip
-"""Metric by the first letter of its name or unit."""
-_UNIT = re.compile(rf"(?<![\w.,])({NUMBER}) ?(ms|tok(?:ens?)?/s(?:ec)?)(?=[\s,|)\]]|$)")
-"""A number that its unit alone names, as llm.c and nanoGPT print: `31.25 ms`, `524,232 tok/s`."""
 _LOOK_BACK = 20
 """Characters before a loss that can name its kind, and before its `oss` that can belong to it."""
-_STEP_WORDS = ("tep", "ter", "스텝", "Batch")
+_STEP_WORDS = ("tep", "ter", "스텝", "Batch", "num_updates")
 """Texts of which one is in every name of a step, at most so many characters behind its beginning:"""
 _LONGEST_STEP_WORD = len("global_s")
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
@@ -169,22 +169,8 @@ def _places_in(outline: str) -> _LoopPlaces | None:
         validation_loss=place_of(validation, 1),
         is_of_validation=has_validation and _OF_VALIDATION.search(outline) is not None,
         rank=place_of(rank, 1),
-        extras=_extras_in(outline),
+        extras=extras_in(outline),
     )
-
-
-def _extras_in(outline: str) -> tuple[Named, ...]:
-    """Return what else stands on a line with a loss, the first of each metric."""
-    found = {_EXTRA_NAMES[match[1][0].lower()]: match for match in reversed(list(_EXTRA.finditer(outline)))}
-    named = {metric: Named(metric, match[1], slice(*match.span(2))) for metric, match in found.items()}
-    units = [(_EXTRA_NAMES[match[2][0]], match) for match in _UNIT.finditer(outline)]
-    metrics = [metric for metric, _ in units]
-    by_unit = {
-        metric: Named(metric, match[2], slice(*match.span(1)))
-        for metric, match in units
-        if metrics.count(metric) == 1  # of two durations nobody knows which one is a step's
-    }
-    return tuple({**by_unit, **named}.values())
 
 
 def _step_in(text: str) -> re.Match[str] | None:

@@ -14,13 +14,20 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, named_points
+from actions.telemetry.dialects.dialect import (
+    TRAIN_LOSS,
+    VAL_LOSS,
+    WRAPPER,
+    LogValue,
+    WaitingDialect,
+    named_points,
+)
 from actions.telemetry.dialects.progress_bars import BAR_MARKS, Bar, bar_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, number_of
 
 _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
-_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")
+_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")
 _TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
 _OPENERS = frozenset({"loss", "eval_loss", "train_runtime"})
 _COMPANIONS = frozenset({"epoch", "learning_rate", "eval_runtime"})

@@ -151,7 +151,10 @@ _NAMED_LOSSES = (
     "train/loss_step",
     "training_loss",
     "step_loss",
+    "gpt_loss",
 )
+_PLAIN_LOSSES = ("loss", "Loss", "avr_loss", "avg_loss")
+"""As a rule means of several steps."""
 _VALIDATION_LOSSES = (
     "val_loss",
     "validation_loss",
@@ -273,7 +276,7 @@ class LightningBars:
         if named:
             self._has_named_loss = True
             losses.append(point_of(record, TRAIN_LOSS, step, bar.texts[named], key=named, epoch=epoch))
-        plain = first_of(bar.texts, ("loss", "Loss"))
+        plain = first_of(bar.texts, _PLAIN_LOSSES)
         if plain:
             metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
             losses.append(point_of(record, metric, step, bar.texts[plain], key=plain, epoch=epoch))

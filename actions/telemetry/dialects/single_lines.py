@@ -15,8 +15,10 @@ import msgspec
 from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
+    WRAPPER,
     LogValue,
     Named,
+    extras_in,
     first_of,
     named_in,
     named_points,
@@ -38,7 +40,7 @@ class LineForm(NamedTuple):
     key: str
     """The trainer's name of the loss."""
     pair: re.Pattern[str] | None = None
-    """Further values behind the head: key and number."""
+    """Further values: key and number. Without it learning rate, gradient norm and rate have their usual names."""
     names: dict[str, str] = {}  # noqa: RUF012 - never changed
     """Metric by key."""
     metric: str = TRAIN_LOSS
@@ -210,6 +212,22 @@ FORMS = (
         "loss train",
     ),
     LineForm(
+        "loss=",
+        re.compile(
+            r"\] \[(?P<step>\d{1,12})\] (?:[\w/.-]{1,60}=[^,\s]{1,24}, ){0,60}(?:train[/_])?loss="
+            rf"(?P<loss>{_N})(?=,|\s|$)"
+        ),
+        "loss",
+    ),
+    LineForm(
+        " batches |",
+        re.compile(
+            r"\| epoch {1,4}(?P<epoch>\d{1,9}) \| {1,8}(?P<step>\d{1,12})/ {0,8}\d{1,12} batches \|"
+            rf".{{0,200}}?\| loss {{1,4}}(?P<loss>{_N})(?=\s|$)"
+        ),
+        "loss",
+    ),
+    LineForm(
         "Train Metrics (step ",
         re.compile(rf"\bTrain Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"),
         "Loss",
@@ -315,7 +333,7 @@ def _places_in(outline: str) -> _FormPlaces | None:
 
 def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     loss = Named(form.metric, form.key, slice(*match.span("loss")))
-    further = named_in(form.pair.finditer(match.string), form.names) if form.pair else ()
+    further = named_in(form.pair.finditer(match.string), form.names) if form.pair else extras_in(match.string)
     epoch = place_of(match, "epoch") if "epoch" in form.head.groupindex else None
     return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
 
@@ -344,7 +362,7 @@ _OF_VALIDATION = re.compile(
     r"""(?i)["'](?:split|phase|mode|stage|event|type|kind|prefix)["']: ?["'](?:val|eval|valid|dev)"""
 )
 _OBJECT = re.compile(r"\{[\"']")
-_PYTHON_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")
+_PYTHON_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")
 _STEP_BEFORE = re.compile(r"(?i)\b(?:global_)?(?:step|iter(?:ation)?)s?[ :=\[]{1,4}(\d{1,12})(?:/\d{1,12})?\W{0,8}\Z")
 
 

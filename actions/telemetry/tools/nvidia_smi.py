@@ -336,6 +336,9 @@ _INSTANCE = re.compile(
 """A row of `mig -lgi`: GPU, profile and its number, instance, where it begins and how large it is."""
 _PROMPT = re.compile(r"\A\s{0,8}(?:[^\n]{0,200}[#$>%+] |\+ )(?:sudo )?(?:/usr/bin/)?nvidia-smi(?: [^\n]*)?\n")
 """The command's own line in a shell, copied along."""
+_NUMBERS = re.compile(r"[\d.]{1,20}(?: %| [A-Z]\w{0,4})?(?:, ?[^,\n]{1,120}){1,64}\Z")
+"""A row of a query or of dmon without its header."""
+_NAMELESS = "These are numbers without the names of their columns; leave noheader out of --format."
 _UNREAD = {
     "| GPU instance profiles:": (
         "The profiles of GPU instances are not read; mig -lgi lists the instances that there are."
@@ -376,7 +379,11 @@ def read(text: str) -> SmiReading:
         return _read_list(plain)
     if is_header(first) or is_row(first):
         return read_csv(plain)
-    return SmiReading(error=" ".join(plain.split())[:400] or "nvidia-smi printed nothing.")
+    return SmiReading(error=_NAMELESS if _NUMBERS.match(first) else _words_of(plain))
+
+
+def _words_of(text: str) -> str:
+    return " ".join(text.split())[:400] or "nvidia-smi printed nothing."
 
 
 def _read_instances(text: str) -> SmiReading:

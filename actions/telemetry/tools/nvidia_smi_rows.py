@@ -238,8 +238,8 @@ def _detailed(gpu: Gpu, more: Gpu | None) -> Gpu:
     )
 
 
-_HEADER = re.compile(r"^#\s{0,8}((?:Date\s{1,16})?(?:Time\s{1,16})?gpu\s.{1,400})$")
-_UNITS = re.compile(r"^#\s{0,8}((?:YYYYMMDD\s{1,16})?(?:HH:MM:SS\s{1,16})?Idx\s.{1,400})$")
+_HEADER = re.compile(r"^#\s{0,8}((?:Date,?\s{1,16})?(?:Time,?\s{1,16})?gpu,?\s.{1,400})$")
+_UNITS = re.compile(r"^#\s{0,8}((?:YYYYMMDD,?\s{1,16})?(?:HH:MM:SS,?\s{1,16})?Idx,?\s.{1,400})$")
 
 
 def is_monitor(line: str) -> bool:
@@ -248,17 +248,23 @@ def is_monitor(line: str) -> bool:
 
 
 def read_monitor(text: str) -> SmiReading:
-    """Read the rows. A process's command may hold blanks: it is the last column."""
+    """Read the rows, also those of `--format csv`. A process's command may hold blanks: it is the last column."""
+    separator = None
     columns: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     cells: list[tuple[str, ...]] = []
     for line in map(str.strip, text.splitlines()):
         if header := _HEADER.match(line):
-            columns = columns or tuple(header[1].split())
+            separator = "," if "," in header[1] else None
+            columns = columns or _parted(header[1], separator)
         elif unit := _UNITS.match(line):
-            units = units or tuple(unit[1].split())
+            units = units or _parted(unit[1], separator)
         elif columns and line and not line.startswith("#"):
-            row = line.split(maxsplit=len(columns) - 1)
+            row = _parted(line, separator, len(columns) - 1)
             if len(row) == len(columns) and row[columns.index("gpu")].isdigit():
-                cells.append(tuple(row))
-    return SmiReading(rows=SmiRows(columns, units, tuple(cells)))
+                cells.append(row)
+    return SmiReading(rows=SmiRows(columns, units or tuple("-" * len(columns)), tuple(cells)))
+
+
+def _parted(line: str, separator: str | None, most: int = -1) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in line.split(separator, most))

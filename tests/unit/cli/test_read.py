@@ -99,6 +99,18 @@ class Piped(io.TextIOWrapper):
         super().__init__(io.BytesIO(data))
 
 
+def test_a_tool_that_is_not_there_says_nothing_about_adapters(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "efa.txt"
+    path.write_text("bash: fi_info: command not found\n", encoding="utf-8")
+    assert main(["read", "efa", str(path)]) == 0
+    assert capsys.readouterr().out == "✗ fi_info: command not found\n"
+    path.write_text("fi_getinfo: -61 (No data available)\n", encoding="utf-8")
+    assert main(["read", "efa", str(path)]) == 0
+    assert "no EFA adapter is visible there" in capsys.readouterr().out
+
+
 def test_a_pipe_is_read_where_no_file_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

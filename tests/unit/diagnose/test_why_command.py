@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.unit.diagnose.samples import Document, a_node, a_pod, an_event, unschedulable
 from tui.cli import main
@@ -35,8 +36,19 @@ def _file(folder: Path, document: object) -> str:
         json.dumps({"kind": "List", "items": [_STUCK]}, indent=4)
         + "\n\n"
         + json.dumps({"kind": "EventList", "items": [an_event("FailedScheduling", _REFUSAL)]}),
+        yaml.safe_dump({"apiVersion": "v1", "items": [_STUCK, a_node("n1", "m5.large")], "kind": "List"}),
+        "---\n" + yaml.safe_dump_all([_STUCK, an_event("FailedScheduling", _REFUSAL)]),
     ],
-    ids=["sample", "list", "list of one kind", "object", "array", "two answers, one behind the other"],
+    ids=[
+        "sample",
+        "list",
+        "list of one kind",
+        "object",
+        "array",
+        "two answers, one behind the other",
+        "yaml",
+        "yaml of several objects",
+    ],
 )
 def test_all_forms_are_read(document: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--from", _file(tmp_path, document), "--output", "json"]) == 0
@@ -62,7 +74,9 @@ def test_nothing_wrong_is_an_answer(document: object, tmp_path: Path, capsys: py
     assert capsys.readouterr().out.startswith("Nothing is wrong")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "{}", '"pods"', "null", "\x00", "[" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1, 2]", "{}", '"pods"', "null", "\x00", "[" * 5000, "kind: Pod\nspec: [", "kind: [" + "[" * 500]
+)
 def test_what_cannot_be_read_is_one_sentence(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--from", _file(tmp_path, text)]) == 2
     told = capsys.readouterr().err

@@ -13,9 +13,8 @@ from actions.cluster.diagnose.parse_input import parse_evidence
 from tests.unit.diagnose.samples import Document, is_quoted, why
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "wordings.jsonl"
-WORDINGS: list[tuple[str, Document]] = [
-    (told["code"], told["document"]) for told in map(json.loads, _FILE.read_text(encoding="utf-8").splitlines())
-]
+_TOLD = _FILE.read_text(encoding="utf-8").splitlines()
+WORDINGS: list[tuple[str, Document]] = [(told["code"], told["document"]) for told in map(json.loads, _TOLD)]
 
 
 @pytest.mark.parametrize(("code", "document"), WORDINGS)
@@ -23,6 +22,14 @@ def test_other_words_have_the_same_code(code: str, document: Document) -> None:
     found = why(document)
     assert [one.code.value for one in found][:1] == [code]
     assert all(is_quoted(quote, document) for one in found for quote in one.evidence)
+
+
+NAMED = [(told["says"], told["document"]) for told in map(json.loads, _TOLD) if "says" in told]
+
+
+@pytest.mark.parametrize(("says", "document"), NAMED)
+def test_the_headline_names_the_cause(says: str, document: Document) -> None:
+    assert says in why(document)[0].headline
 
 
 def _as_kubectl_prints(document: Document) -> Document | None:

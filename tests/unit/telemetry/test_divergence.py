@@ -39,6 +39,15 @@ def test_at_the_end_one_value_that_is_none_says_enough() -> None:
     assert found.word == "inf"
 
 
+def test_a_loss_of_nothing_beside_gradients_that_are_nan_is_one() -> None:
+    found = divergence_of(curves(train_loss=[2.1, 0.0, 0.0, 0.0], grad_norm=[1.5, NAN, NAN, NAN]))
+
+    assert found is not None
+    assert found.detail == "is 0 beside a gradient that is nan since step 10; the last number was 2.1 at 0."
+    assert divergence_of(curves(train_loss=[2.1, 0.0, 0.0, 0.0], grad_norm=[1.5, 0.0, 0.0, 0.0])) is None
+    assert divergence_of(curves(train_loss=[2.1, 0.7, 0.6, 0.5], grad_norm=[1.5, NAN, NAN, NAN])) is None
+
+
 def test_a_loss_that_never_was_a_number_says_so() -> None:
     found = divergence_of(curves(train_loss=[NAN] * 4))
 

@@ -143,6 +143,8 @@ def test_processes_can_be_asked_for_alone() -> None:
         ("No devices were found\n", "No devices were found"),
         ('Field "bogus" is not a valid field to query.\n', 'Field "bogus"'),
         ("bash: nvidia-smi: command not found", "command not found"),
+        ("0, 99, 21363\n", "leave noheader out"),
+        ("21363 MiB, 81559 MiB, 100 %, NVIDIA H100 80GB HBM3\n", "leave noheader out"),
         ("==============NVSMI LOG==============\nTimestamp : now\n", "--query-gpu"),
         ("<?xml version='1.0'?><nvidia_smi_log><gpu>", "damaged"),
         ("<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'c'>]><nvidia_smi_log></nvidia_smi_log>", "entities"),

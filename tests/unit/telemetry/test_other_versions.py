@@ -139,6 +139,11 @@ def test_a_process_that_is_named_by_its_gpus_uuid_is_on_no_known_number() -> Non
             {"Date": 20240601, "Time": "11:27:05", "gpu": 0, "pwr": 70, "sm": 3},
         ),
         (
+            "#gpu, pwr, gtemp, mtemp, sm\n#Idx, W, C, C, %\n0, 694, 61, -, 100\n",
+            "nvidia-smi-dmon",
+            {"gpu": 0, "pwr": 694, "gtemp": 61, "mtemp": None, "sm": 100},
+        ),
+        (
             "# gpu        pid  type    fb    sm   command\n# Idx          #   C/G    MB     %   name\n"
             "    0  447153  C  7669  -  python3.9\n",
             "nvidia-smi-pmon",

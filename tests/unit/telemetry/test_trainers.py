@@ -187,6 +187,35 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
     "a new best one": ("New best val loss 2.1 at step 500", [("val_loss", 500, "2.1", None)]),
     "losses of parts": ("[step 10] KL loss: 0.3, policy loss: 1.2\nstep 11: data loss: 12 files\n", []),
     "a mean": ("step 10 | total_loss=3.2 | lm_loss=3.1", [("train_loss", 10, "3.2", None)]),
+    "numpy 2 in a dictionary": (
+        "{'epoch': 0, 'step': 10, 'loss': np.float64(2.3123), 'lr': 0.001}",
+        [("train_loss", 10, "2.3123", 0)],
+    ),
+    "numpy 2 from the trainer of hugging face": (
+        "{'loss': np.float64(2.3123), 'learning_rate': 1e-05, 'epoch': 0.1}",
+        [("train_loss", None, "2.3123", 0.1)],
+    ),
+    "an array of jax": ("step 100, loss: Array(0.1234, dtype=float32)", [("train_loss", 100, "0.1234", None)]),
+    "a validation of fairseq": (
+        "2026-01-01 10:10:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 8.2 | num_updates 1000",
+        [("val_loss", 1000, "8.2", 1)],
+    ),
+    "the metric writer of clu": (
+        "I0101 10:00:00.123456 140123 logging_writer.py:48] [100] learning_rate=0.001, loss=2.3123, steps_per_sec=1.2",
+        [("train_loss", 100, "2.3123", None)],
+    ),
+    "pytorch's language model": (
+        "| epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 12.30 | loss  7.65 | ppl  2100.10",
+        [("train_loss", 200, "7.65", 1)],
+    ),
+    "kohya": (
+        "steps:  10%|█         | 12/120 [00:10<01:30,  1.20it/s, avr_loss=0.123]",
+        [("train_loss", 12, "0.123", None)],
+    ),
+    "openrlhf": (
+        "Train epoch [1/1]:  10%|█    | 12/120 [00:10<01:30,  1.20s/it, gpt_loss=1.234, loss_mean=1.301, lr=9e-06]",
+        [("train_loss", 12, "1.234", None)],
+    ),
     "llama-factory": (
         '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
         [("train_loss", 10, "1.2031", 0.03)],
@@ -257,6 +286,32 @@ def test_what_else_a_loop_of_ones_own_prints_is_read() -> None:
     line = "Step 10 | loss: 3.2 | lr: 1.0e-4 | grad_norm: 1.2 | tokens/s: 1,234 | mfu: 32.1%"
     values = {point.metric: point.value for point in read_log(line.encode())}
     assert values == {"train_loss": 3.2, "lr": 1e-4, "grad_norm": 1.2, "tokens_per_s": 1234}
+
+
+@pytest.mark.parametrize(
+    ("line", "extras"),
+    [
+        (
+            "2026/05/07 11:45:45 - mmengine - INFO - Iter(train) [ 520/2046]  lr: 1.7486e-04  eta: 1:24:50  time: 2.9"
+            "  memory: 15266  loss: 0.6479  grad_norm: 1.5",
+            {"lr": 1.7486e-4, "grad_norm": 1.5},
+        ),
+        (
+            "[11/20 10:00:00 d2.utils.events]:  eta: 0:12:31  iter: 19  total_loss: 2.31  loss_cls: 0.7   lr: 1.6e-05",
+            {"lr": 1.6e-5},
+        ),
+        ("Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.512s, 1000.00/s  LR: 1.000e-05", {"lr": 1e-5}),
+        ("Epoch: [0]  [  10/1251]  eta: 0:10:00  lr: 0.1  img/s: 100.2  loss: 6.91 (7.02)  time: 0.5", {"lr": 0.1}),
+        (
+            "2026-01-01 10:00:00 | INFO | train_inner | epoch 001:    100 / 1000 loss=9.1, ppl=550.1, num_updates=100,"
+            " lr=1.2e-05, gnorm=2.1, loss_scale=128",
+            {"lr": 1.2e-5, "grad_norm": 2.1},
+        ),
+    ],
+)
+def test_what_stands_around_the_loss_of_a_known_trainer_is_read(line: str, extras: dict[str, float]) -> None:
+    points = read_log(line.encode())
+    assert {point.metric: point.value for point in points if point.metric not in LOSSES} == extras
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,8 @@ def efa_lines(reading: EfaReading | Sequence[NodeListing]) -> Iterator[str]:
     """Return the adapters that each rank found, or the resources of nodes."""
     if isinstance(reading, EfaReading):
         if reading.error:
-            yield f"✗ {reading.error}: no EFA adapter is visible there."
+            is_missing = "not found" in reading.error or "No such file" in reading.error
+            yield f"✗ {reading.error}" + ("" if is_missing else ": no EFA adapter is visible there.")
         rows = [(str(p.rank), p.provider, p.domain, p.fabric, p.version, p.type, p.protocol) for p in reading.providers]
         if rows:
             yield from columns_of(("rank", "provider", "domain", "fabric", "version", "type", "protocol"), rows)

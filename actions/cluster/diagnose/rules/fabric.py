@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
-from actions.cluster.diagnose.evidence import Evidence
+from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.patterns import (
     Hit,
     LogPattern,
@@ -21,6 +21,7 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.programs import has_original_error
 from actions.cluster.diagnose.rules.resources import EFA
 
 _PATTERNS = (
@@ -58,8 +59,6 @@ _PATTERNS = (
             r"EFA device has no rdma-read capability",
             r"(?:efa|EFA|libfabric)[^\n]{0,120}[Hh]uge ?[Pp]age[^\n]{0,80}"
             r"(?:fail|unable|not enough|exhaust|Cannot allocate)",
-            r"\bInsufficient hugepages-\w+",
-            r"OSError: (?:\[Errno 12\] )?Cannot allocate memory",
         ),
         lambda hit: (
             "This EFA device has no RDMA read, yet FI_EFA_USE_DEVICE_RDMA=1 demands it"
@@ -73,10 +72,27 @@ _PATTERNS = (
 )
 
 
+_NO_HUGEPAGES = LogPattern(
+    Code.EFA_MEMORY,
+    pattern(r"\bInsufficient hugepages-\w+"),
+    "No node has the hugepages free that the pod asks for; EFA exchanges memory through them",
+    "Ask for fewer hugepages, or reserve them on the nodes (vm.nr_hugepages in the user data of the node class).",
+)
+_FORK_FAILED = LogPattern(
+    Code.EFA_MEMORY,
+    pattern(r"OSError: (?:\[Errno 12\] )?Cannot allocate memory"),
+    lambda hit: f"A process{pod_suffix(hit)} cannot be forked: EFA has locked the memory, or there is none left",
+    "Set FI_EFA_USE_HUGE_PAGE=0 where fork() fails under EFA; otherwise raise limits.memory, or start fewer workers.",
+)
+
+
 def find_network_faults(evidence: Evidence) -> Iterator[Finding]:
     """Yield faults of the network that the ranks print."""
     texts = list(log_texts(evidence)) + [(event.message, "") for event in evidence.troubles()]
-    yield from match_patterns(texts, _PATTERNS)
+    found = list(match_patterns(texts, (*_PATTERNS, _NO_HUGEPAGES)))
+    yield from found
+    if not found and _may_use_efa(evidence):
+        yield from match_patterns(log_texts(evidence), (_FORK_FAILED,))
     yield from _collectives(evidence)
     yield from _rendezvous(evidence)
     yield from _sockets(evidence)
@@ -89,6 +105,8 @@ _TIMEOUT = pattern(
     r"(?:WorkNCCL|NCCL)[^\n]{0,200}ran for \d+ milliseconds before timing out",
     r"watchdog got stuck for \d+ seconds",
     r"Heartbeat monitor timed out",
+    r"dump signal due to a collective timeout",
+    r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
 )
 _TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")
 _PEER = pattern(
@@ -100,17 +118,24 @@ _PEER = pattern(
     r"TCPStore server has shut down too early",
     r"DistNetworkError: failed to recv, got 0 bytes",
     r"Connection closed by peer \[",
+    r"gloo/\S{1,80}\] (?:Read|Write) error \[",
     r"RX, connection closed by remote peer",
     r"NET/OFI[^\n]{0,200}completed with error",
     r"Unresponsive receiver",
+    r"JAX distributed service detected fatal errors",
 )
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
 _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
-_RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)")
+_RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)|Timed out waiting (\d+)ms")
 
 
 def _collectives(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a timeout or a lost peer, whichever came first: the other is its consequence."""
+    """Yield a timeout or a lost peer, whichever came first: the other is its consequence.
+
+    Both are consequences where a rank is known to have ended by an error of its own, or by a signal.
+    """
+    if any(map(has_original_error, evidence.logs)):
+        return
     texts = list(log_texts(evidence))
     timeouts, peers = list(find_hits(texts, _TIMEOUT)), list(find_hits(texts, _PEER))
     if timeouts and (not peers or timeouts[0].position <= peers[0].position):
@@ -128,7 +153,8 @@ def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
     lines = [timeouts[0].line, *(hit.line for hit in details if hit.line != timeouts[0].line)]
     together = "\n".join(lines)
     ran = _RAN.search(together)
-    waited = f" for {_waited(int(ran[1] or ran[2]) / 1000)}" if ran else ""
+    waited = f" for {_waited(int(ran[1] or ran[2] or ran[3]) / 1000)}" if ran else ""
+    what = "A Gloo" if "gloo/" in timeouts[0].line else "An NCCL"
     completed, sequence = _COMPLETED.search(together), _SEQUENCE.search(together)
     never = (completed is not None and int(completed[1]) < 0) or (sequence is not None and int(sequence[1]) <= 1)
     if never:
@@ -136,7 +162,7 @@ def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
         step = "Check the network (security group, EFA, NCCL_SOCKET_IFNAME) and GPU peer access: nothing ever worked."
     else:
         number = f" (number {sequence[1]})" if sequence else ""
-        headline = f"An NCCL collective{number} did not end{waited}: a rank died, hangs or lags behind"
+        headline = f"{what} collective{number} did not end{waited}: a rank died, hangs or lags behind"
         step = "Find the rank whose log stops first, or whose SeqNum is lowest; look for its error, OOM or Xid."
     detail = next((line for line in lines[1:] if "last completed" in line), "")
     return finding(Code.NCCL_TIMEOUT, headline, [lines[0], detail, *lines[1:3]], step)
@@ -154,27 +180,39 @@ _RENDEZVOUS = pattern(
     r"retrieving ncclUniqueId[^\n]{0,160}got error",
     r"Timed out after \d+ seconds waiting for clients",
     r"\b\d{1,7}/\d{1,7} clients joined",
+    r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
-    r"not enough slots available in the system",
+    r"Barrier timed out\. Id: \[Init\]",
     r"store based barrier[^\n]{0,160}worker_count=\d+",
 )
 _JOINED = re.compile(
     r"\b(?P<came>\d{1,7})/(?P<all>\d{1,7}) clients joined"
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
+    r"|tasks that reached the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
 _STRAGGLERS = 4
 
 
+_NO_SLOTS = LogPattern(
+    Code.RENDEZVOUS,
+    pattern(r"not enough slots available in the system"),
+    lambda hit: f"mpirun{pod_suffix(hit)} is to start more processes than its hosts have slots",
+    "Make -np what slotsPerWorker times the number of workers is; the hostfile lists the slots of each.",
+)
+
+
 def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
+    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS,))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
         return
-    running = sum(pod.phase in ("Running", "Succeeded") for pod in evidence.pods)
-    missing = [pod.name for pod in evidence.pods if pod.phase not in ("Running", "Succeeded")]
+    missing = [pod.name for pod in evidence.pods if not _has_started(pod)]
+    running = len(evidence.pods) - len(missing)
     joined = next((match for hit in found if (match := _JOINED.search(hit.line))), None)
     if joined:
-        count = f"{joined['came'] or joined['workers']} of {joined['all'] or joined['world']} processes"
+        came, world = (value for value in joined.groups() if value)
+        count = f"{world} of {came} processes" if joined["world"] else f"{came} of {world} processes"
     elif missing:
         count = f"{running} of {len(evidence.pods)} workers"
     else:
@@ -188,6 +226,11 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         if missing
         else "Are all worker pods Running, and can they reach the rendezvous endpoint by name and port?",
     )
+
+
+def _has_started(pod: Pod) -> bool:
+    """Return whether its program runs or has run."""
+    return pod.phase in ("Running", "Succeeded") or any(one.endings for one in pod.containers if not one.is_init)
 
 
 _USES_EFA = pattern(
@@ -208,6 +251,13 @@ _ON_NODES = pattern(r"\bnNodes (?P<count>\d{1,6})\b")
 _EFA_MEANT = pattern(r"FI_PROVIDER[= ]+\"?efa", r"FI_EFA_\w+", r"NET/OFI", r"aws-ofi-nccl")
 
 
+def _may_use_efa(evidence: Evidence) -> bool:
+    """Return whether a pod requests EFA or a log names it, or the requests of the pods are not known."""
+    if any(pod.requests.get(EFA) for pod in evidence.pods) or not any(pod.requests for pod in evidence.pods):
+        return True
+    return next(find_hits(log_texts(evidence), _EFA_MEANT), None) is not None
+
+
 def _sockets(evidence: Evidence) -> Iterator[Finding]:
     """Yield the use of TCP instead of EFA: a pod requests EFA, the log names it, or the pods are not known.
 
@@ -218,12 +268,10 @@ def _sockets(evidence: Evidence) -> Iterator[Finding]:
         return
     sockets, failed = list(find_hits(texts, _SOCKETS)), list(find_hits(texts, _OFI_FAILED))
     was_asked = any(pod.requests.get(EFA) for pod in evidence.pods)
-    is_named = next(find_hits(texts, _EFA_MEANT), None) is not None
     nodes = [hit.match["count"] for hit in find_hits(texts, _ON_NODES)]
     if nodes and set(nodes) == {"1"} and not was_asked:
         return
-    known = any(pod.requests for pod in evidence.pods)
-    if not (sockets or failed) or not (was_asked or is_named or not known):
+    if not (sockets or failed) or not _may_use_efa(evidence):
         return
     log_pattern = LogPattern(
         Code.EFA_NOT_USED,

@@ -60,6 +60,7 @@ _NO_ANSWER = pattern(
     r"\b50[0-4] [A-Z]",
     r"unexpected EOF",
     r"server misbehaving",
+    r"server gave HTTP response to HTTPS client",
     ignore_case=True,
 )
 _ANY = pattern(r"ErrImagePull|ImagePullBackOff|RegistryUnavailable")

@@ -46,7 +46,7 @@ def _job(evidence: Evidence, job: KubeObject) -> Iterator[Finding]:
     error = last_error(evidence)
     yield finding(
         Code.JOB_FAILED,
-        f"{name} has failed: {error or message or reason}",
+        f"{name} has failed: {' '.join((error or message or reason).split())}",
         [reason, message, error],
         "Read the log of its first failed pod, of all ranks: the first error in time is the cause.",
     )

@@ -20,7 +20,7 @@ from actions.cluster.diagnose.patterns import (
 )
 
 _GPU_AMOUNTS = (
-    ("asked", re.compile(r"[Tt]ried to allocate ([\d.]+ ?[KMGT]i?B)")),
+    ("asked", re.compile(r"[Tt]r(?:ied|ying) to allocate ([\d.]+ ?[KMGT]i?B)")),
     ("free", re.compile(r"(?:of which |; )([\d.]+ ?[KMGT]i?B) (?:is )?free")),
     ("total", re.compile(r"(?:total capacity of ([\d.]+ ?[KMGT]i?B)|([\d.]+ ?[KMGT]i?B) total capacity)")),
 )
@@ -40,7 +40,7 @@ _PATTERNS = (
         pattern(
             r"insufficient shared memory",
             r"out of shared memory\. (?:Please )?try to raise",
-            r"unable to (?:open|allocate|mmap) shared memory",
+            r"unable to (?:open|allocate|mmap) shared memory(?![^\n]{0,200}Too many open files)",
             r"unable to write to file </torch_",
             r"killed by signal: Bus error",
             r"[Ee]rror while creating shared memory segment",
@@ -63,7 +63,9 @@ _PATTERNS = (
             r"Cuda failure (?:\d+ )?'out of memory'",
             r"CUBLAS_STATUS_ALLOC_FAILED",
             r"RESOURCE_EXHAUSTED: Out of memory",
+            r"OOM when allocating tensor[^\n]{0,300}/device:GPU:\d",
             r"HIP out of memory",
+            r"cupy\.cuda\.memory\.OutOfMemoryError",
         ),
         _gpu_headline,
         "Lower the micro batch size, turn on activation checkpointing, or shard the model over more GPUs.",
@@ -137,6 +139,7 @@ _CHILD = pattern(
     r"oom-kill:constraint=",
     r"ray\.exceptions\.OutOfMemoryError",
     r"killed due to the node running low on memory",
+    r"\b[1-9]\d{0,8} Workers \(tasks / actors\) killed due to memory pressure",
     r"oom_kill(?:er)? event",
     r"was forcibly killed[^\n]{0,80}insufficient system memory",
 )

@@ -25,7 +25,8 @@ _NO_ADDRESS = pattern(
 _FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure"})
 _AT_START = re.compile(r"unable to find data in memory cache|failed to get imageFs info|invalid capacity 0")
 """Complaints of every kubelet before it has measured its disk."""
-_FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
+_FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28", r"Disk quota exceeded")
+_OVER_QUOTA = "The program has used up its quota of a file system"
 _CUT_CHECKPOINT = pattern(
     r"enforce fail at inline_container\.cc:\d{1,5}\] ?\. (?:unexpected pos \d|PytorchStreamWriter failed writing)"
 )
@@ -157,11 +158,12 @@ def _full(evidence: Evidence) -> Iterator[Finding]:
             cut[:2],
             "Look at the free space where it was to be written; write to a larger volume, or keep fewer checkpoints.",
         )
+    is_quota = all("Disk quota exceeded" in line for line in lines)
     if quotes or lines:
         sentence = f"The disk of node {where} is full" if where else "The node's disk is full"
         yield finding(
             Code.NODE_DISK_FULL,
-            sentence if quotes else "The program found no space left on its disk",
+            sentence if quotes else _OVER_QUOTA if is_quota else "The program found no space left on its disk",
             [*quotes[:4], *lines[:2]],
             "Free disk on the node, raise its volume size, or write to the shared file system.",
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
 from actions.cluster.diagnose.patterns import (
+    STEP,
     Hit,
     LogPattern,
     all_messages,
@@ -21,12 +22,18 @@ from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
 
-_MODEL = re.compile(r"huggingface\.co/(?:api/models/)?([\w.-]+/[\w.-]+)|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted")
+_MODEL = re.compile(
+    r"huggingface\.co/(?:api/(?:models|datasets)/|datasets/)?(?!api/)([\w.-]+/[\w.-]+)"
+    r"|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted"
+)
+_NO_SUCH_REPOSITORY = re.compile(r"RepositoryNotFoundError|Repository Not Found")
 
 
 def _gated(hit: Hit) -> str:
     found = _MODEL.search(hit.match.string)
     name = (found[1] or found[2]).rstrip(".") if found else ""
+    if _NO_SUCH_REPOSITORY.search(hit.match.string):
+        return f"Hugging Face does not show {name or 'the model'}{pod_suffix(hit)}: private, gated, or no such name"
     return f"The Hugging Face token{pod_suffix(hit)} has no access to {name or 'the model'}: it is gated"
 
 
@@ -34,10 +41,20 @@ _PATTERNS = (
     LogPattern(
         Code.HF_GATED,
         pattern(
+            r"Invalid user token",
+            r"401 Client Error[^\n]{0,120}huggingface\.co/api/whoami",
+            r"Invalid credentials in Authorization header",
+        ),
+        lambda hit: f"Hugging Face refuses the token{pod_suffix(hit)}: it is wrong, expired or revoked",
+        "Make a new token (hf auth login shows whether it is right), and put it into the Secret of HF_TOKEN.",
+    ),
+    LogPattern(
+        Code.HF_GATED,
+        pattern(
             r"[Cc]annot access gated repo",
             r"GatedRepoError",
             r"trying to access a (?:private or )?gated repo",
-            r"40[13] Client Error[^\n]{0,120}huggingface\.co",
+            r"40[13] Client Error[^\n]{0,120}huggingface\.co/(?!api/(?:whoami|repos))",
             r"Access to (?:model|dataset) \S{1,200} is restricted",
             r"you are not in the authorized list",
         ),
@@ -73,6 +90,7 @@ _PATTERNS = (
             r"could not select device driver",
             r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
+            r"CUDA driver initialization failed",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
             r"CUDA initialization:(?! The NVIDIA driver on your system is too old)",
             r"Unexpected error from cudaGetDeviceCount",
@@ -81,6 +99,8 @@ _PATTERNS = (
             r"[Ee]rror 802: system not yet initialized",
             r"Driver/library version mismatch",
             r"No CUDA GPUs are available",
+            r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
+            r"\bnccl2? requires at least one CUDA device",
             r"RuntimeHandler \"nvidia\" not supported",
             r"unresolvable CDI devices",
         ),
@@ -120,7 +140,7 @@ def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
     """Yield the failures of programs."""
     yield from match_patterns(all_messages(evidence), _PATTERNS)
-    for pod in evidence.pods:
+    for pod in sorted(evidence.pods, key=lambda one: bool(_ECHO.search(last_error(evidence, one)))):
         for container in pod.containers:
             yield from _ending(evidence, pod, container)
         yield from _rejection(evidence, pod)
@@ -200,6 +220,15 @@ _KILLERS = re.compile(
 
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
+    error = last_error(evidence, pod)
+    rank = _ended_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
+    if rank:
+        return finding(
+            Code.KILLED_SIGKILL,
+            f"{container.name} of {pod.name} ended with its ranks: {rank}",
+            [error, field_quote("exitCode", 137)],
+            "Compare limits.memory of the workers with what their ranks use; see the events of that worker.",
+        )
     kills = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
     by = "its liveness probe failed" if any("iveness" in message for message in kills) else "not by the memory limit"
     return finding(
@@ -228,7 +257,7 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         quotes.append(field_quote("exitCode", failed.exit_code))
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
-        f"{headline}: {cause}" if cause else headline,
+        f"{headline}: {_on_one_line(cause)}" if cause else headline,
         quotes,
         f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
         f" (restart count {container.restarts}).",
@@ -287,7 +316,7 @@ def _failure(evidence: Evidence, pod: Pod, container: Container, failed: Observe
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
-        f"{headline}: {cause}" if cause else headline,
+        f"{headline}: {_on_one_line(cause)}" if cause else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
         if _CHILD_KILLED.search(error)
@@ -302,8 +331,26 @@ _COMPLAINT = re.compile(
     r"|core dumped|killed)\b",
     re.IGNORECASE,
 )
-_SIGNALLED = re.compile(r"Signal \d{1,2} \((?!SIGTERM)(?P<name>SIG\w{1,12})\) received by PID (?P<pid>\d{1,10})")
-"""torchrun about a rank; the others, which it ends itself, get SIGTERM."""
+_SIGNALLED = re.compile(
+    r"Signal \d{1,2} \((?!SIGTERM)(?P<name>SIG\w{1,12})\) received by PID (?P<pid>\d{1,10})"
+    r"|noticed that process rank (?P<rank>\d{1,6}) with PID \d{1,10} on node (?P<node>\S{1,120}) exited on"
+    r" signal (?P<number>\d{1,2})\b"
+)
+"""torchrun and mpirun about a rank; the others, which torchrun ends itself, get SIGTERM."""
+_NUMBERS = {
+    "4": "SIGILL",
+    "6": "SIGABRT",
+    "7": "SIGBUS",
+    "8": "SIGFPE",
+    "9": "SIGKILL",
+    "11": "SIGSEGV",
+    "15": "SIGTERM",
+}
+_NOT_REACHED = re.compile(
+    r"\bssh: (?:Could not resolve hostname|connect to host)|Host key verification failed|Permission denied \(publickey"
+)
+_NOT_STARTED = re.compile(r"\b(?:mpirun|orterun|prterun|mpiexec|ORTE|PRTE)\b[^\n]{0,20} (?:was unable to|could not) \w")
+"""mpirun about itself."""
 _RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -\d{{1,3}} \(pid: {}\)"
 _SIGNAL_MEANS = {
     "SIGKILL": "was killed (SIGKILL), as the kernel does when memory runs short",
@@ -319,11 +366,28 @@ _SECOND_HAND = (
     "NCCL INFO Failed to initialize NET plugin",
     ".py FAILED",
     "mpirun detected that",
-    "a non-zero exit code",
+    "prterun detected that",
+    "Primary job  terminated normally",
+    "returned non-zero exit status",
     "Please use a different submission_id",
 )
 """Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
 network that it then does without."""
+_ECHO = pattern(
+    r"Connection (?:closed|reset) by (?:remote )?peer",
+    r"\bDist(?:Backend|Network|Store)Error\b",
+    r"NCCL [Ee]rror\b",
+    r"NCCL communicator was aborted",
+    r"[Cc]ollective operation timeout",
+    r"gloo/transport/",
+    r"Broken pipe",
+    r"\bTCPStore\b",
+)
+"""Exceptions of a rank about the end or silence of another one."""
+_UNCAUGHT = re.compile(r"\[rank\d{1,6}\]: (?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception)\b")
+"""An exception that ended a rank, as PyTorch prints it."""
+_ABORTED = "SIGABRT"
+"""The watchdog of NCCL ends its process by that."""
 _TAIL_LINES = 400
 
 
@@ -331,17 +395,58 @@ def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     """Return the line that explains a program's end; empty if it printed nothing.
 
     An exception of Python counts more than the signal that ended a rank, that more than other complaints, those more
-    than the last line; of several the last one counts, but not one about another program's end.
+    than the last line; of several the last one counts, but not one about another program's end, and one about a broken
+    connection only where there is no other.
     """
     logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
-    lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
-    own = [line for line in lines if not any(words in line for words in _SECOND_HAND)]
-    for expression in (_EXCEPTION, _SIGNALLED, _COMPLAINT):
-        if found := [(line, match) for line in own if (match := expression.search(line))]:
-            line, match = found[-1]
+    lines = [line for log in logs for line in _without_advice(log.text.splitlines()[-_TAIL_LINES:]) if line.strip()]
+    own = [at for at, line in enumerate(lines) if not any(words in line for words in _SECOND_HAND)]
+    original = [at for at in own if not _ECHO.search(lines[at])]
+    for candidates, expression in (
+        *((original, one) for one in (_EXCEPTION, _SIGNALLED)),
+        *((own, one) for one in (_EXCEPTION, _NOT_REACHED, _NOT_STARTED, _COMPLAINT)),
+    ):
+        if found := [(at, match) for at in candidates if (match := expression.search(lines[at]))]:
+            at, match = found[-1]
             start = max(0, match.start() - QUOTE_LIMIT // 2)
-            return line[start : start + QUOTE_LIMIT].strip()
+            return _continued(lines[at][start : start + QUOTE_LIMIT].strip(), lines[at + 1 : at + 2])
     return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""
+
+
+_RULE = re.compile(r"-{60,400}\s{0,8}\Z")
+
+
+def _without_advice(lines: list[str]) -> Iterator[str]:
+    """Yield the lines; of a message that Open MPI puts between two rules only its first paragraph."""
+    is_inside = is_advice = False
+    for line in lines:
+        if _RULE.match(line):
+            is_inside, is_advice = not is_inside, False
+            continue
+        is_advice = is_advice or (is_inside and not line.strip())
+        if not (is_inside and is_advice):
+            yield line
+        is_advice = is_advice or any(words in line for words in _SECOND_HAND)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(part.strip() for part in text.splitlines())
+
+
+def _continued(line: str, following: list[str]) -> str:
+    """Return a line, with the one below it if it ends in a colon, as the errors of `load_state_dict` do."""
+    below = following[0].strip() if following and line.endswith(":") else ""
+    return f"{line}\n{below[:QUOTE_LIMIT]}" if below else line
+
+
+def has_original_error(log: Log) -> bool:
+    """Return whether the log has the end of a rank that is not an echo of another one's, below its last step."""
+    begin = max((step.end() for step in STEP.finditer(log.text)), default=0)
+    rest = log.text[begin:]
+    lines = (rest[match.start() :].partition("\n")[0] for match in _UNCAUGHT.finditer(rest))
+    return any(not _ECHO.search(line) for line in lines) or any(
+        match["name"] != _ABORTED for match in _SIGNALLED.finditer(rest)
+    )
 
 
 def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
@@ -349,10 +454,14 @@ def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
     signal = _SIGNALLED.search(error)
     if signal is None:
         return ""
-    rank_of = re.compile(_RANK_OF.format(signal["pid"]))
-    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
-    who = f"process {signal['pid']}" if rank is None else f"rank {rank}"
-    return f"{who} {_SIGNAL_MEANS.get(signal['name'], 'was ended by ' + signal['name'])}"
+    if signal["rank"]:
+        number = signal["number"]
+        who, name = f"rank {signal['rank']} on {signal['node']}", _NUMBERS.get(number, f"signal {number}")
+    else:
+        rank_of = re.compile(_RANK_OF.format(signal["pid"]))
+        rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
+        who, name = f"process {signal['pid']}" if rank is None else f"rank {rank}", signal["name"]
+    return f"{who} {_SIGNAL_MEANS.get(name, f'was ended by {name}')}"
 
 
 WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."

@@ -193,6 +193,19 @@ _LAUNCH_REASONS = frozenset(
 )
 """Reasons of Karpenter's `ToReasonMessage` that no retry removes and that are not about capacity or quotas."""
 _BRIEF = 240
+_API_ERROR = re.compile(r"\bapi error (?=\w+: )|\bfleet error\(s\), ")
+_THROTTLED = re.compile(r"\b(?:RequestLimitExceeded|ThrottlingException|Throttling): ")
+_WAIT_FOR_CALLS = (
+    "Wait: Karpenter tries again. If it stays, find what else calls EC2 so often in this account and region."
+)
+_CHECK_CLASS = "Check the rights of Karpenter's role, and the EC2NodeClass: AMI, subnets, security groups, role."
+
+
+def _answer_of_aws(refused: Condition) -> str:
+    """Return what AWS answered, without the calls around it."""
+    message = refused.message or refused.reason
+    found = _API_ERROR.search(message)
+    return message[found.end() if found else 0 :][:_BRIEF]
 
 
 def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
@@ -201,9 +214,9 @@ def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
         if refused.reason in _LAUNCH_REASONS:
             yield finding(
                 Code.NODE_NOT_JOINING,
-                f"No instance was launched for NodeClaim {claim.name}: {(refused.message or refused.reason)[:_BRIEF]}",
+                f"No instance was launched for NodeClaim {claim.name}: {_answer_of_aws(refused)}",
                 [refused.message, refused.reason],
-                "Check the rights of Karpenter's role, and the EC2NodeClass: AMI, subnets, security groups, role.",
+                _WAIT_FOR_CALLS if _THROTTLED.search(refused.message) else _CHECK_CLASS,
             )
 
 
@@ -277,6 +290,7 @@ _MISFITS = (
 _OTHER_RULES = ("Insufficient", " taint", "ersistent", "volume", "cannot allocate all claims", "pod group", "gang")
 """Words of reasons that other rules read."""
 _FULL_OF_VOLUMES = "exceed max volume count"
+_NO_NODES = "no nodes available to schedule pods"
 _ADVICE = (
     (("were unschedulable", "node.kubernetes.io/unschedulable"), "Uncordon them (kubectl uncordon), or add nodes."),
     ((_FULL_OF_VOLUMES,), "Add nodes, or use fewer EBS volumes: an instance takes only so many."),
@@ -364,20 +378,23 @@ def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         one
         for one in refused
         if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one)))
-        or one.has(_FULL_OF_VOLUMES)
+        or one.has(_FULL_OF_VOLUMES, _NO_NODES)
         or (one.reasons and not one.has(*_OTHER_RULES))
     ]
     if unfit:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
+        none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
         yield finding(
             Code.NODEPOOL_MISMATCH,
-            f"No node fits {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
+            f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
             quotes_of(unfit),
             _advice(unfit[0]),
         )
 
 
 def _advice(refusal: SchedulingRefusal) -> str:
+    if refusal.has(_NO_NODES):
+        return "Scale a node group up, or give Karpenter a NodePool that fits the pod."
     for words, advice in _ADVICE:
         if refusal.reasons and all(any(word in reason for word in words) for reason in refusal.reasons):
             return advice

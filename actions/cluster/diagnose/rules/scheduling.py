@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Node, number
 from actions.cluster.diagnose.patterns import LogPattern, match_patterns, pattern, pod_suffix, unresolved_log_text
 from actions.cluster.diagnose.rules.resources import (
@@ -40,6 +40,8 @@ _PASSING = re.compile(
     rf"{_STARTING.pattern}|^node\.kubernetes\.io/|^karpenter\.sh/disrupt|ClusterAutoscaler$|^aws-node-termination-handler/"
 )
 """Taints that controllers set and remove: to tolerate them would be wrong."""
+_OF_SYSTEMS = re.compile(r"^CriticalAddonsOnly$|^node-role\.kubernetes\.io/")
+"""Taints of nodes that are kept for the cluster's own pods."""
 
 
 def find_unschedulable(evidence: Evidence) -> Iterator[Finding]:
@@ -56,6 +58,13 @@ def find_unschedulable(evidence: Evidence) -> Iterator[Finding]:
 
 
 _RAYS_OWN = (
+    LogPattern(
+        Code.GPU_SHORTAGE,
+        pattern(r"resource request cannot be scheduled right now: [^\n]{0,80}'(?:GPU|neuron_cores)'"),
+        lambda hit: f"A task of the Ray cluster{pod_suffix(hit)} waits for accelerators that others hold",
+        "ray status shows who holds them: end that, ask for fewer, or give the cluster more workers.",
+        Severity.WARNING,
+    ),
     LogPattern(
         Code.GPU_SHORTAGE,
         pattern(r"No available node types can fulfill resource request[^\n]{0,80}'(?:GPU|neuron_cores)'"),
@@ -214,7 +223,7 @@ def _explains(evidence: Evidence, key: str, refused: list[SchedulingRefusal]) ->
     tainted = _tainted_accelerators(evidence) if asks else []
     if key in ACCELERATORS or key in tainted or (not key and tainted):
         return any(not _is_about_adapters(one) for one in refused)
-    if not key:
+    if not key or _OF_SYSTEMS.search(key):
         return any(len(one.reasons) == 1 for one in refused)
     return any(not one.short_of() for one in refused)
 

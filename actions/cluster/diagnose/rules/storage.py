@@ -94,6 +94,8 @@ def _mount(mounts: list[tuple[str, str]]) -> Finding:
 
 
 def _reason_of(text: str) -> tuple[str, str]:
+    if "not found in the list of registered CSI drivers" in text:
+        return ": its CSI driver does not run on this node", "Check the CSI driver's node DaemonSet and tolerations."
     if "lustre" in text or "fsx" in text:
         if re.search(r"timed out|Input/output error|exit status (?:110|5)\b", text):
             return (
@@ -103,8 +105,6 @@ def _reason_of(text: str) -> tuple[str, str]:
         return "", "Check DNS name and mount name of the file system, and the Lustre client of the node's AMI."
     if "Multi-Attach" in text:
         return ": it is still attached to another node", "Delete the pod that holds it, or use ReadWriteMany storage."
-    if "not found in the list of registered CSI drivers" in text:
-        return ": its CSI driver does not run on this node", "Check the CSI driver's node DaemonSet and tolerations."
     return "", "kubectl describe pod and pvc; check the CSI driver's logs, security groups and the volume's zone."
 
 
