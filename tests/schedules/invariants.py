@@ -13,7 +13,15 @@ import msgspec
 from actions.base.errors import ConsoleError
 from actions.base.process import is_alive
 from actions.run.journal.folder import runner_log_path
-from actions.run.spool.format import ALL_SOURCES, GapLine, SourceLine, source_line_in, sources_file, whole_lines
+from actions.run.spool.format import (
+    ALL_SOURCES,
+    WHOLE_STAGE,
+    GapLine,
+    SourceLine,
+    source_line_in,
+    sources_file,
+    whole_lines,
+)
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import OPERATOR, Action, Deleted, Intent, JournalRecord, Outcome, Owned, Result
 from actions.run.state.view import RunState
@@ -169,7 +177,7 @@ def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
         lines, marked = max(copies, key=lambda copy: len(copy[0][seen.name]))
         kept = lines[seen.name]
         is_whole = kept == expected if seen.phase == "Succeeded" else kept == expected[: len(kept)]
-        if not is_whole and seen.name not in marked:
+        if not is_whole and not marked & {seen.name, WHOLE_STAGE.pod}:
             yield Violation(Broken.LOG, f"{seen.name} ({seen.phase}) {_difference(kept, expected)}")
         for copy, _ in copies:
             if copy[seen.name] != [line for line in expected if line in copy[seen.name]]:
@@ -204,7 +212,7 @@ def _is_of_unknown_job(story: Story, pod: Seen) -> bool:
 
 
 def _lines_in(folder: Path) -> tuple[dict[str, list[str]], set[str]]:
-    """Return the lines of each pod's log in a run's folder, and the pods of whose logs a gap is said."""
+    """Return the lines of each pod's log in a run's folder, and the pods, or all of them, of whose logs a gap is said."""
     lines: dict[str, list[str]] = defaultdict(list)
     marked: set[str] = set()
     for line in SpoolReader(folder, "train").lines(limit_bytes=1 << 26)[0]:

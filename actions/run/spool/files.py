@@ -202,6 +202,8 @@ class PointsBook:
         self._file = file
         self._prefilter = log_prefilter()
         self._known: Counter[int] = Counter()
+        self._counts: Counter[int] = Counter()
+        """The findings read in each log, in the file or waiting for it."""
         self._waiting: list[bytes] = []
         self.sources: dict[int, SourceLine] = {}
         """The sources that the file names, or will with the next write."""
@@ -245,6 +247,7 @@ class PointsBook:
         self.numbers.add(number_of_finding(line))
         if line.number >= 0:
             self._known[_identity(line)] += 1
+            self._counts[line.number] += 1
 
     def name(self, line: SourceLine) -> None:
         """Name the source of a number. Findings that the file has of it get the name with the next write."""
@@ -283,6 +286,11 @@ class PointsBook:
             else:
                 self._introduce(number)
                 self._waiting.append(_ENCODER.encode(line) + b"\n")
+                self._counts[number] += 1
+
+    def count_of(self, number: int) -> int:
+        """Return the number of findings that were read in a log."""
+        return self._counts[number]
 
     def flush(self) -> None:
         """Write the findings taken so far.

@@ -3,7 +3,8 @@
 `logs/STAGE/sources.jsonl`  the container behind each number, how it ended, and the gaps in its log
 `logs/STAGE/lines.log`      tagged lines, as in `actions.cluster.logs.batch`; a line of a file has the letter `F`, and
                             before its text the offset of its end in the file, and a TAB; the first line of a number
-                            follows a record with the letter `S`, which names its source in JSON
+                            follows a record with the letter `S`, which names its source in JSON; the last number that
+                            there is has the markers of gaps in all logs of the stage
 `series/STAGE/points.jsonl` points and progress read in those lines; before the first of a number, or behind those of
                             0.1.0, a line that names its source: this file alone has the owner of a curve
 `series/STAGE/accelerators.json` the newest sample of each pod
@@ -66,6 +67,8 @@ class EndLine(msgspec.Struct, frozen=True, tag="end"):
     reason: str
     lines: int = -1
     """Number of its lines in the spool; -1 if they were not counted."""
+    findings: int = -1
+    """Number of its points and states of progress there, likewise."""
 
 
 class GapLine(msgspec.Struct, frozen=True, tag="gap", omit_defaults=True):
@@ -375,6 +378,8 @@ def finding_of_line(line: PointLine | ProgressLine) -> LogFinding:
 
 ALL_SOURCES = -1
 """The number of a gap that concerns all sources."""
+WHOLE_STAGE = SourceLine(MOST_LOGS - 1, "", "all pods", "", "")
+"""The source of the markers of such gaps: it has a number that no container gets, and no record of its own."""
 
 
 def losses_of(gaps: Iterable[GapLine], pods: Mapping[int, str]) -> tuple[str, ...]:

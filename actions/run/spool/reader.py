@@ -14,6 +14,7 @@ from actions.cluster.logs.batch import line_in, marker_of, stamp_in
 from actions.cluster.logs.lines import LogLine, ns_of
 from actions.run.spool.compacted import compacted_path, line_from, opened, stored_size
 from actions.run.spool.format import (
+    WHOLE_STAGE,
     AcceleratorSample,
     EndLine,
     LogFinding,
@@ -25,6 +26,7 @@ from actions.run.spool.format import (
     finding_line_in,
     finding_of_line,
     introduced_in,
+    is_record,
     lines_file,
     number_of_finding,
     points_file,
@@ -72,7 +74,7 @@ class SpoolReader:
 
     It reads past damage, which is shown as one marker. It writes nothing, and needs no right to. A spool that is
     repaired meanwhile is read again from its beginning. Every call but `accelerators`, `device_bytes`,
-    `exit_codes`, `has_findings` and `has_lines` may raise `JournalError`: the disk cannot be read.
+    `exit_codes`, `has_findings`, `has_lines` and `has_printed_lines` may raise `JournalError`: the disk cannot be read.
 
     Args:
         folder: The run's.
@@ -82,7 +84,7 @@ class SpoolReader:
     def __init__(self, folder: Path, stage: str) -> None:
         self._folder = folder
         self._stage = stage
-        self._sources: dict[int, SourceLine] = {}
+        self._sources: dict[int, SourceLine] = {WHOLE_STAGE.number: WHOLE_STAGE}
         self._of_points: dict[int, SourceLine] = {}
         """As the points name them, which may be of another machine than the list of containers."""
         self._ends: dict[int, EndLine] = {}
@@ -199,8 +201,22 @@ class SpoolReader:
         return found
 
     def has_lines(self) -> bool:
-        """Return whether any container has printed a line."""
+        """Return whether there is any line, if only a marker."""
         return stored_size(lines_file(self._folder, self._stage)) > 0
+
+    def has_printed_lines(self) -> bool:
+        """Return whether any container has printed a line."""
+        offset, path = 0, lines_file(self._folder, self._stage)
+        try:
+            while True:
+                raws, end = whole_lines(path, offset, CHUNK_BYTES)
+                if end == offset:
+                    return False
+                if any(is_record(raw) and raw[:1] in (b"L", b"F") for raw in raws):
+                    return True
+                offset = end
+        except OSError:
+            return False
 
     def has_findings(self) -> bool:
         """Return whether any point or progress was read from its lines; of a copy from a home, there are only these."""

@@ -120,6 +120,8 @@ _LATEST_SECONDS = 86_400
 """Limit by which a line may be younger than its file: the clocks of nodes differ by less."""
 _ENCODER = msgspec.json.Encoder()
 
+CUT = "cut"
+"""The key of the gap of logs that have fewer lines than were recorded."""
 SourceKey = tuple[str, str]
 """Uid of the pod, name of the container."""
 
@@ -378,7 +380,7 @@ class Loader:
         ]
         is_known = any(gap.number == ALL_SOURCES and not gap.is_closed for gap in self.gaps.values())
         if cut and not is_known:
-            self._lose("cut", "lines at its end were lost", 0)
+            self._lose(CUT, "lines at its end were lost", 0)
             self.repairs.append(f"{len(cut)} logs have fewer lines than they had.")
         again = {id(source): source for source in (*cut, *(self.by_key.values() if self._damage else ()))}
         self.to_read_again = list(again.values())

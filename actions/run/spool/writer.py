@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import private_directory, write_private
 from actions.cluster.logs.batch import LogBatch, batches_of, marker_of, tag_of
@@ -21,6 +22,7 @@ from actions.run.journal.folder import logs_path, series_path
 from actions.run.spool.files import AppendOnly, DeviceBook, PointsBook
 from actions.run.spool.format import (
     ALL_SOURCES,
+    WHOLE_STAGE,
     AcceleratorSample,
     EndLine,
     GapLine,
@@ -34,7 +36,7 @@ from actions.run.spool.format import (
     points_file,
     sources_file,
 )
-from actions.run.spool.recovery import KeptRanges, Loader, SpooledSource, key_of
+from actions.run.spool.recovery import CUT, KeptRanges, Loader, SpooledSource, key_of
 from actions.telemetry.points import TrainingProgress
 
 __all__ = ["MAX_LINES_BYTES", "SpoolWriter", "SpooledSource"]
@@ -175,7 +177,8 @@ class SpoolWriter:
         points.end(source.line.number)
         loaded.lines_file.sync()
         points.sync()
-        end = EndLine(source.line.number, exit_code, reason, source.line_count)
+        number = source.line.number
+        end = EndLine(number, exit_code, reason, source.line_count, points.count_of(number))
         loaded.sources_file.append(_ENCODER.encode(end) + b"\n")
         loaded.sources_file.sync()
         source.is_ended = True
@@ -241,10 +244,17 @@ class SpoolWriter:
         """Close the files."""
         try:
             if self._loaded is not None:
+                self._mark_cut(self._loaded)
                 self._end()
             self._devices.close()
         finally:
             self._shut()
+
+    def _mark_cut(self, loaded: Loader) -> None:
+        """Mark in the log that its end is lost, if that was found when it was opened, and could not be read again."""
+        gap = self._gaps.get(CUT)
+        if CUT in loaded.opened_gaps and gap is not None and not gap.is_closed:
+            self._note(gap, gap.why, None)
 
     def _open(self) -> tuple[Loader, PointsBook]:
         if self._loaded is None or self._points is None:
@@ -261,7 +271,6 @@ class SpoolWriter:
         try:
             for path in (sources_file, lines_file, points_file):
                 files.append(AppendOnly(path(self._folder, self._stage)))
-            has_lines = files[1].size > 0
             points = PointsBook(files[2])
             loaded = Loader(files[0], files[1], points)
             files = []
@@ -275,6 +284,7 @@ class SpoolWriter:
             for file in files:
                 file.close()
         self.repairs = (*self.repairs, *loaded.repairs)
+        has_lines = any(source.line_count for source in loaded.by_number.values())
         for source in loaded.by_number.values():
             source.is_from_elsewhere = not has_lines
         self._unclaimed = loaded.unclaimed()
@@ -349,12 +359,17 @@ class SpoolWriter:
 
     def _note(self, gap: GapLine, text: str, source: SpooledSource | None) -> None:
         self._gaps[gap.key] = gap
-        record = b""
-        if text and source is not None:
-            record = marker_of(f"-- {text} --", source.line.number, _now_of(source)) + b"\n"
+        line = source.line if source is not None else WHOLE_STAGE
+        at_ns = _now_of(source) if source is not None else self._latest_ns()
+        record = marker_of(f"-- {text} --", line.number, at_ns) + b"\n" if text else b""
         self._unwritten.append((gap, record))
         if self._loaded is not None:
             self._end()
+
+    def _latest_ns(self) -> int:
+        """Return the time of the newest line of the stage; without one the present."""
+        sources = self._loaded.by_number.values() if self._loaded is not None else ()
+        return max((source.cursor.at_ns for source in sources), default=0) or int(SystemClock().now().timestamp() * 1e9)
 
 
 def _now_of(source: SpooledSource | None) -> int:
