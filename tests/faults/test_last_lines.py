@@ -22,10 +22,11 @@ from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path, logs_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
-from actions.run.spool.format import spooled_losses
+from actions.run.spool.format import lines_file, points_file, spooled_losses
 from actions.run.spool.reader import SpoolReader
-from actions.run.state.records import RequestKind
+from actions.run.state.records import Action, Operator, Outcome, RequestKind, Result, TakenOver
 from actions.run.state.view import RunState, RunView, StageState, StageView
+from actions.run.takeover.arrival import arrival_records
 from actions.sandbox.locate import RunningSandbox
 from actions.telemetry.points import Point
 from tests.faults.small import LOGGED, WORK, a_run, job_of
@@ -172,9 +173,7 @@ async def test_a_job_that_ended_unwatched_is_read_before_it_is_removed(
     await carry_out(folder)
     assert await somebody.get(ObjectRef("batch/v1", "Job", "default", own_name(tmp_path))) is None
     assert lines_of(folder) == STEPS
-    assert [
-        item.finding.value for item in SpoolReader(folder, "work").findings()[0] if isinstance(item.finding, Point)
-    ] == [3.0, 2.0, 1.0]
+    assert values_of(folder) == [3.0, 2.0, 1.0]
     assert spooled_losses(folder, "work") == ()
     if kind is not RequestKind.TEARDOWN:
         await torn_down(folder)
@@ -185,19 +184,93 @@ async def test_a_job_that_ended_unwatched_and_has_lost_its_pods_leaves_a_gap(
 ) -> None:
     folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB)
     await carry_out_unwatched(folder)
-    site = LiveBackend(folder, SystemClock())
-    connection = await site.cluster_of(load_run(folder))
-    assert connection is not None
-    pods = await connection.pods(namespace="default", label_selector=f"{RUN_LABEL}={load_run(folder).id}")
-    await site.aclose()
-    for found in pods:
-        await somebody.remove(ObjectRef("v1", "Pod", "default", found["metadata"]["name"]))
+    await remove_pods(folder, somebody)
     send_request(folder, RequestKind.CANCEL, start=False)
     view = await carry_out(folder)
     loss = "Log incomplete: its pods were gone before any of their logs was read."
     assert spooled_losses(folder, "work") == (loss,)
     assert view.stage("work").message.endswith(f"removed. {loss}")
     await torn_down(folder)
+
+
+@pytest.mark.parametrize("has_pods", [True, False])
+async def test_a_job_that_failed_unwatched_is_read_before_a_retry_removes_it(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, has_pods: bool
+) -> None:
+    command = "; ".join([*(f"echo {line}" for line in STEPS), "exit 1"])
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of(command))
+    ref = ObjectRef("batch/v1", "Job", "default", own_name(tmp_path))
+
+    async def has_failed() -> bool:
+        job = await somebody.get(ref)
+        return bool(((job or {}).get("status") or {}).get("failed"))
+
+    await carry_out_unwatched(folder, lambda: until(has_failed, "its end"))
+    if not has_pods:
+        await remove_pods(folder, somebody)
+    send_request(folder, RequestKind.CANCEL, start=False)
+    with arrival_records(folder, SystemClock()) as records:  # and its runner dies before it removes the job
+        records.write(Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted."), stage="work", attempt=1)
+    send_request(folder, RequestKind.RETRY, start=False)
+    view = await carry_out(folder)
+    assert view.stage("work").state is StageState.FAILED
+    loss = "its pods were gone before any of their logs was read"
+    assert lines_of(folder) == ([*STEPS, *STEPS] if has_pods else [f"-- {loss} --", *STEPS])
+    assert spooled_losses(folder, "work") == (() if has_pods else (f"Log incomplete: {loss}.",))
+    await torn_down(folder)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_a_log_whose_copy_lacks_points_is_read_again_before_its_pods_are_removed(
+    tmp_path: Path, sandbox: RunningSandbox, is_whole: bool
+) -> None:
+    folder = await a_taken_over_run(tmp_path, sandbox, lost_points=0 if is_whole else 1)
+    view = await torn_down(folder)
+    assert values_of(folder) == [3.0, 2.0, 1.0]
+    assert lines_of(folder) == ([] if is_whole else STEPS)
+    assert spooled_losses(folder, "work") == ()
+    assert "incomplete" not in view.stage("work").message
+
+
+async def test_a_log_whose_copy_lacks_points_and_whose_pods_are_gone_has_a_gap(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
+) -> None:
+    folder = await a_taken_over_run(tmp_path, sandbox, lost_points=1)
+    await remove_pods(folder, somebody)
+    view = await torn_down(folder)
+    loss = "Log incomplete: lines at its end were lost."
+    assert spooled_losses(folder, "work") == (loss,)
+    assert lines_of(folder) == ["-- lines at its end were lost --"]
+    assert loss in view.stage("work").message
+
+
+async def a_taken_over_run(tmp_path: Path, sandbox: RunningSandbox, *, lost_points: int) -> Path:
+    """A run that has succeeded on another machine, as it has come from a home that lacks the last points."""
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of("; ".join(f"echo {line}" for line in STEPS)))
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+    lines_file(folder, "work").unlink()
+    if lost_points:
+        lines = points_file(folder, "work").read_bytes().splitlines(keepends=True)
+        points_file(folder, "work").write_bytes(b"".join(lines[:-lost_points]))
+    with arrival_records(folder, SystemClock()) as records:
+        records.write(TakenOver(Operator("ben", "bastion-2"), 2, Operator("anna", "bastion-1")))
+    return folder
+
+
+def values_of(folder: Path) -> list[float]:
+    found = SpoolReader(folder, "work").findings()[0]
+    return [item.finding.value for item in found if isinstance(item.finding, Point)]
+
+
+async def remove_pods(folder: Path, somebody: Somebody) -> None:
+    site = LiveBackend(folder, SystemClock())
+    connection = await site.cluster_of(load_run(folder))
+    assert connection is not None
+    pods = await connection.pods(namespace="default", label_selector=f"{RUN_LABEL}={load_run(folder).id}")
+    await site.aclose()
+    assert pods
+    for found in pods:
+        await somebody.remove(ObjectRef("v1", "Pod", "default", found["metadata"]["name"]))
 
 
 async def test_a_job_that_works_on_unwatched_is_read_up_to_its_removal(
@@ -208,7 +281,7 @@ async def test_a_job_that_works_on_unwatched_is_read_up_to_its_removal(
 
     async def is_ready() -> bool:
         job = await somebody.get(ref)
-        return job is not None and bool(job["status"].get("ready"))
+        return job is not None and bool((job.get("status") or {}).get("ready"))
 
     await carry_out_unwatched(folder, lambda: until(is_ready, "its pod"))
     send_request(folder, RequestKind.TEARDOWN, start=False)

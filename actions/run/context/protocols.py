@@ -77,6 +77,20 @@ class StageHandler(Protocol):
 
 
 @runtime_checkable
+class Preparable(Protocol):
+    """A handler that has something to do before the logs of its stage are followed."""
+
+    async def prepare(self) -> None:
+        """Remove what an earlier attempt has left and is in the way, once its logs are read. Safe to call twice.
+
+        Raises:
+            StageFailedError: The stage cannot begin.
+            ConsoleError: The cluster does not answer.
+        """
+        ...
+
+
+@runtime_checkable
 class Stoppable(Protocol):
     """A handler whose work is a process of its own, which continues when its runner dies."""
 

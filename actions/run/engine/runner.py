@@ -14,7 +14,14 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.guard import FencedError
 from actions.base.untrusted import one_line, redact
-from actions.run.context.protocols import Performed, RunBackend, StageFailedError, StageHandler, Stoppable
+from actions.run.context.protocols import (
+    Performed,
+    Preparable,
+    RunBackend,
+    StageFailedError,
+    StageHandler,
+    Stoppable,
+)
 from actions.run.engine.recorder import RunnerJournal, StageRecorder
 from actions.run.state.planner import ApprovePlan, Begin, Finish, Reconcile, Wait, next_step
 from actions.run.state.records import (
@@ -104,6 +111,7 @@ class Runner:
 
         async def work() -> Performed:
             handler = self._handler(view, stage, attempt)
+            await _prepare(handler)
             async with self._backend.watching(view, stage, StageRecorder(self._journal, stage.id, attempt)):
                 done = await handler.perform()
             return await self._backend.with_warnings(stage, done)
@@ -120,6 +128,7 @@ class Runner:
 
         async def work() -> Performed:
             handler = self._handler(view, stage, stage.attempt)
+            await _prepare(handler)
             async with self._backend.watching(view, stage, StageRecorder(self._journal, stage.id, stage.attempt)):
                 done = await handler.probe() or await handler.perform()
             return await self._backend.with_warnings(stage, done)
@@ -282,6 +291,11 @@ class Runner:
     async def _wait_for_news(self) -> None:
         while not self._journal.has_news():
             await self._clock.sleep(POLL_SECONDS)
+
+
+async def _prepare(handler: StageHandler) -> None:
+    if isinstance(handler, Preparable):
+        await handler.prepare()
 
 
 def _approver(view: RunView) -> Operator | None:

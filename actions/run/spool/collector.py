@@ -356,13 +356,17 @@ class StageCollector:
             self._writer.open_gap(None, _UNLISTED, f"its pods could not be listed at the end: {reason}")
 
     def _mark_vanished_pods(self) -> None:
-        """Record gaps for pods that vanished while the run had no runner, or that another machine's runner followed."""
-        if self._context.stage.state is not StageState.UNKNOWN:
+        """Record gaps for pods that vanished while the run had no runner, or that another machine's runner followed.
+
+        Also of an earlier attempt, which may have been cancelled while it had no runner.
+        """
+        if self._context.stage.state is not StageState.UNKNOWN and not self._context.stage.attempt:
             return
         for source in self._writer.sources():
             is_followed = (source.line.uid, source.line.container) in self._followers
             had_lines = source.line_count or source.is_from_elsewhere
-            if source.is_of_pod and had_lines and not source.is_ended and not is_followed:
+            is_known = source.is_ended or is_followed or self._writer.has_gap(gap_key(source))
+            if source.is_of_pod and had_lines and not is_known:
                 self._tell_vanished(source)
 
     def _tell_vanished(self, source: SpooledSource) -> None:

@@ -1,15 +1,19 @@
 """The last lines of a stage that was stopped: read before its pods are removed, and a gap recorded for the rest.
 
 A stage that ends by itself has its logs read by its collector. One that is cancelled has not, and one whose runner died
-may have worked on, to its end, while no runner watched.
+may have worked on, to its end, while no runner watched. Of one that another machine has seen succeed, the copy that has
+come to this machine may lack something.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Set
 from contextlib import suppress
+from pathlib import Path
 
+from actions.base.executors import in_thread
 from actions.blueprint.stages import StageWatch
 from actions.cluster.logs.follow import ContainerLog, container_lifecycle
 from actions.run.context.stage_context import StageContext
@@ -20,12 +24,23 @@ from actions.run.spool.collector import (
     StageCollector,
 )
 from actions.run.spool.followers import STOPPED, gap_key, outcome_of
+from actions.run.spool.format import (
+    EndLine,
+    SourceLine,
+    finding_line_in,
+    points_file,
+    source_line_in,
+    sources_file,
+    whole_lines,
+)
 from actions.run.state.view import StageState
 
 CATCH_UP_SECONDS = 2.0
 """Silence of a running container's log after which it is taken as read up to now."""
 
-_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
+_CHUNK_BYTES = 1 << 20
+_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED, StageState.PENDING, StageState.UNKNOWN})
+"""A stage that is begun again is pending."""
 
 
 async def _no_pods() -> bool:
@@ -38,14 +53,15 @@ async def read_last_lines(context: StageContext, *, has_had_pods: Callable[[], A
     Failures do not leave the call: nothing of this may keep what costs.
 
     Args:
-        context: Of the stage, whose pods are about to be removed. Nothing else collects its logs.
+        context: Of the stage, whose pods are about to be removed, by its end or before it is begun again. Nothing else
+            collects its logs.
         has_had_pods: Tells of a stage of which no pod and no log is known if there have been some.
 
     Returns:
         The missing parts, one sentence each; without those that a stop leaves by itself.
     """
     watch = context.declaration.watch
-    if watch is None or watch.logs is None or context.stage.state not in _HALF_DONE:
+    if watch is None or watch.logs is None or not await _may_lack_lines(context):
         return ""
     last = LastLines(context, watch, has_had_pods)
     try:
@@ -55,6 +71,39 @@ async def read_last_lines(context: StageContext, *, has_had_pods: Callable[[], A
     finally:
         await outcome_of(last.stop())
     return " ".join(loss for loss in last.losses if STOPPED not in loss)
+
+
+async def _may_lack_lines(context: StageContext) -> bool:
+    stage, view = context.stage, context.view
+    if stage.state is not StageState.SUCCEEDED:
+        return stage.state in _HALF_DONE and stage.attempt > 0
+    is_copy = view.epoch > 1 or view.is_rebuilt
+    return is_copy and await in_thread("curves", lacks_findings, context.folder, stage.id)
+
+
+def lacks_findings(folder: Path, stage: str) -> bool:
+    """Return whether the copy of a spool has no log, or fewer points of one than the machine that read it. Blocking.
+
+    The lines have stayed there.
+    """
+    try:
+        known = [line for line in map(source_line_in, whole_lines(sources_file(folder, stage))[0]) if line is not None]
+        counts = Counter(_numbers_of_findings(points_file(folder, stage)))
+    except OSError:
+        return False
+    if not any(isinstance(line, SourceLine) for line in known):
+        return True
+    return any(isinstance(line, EndLine) and counts[line.number] < line.findings for line in known)
+
+
+def _numbers_of_findings(path: Path) -> Iterator[int]:
+    offset = 0
+    while True:
+        raws, end = whole_lines(path, offset, _CHUNK_BYTES)
+        if end == offset:
+            return
+        yield from (line.number for line in map(finding_line_in, raws) if line is not None)
+        offset = end
 
 
 class LastLines(StageCollector):
@@ -76,11 +125,16 @@ class LastLines(StageCollector):
         """Read the logs, as long as lines come, within limits."""
         await self._warned(self._read(), "end")
 
+    @property
+    def _has_succeeded(self) -> bool:
+        return self._context.stage.state is StageState.SUCCEEDED
+
     async def _read(self) -> None:
         if self._logs.pods:
             await self._find_last_pods(LONGEST_LAST_LINES_SECONDS)
             if self._listed is not None:
-                self._look_for_vanished(self._listed)
+                if not self._has_succeeded:  # which had read all that there was
+                    self._look_for_vanished(self._listed)
                 if not self._listed and not self._writer.sources() and await self._has_had_pods():
                     self._tell_unseen()
             await self._end_followers(LONGEST_LAST_LINES_SECONDS)
@@ -91,11 +145,12 @@ class LastLines(StageCollector):
         self._listed = set()  # and `_follow` gets each of them
 
     def _follow(self, pod: Pod) -> None:
-        """Follow a container unless it has not begun, or goes on behind a gap that is recorded."""
+        """Follow a container unless it has not begun, goes on behind a gap that is recorded, or outlives its stage."""
         uid, name = pod["metadata"]["uid"], self._logs.container or pod["spec"]["containers"][0]["name"]
         self._listed = {*(self._listed or ()), uid}
         lifecycle = container_lifecycle(pod, name)
-        if lifecycle.end is not None or (lifecycle.has_started and not self._has_gap(uid, name)):
+        goes_on = lifecycle.has_started and not self._has_succeeded and not self._has_gap(uid, name)
+        if lifecycle.end is not None or goes_on:
             super()._follow(pod)
 
     def _has_gap(self, uid: str, container: str) -> bool:

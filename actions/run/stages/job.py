@@ -25,6 +25,7 @@ from actions.run.spool.last_lines import read_last_lines
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import check_log_result
 from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
+from actions.run.state.view import StageState
 
 LOOK_SECONDS = 1.0
 _ENDED_WELL = frozenset({"Completed", "JobCompleted"})
@@ -53,14 +54,25 @@ class JobHandler:
             return None
         return await self._follow(await self._context.connect(ALIVE))
 
+    async def prepare(self) -> None:
+        if self._context.stage.state is StageState.UNKNOWN and self._made_uid():
+            return  # it is followed to its end
+        await self._clear_the_way(await self._connect())
+
     async def perform(self) -> Performed:
-        connection = await self._context.connect(ALIVE if self._may_live() else STAGE)
-        await self._clear_the_way(connection)
+        connection = await self._connect()
         await apply_objects(self._context, connection, [*await self._context.secrets(), *self._context.manifests()])
         return await self._follow(connection)
 
     async def undo(self) -> str:
         connection = await self._context.connect(TEARDOWN)
+        return await self._remove(connection)
+
+    async def _connect(self) -> ClusterConnection:
+        return await self._context.connect(ALIVE if self._may_live() else STAGE)
+
+    async def _remove(self, connection: ClusterConnection) -> str:
+        """Delete the stage's objects, once its logs are read. Returns that, and what is missing of the logs."""
         losses = await read_last_lines(self._context, has_had_pods=partial(self._has_begun, connection))
         return f"{await delete_objects(self._context, connection)} {losses}".strip()
 
@@ -97,7 +109,7 @@ class JobHandler:
             raise StageFailedError(f"{refusal}.", hint="Delete it, or use another namespace.")
         state = object_status(found).state
         if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
-            await delete_objects(self._context, connection)
+            await self._remove(connection)
 
     async def _follow(self, connection: ClusterConnection) -> Performed:
         """Follow the workload to its end. Unreachable clusters and expired credentials are retried."""
@@ -161,7 +173,7 @@ class JobHandler:
         codes = list(spool.exit_codes().values())
         if codes and codes[-1] == 0:
             return Performed(f"{name} is gone; its last container ended with 0.")
-        has_run = spool.has_lines() or (self._last is not None and self._last.state is WorkState.RUNNING)
+        has_run = spool.has_printed_lines() or (self._last is not None and self._last.state is WorkState.RUNNING)
         if self._stage.gone_is_success and has_run and not any(codes):
             return Performed(f"{name} ran and is gone, as its time to live allows; its end was not observed.")
         raise StageFailedError(
