@@ -212,7 +212,7 @@ def _is_of_unknown_job(story: Story, pod: Seen) -> bool:
 
 
 def _lines_in(folder: Path) -> tuple[dict[str, list[str]], set[str]]:
-    """Return the lines of each pod's log in a run's folder, and the pods, or all of them, of whose logs a gap is said."""
+    """Return the lines of each pod's log in a run's folder, and the pods of whose logs a gap is said, or all pods."""
     lines: dict[str, list[str]] = defaultdict(list)
     marked: set[str] = set()
     for line in SpoolReader(folder, "train").lines(limit_bytes=1 << 26)[0]:

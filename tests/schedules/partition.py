@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
+
 T = TypeVar("T")
 
 _TURNS = 20
@@ -55,7 +57,10 @@ class Relay:
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def flow(self) -> None:
-        """Hand on again. A connection that has lost something ends: neither side can go on with it."""
+        """Hand on again. A connection that has lost something ends: neither side can go on with it.
+
+        One that was begun meanwhile goes on, unless that is so long ago that the program's sockets have given up.
+        """
         self._loop.call_soon_threadsafe(self._flows.set)
 
     def end(self) -> None:
@@ -104,7 +109,10 @@ class Relay:
             self._relays.add(relay)
             relay.add_done_callback(self._relays.discard)
         try:
+            began = asyncio.get_running_loop().time()
             await self._flows.wait()
+            if asyncio.get_running_loop().time() - began > UNACKNOWLEDGED_SECONDS:
+                raise TimeoutError
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 20)
         except OSError:
             writer.transport.abort()

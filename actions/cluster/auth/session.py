@@ -188,7 +188,7 @@ class KubeSession:
 
         async def send(authorized: dict[str, str]) -> bytes:
             if changes:
-                await require_guard(f"{method} {path}")
+                await require_guard(f"{method} {path}", in_cluster=True)
             return await self._transport.call(
                 method, url, headers=authorized, body=body, deadline_seconds=deadline_seconds
             )
@@ -252,7 +252,7 @@ class KubeSession:
         async with self._slots[request_class], AsyncExitStack() as stack:
 
             async def enter(authorized: dict[str, str]) -> aiohttp.ClientWebSocketResponse:
-                await require_guard(path)
+                await require_guard(path, in_cluster=True)
                 opening = self._transport.websocket(url, headers=authorized, protocols=protocols)
                 return await stack.enter_async_context(opening)
 

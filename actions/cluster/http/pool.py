@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -192,6 +193,9 @@ class Unpacker:
 
 _READ_BUFFER = 1 << 18
 _HEARTBEAT_SECONDS = 15.0
+UNACKNOWLEDGED_SECONDS = 5.0
+"""Time after which what the network has lost is not sent again: a request of a runner that was cut off must not arrive
+when another machine has its run."""
 
 
 class _Route(TypedDict, total=False):
@@ -257,6 +261,18 @@ class PooledStream:
             raise failure_of(error, self._endpoint) from error
 
 
+def _impatient_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    if _USER_TIMEOUT is not None:
+        made.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, int(UNACKNOWLEDGED_SECONDS * 1000))
+    return made
+
+
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
+"""Linux has it."""
+
+
 class PooledTransport:
     """Requests, streams and websockets over one session. It has no credentials; the caller passes headers."""
 
@@ -267,7 +283,9 @@ class PooledTransport:
             self._route["proxy"] = endpoint.proxy
         if endpoint.server_name:
             self._route["server_hostname"] = endpoint.server_name
-        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, ssl=endpoint.tls or True)
+        connector = aiohttp.TCPConnector(
+            limit=0, ttl_dns_cache=30, ssl=endpoint.tls or True, socket_factory=_impatient_socket
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             read_bufsize=_READ_BUFFER,
@@ -340,7 +358,7 @@ class PooledTransport:
         timeout = aiohttp.ClientWSTimeout(ws_close=5.0)
         try:
             async with asyncio.timeout(CONNECT_SECONDS * 2):
-                socket = await self._session.ws_connect(
+                channel = await self._session.ws_connect(
                     self._url(url),
                     headers=headers,
                     protocols=tuple(protocols),
@@ -354,12 +372,12 @@ class PooledTransport:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise failure_of(error, self.endpoint) from error
         try:
-            yield socket
+            yield channel
         finally:
             try:
-                await socket.close()
+                await channel.close()
             finally:
-                _release(socket)
+                _release(channel)
 
     async def _refusal_of(
         self, error: aiohttp.WSServerHandshakeError, url: str, headers: Mapping[str, str]

@@ -10,7 +10,8 @@ over from a runner that may be alive waits longer than that before anything is c
 
 A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
 if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
-taken over, until a moment ago. One that was away itself, stopped or asleep, waits for an answer of an arbiter that has
+taken over, until a moment ago. Then it sends nothing to the cluster, where it would arrive once the network is back, in
+whoever's time that is. One that was away itself, stopped or asleep, waits for an answer of an arbiter that has
 answered before: by another one no machine can have taken the run over. What this leaves open is in docs/takeover.md.
 
 At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
@@ -28,10 +29,11 @@ from typing import Protocol
 import msgspec
 
 from actions.base.clock import Clock, boot_seconds
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
+from actions.cluster.http.errors import ApiError
 from actions.run.journal.elsewhere import FenceState, deed_of, read_elsewhere, read_fence, write_fence
 from actions.run.journal.machine import SILENT_COPY_SECONDS, is_same_machine
 from actions.run.state.records import Operator
@@ -204,11 +206,13 @@ class Fence:
         self._known_to = set(known.known_to)
         self._silent: set[str] = set()
         """The arbiters that did not answer when they were asked last."""
+        self._unanswered: set[str] = set()
+        """Those of them with which no connection came about."""
         self._is_unsure = False
         self._asked = now
         self._asked_since = float("-inf")
 
-    async def require(self, deed: str, *, stays_here: bool = False) -> None:
+    async def require(self, deed: str, *, stays_here: bool = False, in_cluster: bool = False) -> None:
         """Return once this process may change something. See `ChangeGuard.require`."""
         self._refuse_if_lost(deed)
         self._require_lease()
@@ -216,6 +220,8 @@ class Fence:
         if self._arbiters and not self._is_fresh() and not self._goes_on_unsure(stays_here=stays_here):
             with guarded_by(None):
                 await self._verify(deed)
+            if in_cluster and not self._is_fresh() and CLUSTER_ARBITER in self._unanswered:
+                raise UnreachableError(f"The cluster does not answer. Not sent: {deed}.")
         self._refuse_if_lost(deed)
 
     async def accompany(self) -> None:
@@ -243,6 +249,7 @@ class Fence:
         """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
         self._known_to.discard(place)
         self._silent.discard(place)
+        self._unanswered.discard(place)
         self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 
     async def finish(self, view: RunView) -> None:
@@ -315,10 +322,15 @@ class Fence:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 seen = await arbiter.read()
-        except (ConsoleError, TimeoutError, OSError):
+        except (ConsoleError, TimeoutError, OSError) as error:
             self._silent.add(arbiter.name)
+            if isinstance(error, ApiError) or not isinstance(error, UnreachableError | TimeoutError | OSError):
+                self._unanswered.discard(arbiter.name)
+            else:
+                self._unanswered.add(arbiter.name)
             return arbiter.name, None
         self._silent.discard(arbiter.name)
+        self._unanswered.discard(arbiter.name)
         return arbiter.name, seen
 
     def _vouched(self, at: tuple[float, float]) -> None:

@@ -232,6 +232,29 @@ class PresenceCompanion:
             raise RefusedError(error.message) from error
 
 
+async def introduce(
+    connection: ClusterConnection, view: RunView, created: Created, *, now: float, machine: str
+) -> None:
+    """Write the record of a run into its cluster that has none of it yet.
+
+    Args:
+        connection: To the run's cluster.
+        view: The run, whose teardown has not come to its audit.
+        created: The first record of its journal.
+        now: Seconds since the epoch.
+        machine: The identity of this machine's copy.
+
+    Raises:
+        ApiConflictError: There is one by now.
+        ConsoleError: The cluster does not answer, or the right is missing.
+    """
+    if not known_cluster_uid(view) or _is_searched(view):
+        return
+    owner, version = present_operator(), program_version()
+    presence = presence_of(view, now=now, owner=owner, version=version, machine=machine)
+    await connection.create(manifest_of(presence, created))
+
+
 async def remove_record(connection: ClusterConnection, view: RunView) -> str:
     """Delete the run's record, unless it is of a later epoch.
 

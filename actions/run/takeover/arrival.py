@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, JournalError
 from actions.base.wording import listed
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import operator_manifests
@@ -97,6 +97,17 @@ class ArrivalRecords:
     def view(self) -> RunView:
         """Return the run as the newest record leaves it."""
         return fold(self._journal.records())
+
+    def created(self) -> Created:
+        """Return the first record.
+
+        Raises:
+            JournalError: It is of another kind.
+        """
+        first = next(iter(self._journal.records()), None)
+        if first is None or not isinstance(first.body, Created):
+            raise JournalError("The journal does not begin with the run.")
+        return first.body
 
     def newest_at(self, *, before: type[Body]) -> float:
         """Return the time of the newest record, in seconds since the epoch.

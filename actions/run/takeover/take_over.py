@@ -11,7 +11,15 @@ from typing import Protocol
 import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
-from actions.base.errors import ConfigError, ConflictError, ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.errors import (
+    AccessError,
+    ConfigError,
+    ConflictError,
+    ConsoleError,
+    MissingError,
+    RefusedError,
+    UsageError,
+)
 from actions.base.files import private_directory
 from actions.base.readonly import refuse_if_readonly
 from actions.cluster.auth.kubeconfig import ClusterTarget
@@ -28,8 +36,9 @@ from actions.run.journal.machine import is_same_copy, is_same_machine, known_mac
 from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.presence.lease import ClusterLease, claim_cluster_lease, read_cluster_lease
+from actions.run.presence.publish import introduce
 from actions.run.state.records import Operator, TakenOver
-from actions.run.state.view import RunView, StageState
+from actions.run.state.view import StageState
 from actions.run.takeover.access import Reached, bring_environment, reach_cluster
 from actions.run.takeover.arrival import (
     ArrivalRecords,
@@ -226,7 +235,7 @@ async def _searched(
     if not kubeconfig_path(folder).exists():
         return (), False
     try:
-        is_young = await _claimed(folder, records.view(), clock, lease)
+        is_young = await _claimed(folder, records, clock, lease)
         return await record_strays(folder, records, clock, since=since), is_young
     except ConflictError:
         raise
@@ -234,15 +243,24 @@ async def _searched(
         return (f"The run's cluster was not searched: {error.message}",), False
 
 
-async def _claimed(folder: Path, view: RunView, clock: Clock, lease: HomeLease) -> bool:
-    """Write the new epoch into the run's ConfigMap, if it has one. Returns whether that had a heartbeat lately."""
+async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease) -> bool:
+    """Write the new epoch into the run's ConfigMap. Returns whether that had a heartbeat lately.
+
+    A cluster that has none yet gets it here: the earlier machine, if it was cut off and reaches the cluster before the
+    home, learns there that it has lost the run.
+    """
+    view = records.view()
     backend = LiveBackend(folder, clock)
     try:
         connection = await backend.cluster_of(view)
-        known = await read_cluster_lease(connection, view.id) if connection is not None else None
-        if connection is None or known is None:
+        if connection is None:
             return False
         machine = machine_id(folder)
+        known = await read_cluster_lease(connection, view.id)
+        if known is None:
+            with suppress(AccessError, RefusedError):  # a right that its runner lacks, too
+                await introduce(connection, view, records.created(), now=clock.now().timestamp(), machine=machine)
+            return False
         is_same = str(known.owner) == str(lease.owner) and is_same_copy(machine, known.presence.machine)
         is_anothers = known.epoch == lease.epoch and not is_same
         if known.epoch > lease.epoch or is_anothers:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -13,6 +15,8 @@ from actions.base.errors import UnreachableError
 from actions.cluster import kinds
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.http import pool
+from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.state.cluster_state import ClusterState
 from tests.support.polling import until
@@ -51,6 +55,25 @@ def _sockets() -> int:
         except FileNotFoundError:  # the one of the listing itself
             continue
     return count
+
+
+async def test_what_the_network_loses_of_a_request_is_given_up_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[socket.socket] = []
+    make = socket.socket
+
+    def noted(*arguments: int) -> socket.socket:
+        made.append(make(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(pool, "socket", SimpleNamespace(**vars(socket) | {"socket": noted}))
+    async with serving(Hanging()) as address:
+        session = await KubeSession.connect(ClusterTarget(kubeconfig=write_kubeconfig(tmp_path, address)))
+        await session.get("/api/v1/namespaces/default/pods/p")
+        limits = [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) for each in made]
+        await session.aclose()
+    assert limits == [UNACKNOWLEDGED_SECONDS * 1000]
 
 
 @pytest.mark.parametrize("tasks_end_first", [True, False])

@@ -11,8 +11,10 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, UnreachableError
 from actions.base.guard import FencedError, guarded_by, require_guard
+from actions.cluster.http.errors import error_of, status_of
+from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
-from actions.run.engine.fence import CLUSTER_ARBITER, TRUST_SECONDS, Fence, SeenLease
+from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, TRUST_SECONDS, Fence, SeenLease
 from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
 from actions.run.journal.machine import SILENT_COPY_SECONDS
 from actions.run.state.records import Operator
@@ -176,6 +178,45 @@ async def test_one_that_was_cut_off_and_taken_over_asks_before_it_changes_anythi
     assert cluster.asked == asked
     with pytest.raises(FencedError, match="ben@bastion-2"):
         await fence.require("DELETE /b")
+
+
+class Refusing(Place):
+    """A cluster that answers, and no more."""
+
+    async def read(self) -> SeenLease | None:
+        self.asked += 1
+        raise error_of(status_of(b"", code=503, headers={}), asked="GET /api", context="c")
+
+
+async def test_nothing_is_sent_to_a_cluster_that_does_not_answer_while_the_home_does_not_either(
+    folder: Path, clocks: Clocks
+) -> None:
+    home, cluster = Place(lease=SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    fence = a_fence(folder, clocks, home, cluster)
+    await fence.require("PATCH /b", in_cluster=True)
+    home.is_away = cluster.is_away = True
+    clocks.pass_time(TRUST_SECONDS - 1)
+    await fence.require("PATCH /b", in_cluster=True)
+    for _ in range(2):
+        clocks.pass_time(TRUST_SECONDS - 1)
+        with pytest.raises(UnreachableError, match=r"does not answer\. Not sent: PATCH /b"):
+            await fence.require("PATCH /b", in_cluster=True)
+        await fence.require("terraform apply")
+    cluster.is_away = False
+    clocks.pass_time(1)
+    await fence.require("PATCH /b", in_cluster=True)
+    cluster.is_away, home.is_away = True, False
+    clocks.pass_time(TRUST_SECONDS - 1)
+    await fence.require("PATCH /b", in_cluster=True)
+
+
+async def test_a_cluster_that_serves_nothing_now_is_not_one_that_does_not_answer(folder: Path, clocks: Clocks) -> None:
+    fence = a_fence(folder, clocks, Place(is_away=True), Refusing(CLUSTER_ARBITER))
+    await fence.require("PATCH /b", in_cluster=True)
+
+
+def test_what_the_network_loses_is_given_up_before_another_machine_begins() -> None:
+    assert TRUST_SECONDS + UNACKNOWLEDGED_SECONDS <= GRACE_SECONDS
 
 
 async def test_changes_that_are_made_at_a_time_share_a_question(folder: Path, clocks: Clocks) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import (
+    AccessError,
     ConflictError,
     ConsoleError,
     FormatError,
@@ -24,6 +25,7 @@ from actions.base.errors import (
 from actions.cloud.aws_session import MissingPermissionError
 from actions.run.client import list_runs, load_run, resume_interrupted, send_request, set_limits, start_runner
 from actions.run.context.operator import present_operator
+from actions.run.context.stage_context import CLUSTER_UID
 from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.home.lease import LEASE_SECONDS, HomeLease
 from actions.run.journal.elsewhere import FenceState, read_fence, refuse_elsewhere, write_fence
@@ -32,7 +34,7 @@ from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.store import DiskFullError, append_record
 from actions.run.objects.ownership import Entry, ObjectOwner
 from actions.run.presence.lease import lease_of
-from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence
+from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence, read_run
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
 from actions.run.state.records import (
@@ -40,6 +42,7 @@ from actions.run.state.records import (
     JournalRecord,
     Limits,
     Operator,
+    Output,
     Owned,
     RequestKind,
     TakenOver,
@@ -47,6 +50,7 @@ from actions.run.state.records import (
 )
 from actions.run.state.view import StageState
 from actions.run.takeover import access, take_over
+from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.evidence import own_objects, rebuilt_stages, records_of
 from actions.run.takeover.take_over import take_over_run
 from tests.unit.run.world import creation, make_run, outline
@@ -159,6 +163,47 @@ async def test_what_the_earlier_machine_makes_meanwhile_is_looked_for_again(
     monkeypatch.setattr(take_over, "record_strays", search)
     await take_over_run(RUN, home, clock, confirm=RUN, starts=False)
     assert searched == [0.0, GRACE_SECONDS]
+
+
+class Unknowing:
+    """The backend of a run whose cluster has no record of it."""
+
+    made: list[dict[str, Any]] = []  # noqa: RUF012 - of one test
+    refusal: ConsoleError | None = None
+
+    def __init__(self, *_: object) -> None: ...
+
+    async def cluster_of(self, _: object) -> Unknowing:
+        return self
+
+    async def find(self, _: object) -> None: ...
+
+    async def create(self, document: dict[str, Any]) -> dict[str, Any]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.made.append(document)
+        return document
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.parametrize("refusal", [None, AccessError("You may not create ConfigMaps.")])
+async def test_a_cluster_that_does_not_know_the_run_yet_gets_its_record_with_the_takeover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: ConsoleError | None
+) -> None:
+    first = replace(creation(), stages=(outline("access", kind="kubeconfig"),))
+    folder = make_run(tmp_path, CLOCK, created=first)
+    monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
+    monkeypatch.setattr(Unknowing, "made", [])
+    monkeypatch.setattr(Unknowing, "refusal", refusal)
+    with arrival_records(folder, CLOCK) as records:
+        records.write(TakenOver(present_operator(), 2, ANNA))
+        for _ in range(2):
+            assert not await take_over._claimed(folder, records, CLOCK, a_lease(2, present_operator()))
+            records.write(Output({CLUSTER_UID: "uid"}), stage="access", attempt=1)  # before, it may be another cluster
+    runs = [read_run(document) for document in Unknowing.made]
+    known = [(run.id, run.owner, run.presence.epoch) for run in runs if run and run.presence]
+    assert known == ([] if refusal else [(RUN, str(present_operator()), 2)])
 
 
 async def test_a_machine_that_is_gone_is_not_waited_for(home: Home) -> None:
