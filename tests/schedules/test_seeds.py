@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.schedules.playing import impossible_here, play
-from tests.schedules.schedule import FOREIGN, HOME, MOVES, PARTITIONS, WISHES, FaultKind, schedule_of
+from tests.schedules.schedule import (
+    FOREIGN,
+    HOME,
+    MOVES,
+    PARTITIONS,
+    WISHES,
+    Fault,
+    FaultKind,
+    Moment,
+    Schedule,
+    schedule_of,
+)
 
 pytestmark = pytest.mark.kill
 
@@ -18,6 +29,16 @@ home that is away while the run is taken over from a runner that was stopped, an
 def test_a_life_under_faults_breaks_no_invariant(seed: int) -> None:
     went = play(schedule_of(seed, without=frozenset(impossible_here())))
     assert not went.violations, went.report()
+
+
+def test_a_machine_that_is_cut_off_and_taken_over_changes_nothing_when_it_is_there_again() -> None:
+    cut_off = Fault(FaultKind.TAKE_OVER_CUT_OFF, Moment(stage="train", lines=10), seconds=1.0)
+    went = play(Schedule(-1, (cut_off,), has_home=True, has_own_ways=True))
+    assert not went.violations, went.report()
+    assert went.injected == [cut_off.kind.value]
+    told = [line.split(maxsplit=1)[1] for line in went.steps]
+    taken = next(place for place, line in enumerate(told) if line.startswith("ben: takeover: 0"))
+    assert told.index(f"{cut_off}: anna reaches nobody") < taken < told.index(f"{cut_off}: ended")
 
 
 def test_the_seeds_have_something_of_everything() -> None:
