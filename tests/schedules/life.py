@@ -15,7 +15,7 @@ from actions.run.client import RunReader
 from actions.run.journal.folder import terraform_path
 from actions.run.spool.format import lines_file
 from actions.run.state.planner import Finish, next_step
-from actions.run.state.records import OPERATOR, JournalRecord
+from actions.run.state.records import OPERATOR, JournalRecord, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunState, RunView, StageState
 from tests.schedules.audited import length_of_log
 from tests.schedules.inject import Elsewhere, Foreign, Injector
@@ -102,6 +102,8 @@ class Life:
         self._move: Move | None = None
         self._moves: list[Moved] = []
         self._late_runs = 0
+        self._wants_teardown = False
+        """It was asked for on a machine that has lost the run since."""
 
     def play(self) -> Story:
         """From the launch to the end of the teardown."""
@@ -261,6 +263,7 @@ class Life:
         self._reader = RunReader(self._folder)
         self._view = self._reader.poll()
         pairs = zip(before, self._reader.records(), strict=False)
+        self._wants_teardown = self._wants_teardown or any(map(_asks_for_teardown, before))
         common = {ours.seq for ours, theirs in pairs if ours == theirs}
         self._seen_at = {seq: at for seq, at in self._seen_at.items() if seq in common}
         self._look()
@@ -276,7 +279,8 @@ class Life:
                 return lambda: self._unlock(lock)
         if view.goal is Goal.FORWARD and waiting and not waiting[0].is_approval_wished and not view.auto_approve:
             return lambda: self._command("approve")
-        if view.state is RunState.SUCCEEDED:
+        is_lost = self._wants_teardown and view.goal is not Goal.TEARDOWN  # this machine was never asked for it
+        if view.state is RunState.SUCCEEDED or is_lost:
             return lambda: self._command("teardown", "--confirm", "bionemo-on-eks")
         if view.state is RunState.STALLED and self._reader.holder is not None:
             pid = self._reader.holder.pid
@@ -356,6 +360,10 @@ def is_something_left(view: RunView) -> bool:
     """The audit found something, or could not ask for something."""
     audit = view.audit
     return audit is not None and bool(audit.leftovers or getattr(audit, "unknown", ()))
+
+
+def _asks_for_teardown(record: JournalRecord) -> bool:
+    return isinstance(record.body, RunRequest) and record.body.request is RequestKind.TEARDOWN
 
 
 def _is_failed(step: object) -> bool:

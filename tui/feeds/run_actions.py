@@ -217,7 +217,9 @@ class RunActions:
             say=said.append,
         )
         ways = [text for text in said if text.startswith(("AWS:", "Cluster:"))]
-        return " ".join([f"This machine carries out {done.folder.name} (epoch {done.epoch}).", *ways, *done.left_out])
+        left_out = [f"Left alone: {line.rstrip('.')}." for line in done.left_out]
+        first = f"This machine carries out {done.folder.name} (epoch {done.epoch})."
+        return " ".join([first, *ways, *done.sentences, *left_out])
 
     async def resume(self, run_id: str, *, takeover: int = 0) -> str:
         """Restart the run's runner.

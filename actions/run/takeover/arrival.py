@@ -41,9 +41,11 @@ from actions.run.state.records import (
     RunAccount,
     TerraformBody,
 )
-from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
+from actions.run.state.view import Goal, OwnedObject, RunView, StageState, StageView, TerraformMemory
 from actions.run.takeover.evidence import ApiVersions, FoundObjects, own_objects
 
+APPLYING_KINDS = frozenset({"manifests", "storage"})
+"""Kinds of stages all of whose objects stay until the stage is undone."""
 _SHOWN = 3
 
 
@@ -308,7 +310,16 @@ def _named(blueprint: Blueprint) -> Iterator[NamedObject]:
             yield NamedObject(stage.id, str(each.get("apiVersion", "")), str(each.get("kind", "")), name)
 
 
-async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, since: float) -> tuple[str, ...]:
+class Searched(msgspec.Struct, frozen=True):
+    """The result of a search for what the lost machine did after its last record."""
+
+    left_out: tuple[str, ...] = ()
+    """A line on each object that is left alone, with the reason."""
+    sentences: tuple[str, ...] = ()
+    """On what could not be searched, and what is gone."""
+
+
+async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, since: float) -> Searched:
     """Record objects that the lost runner made after its last record.
 
     They carry the run's label and a stage of it, were written by this program, and are younger than that record.
@@ -319,9 +330,6 @@ async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, 
         clock: The machine's.
         since: The time of the last record, in seconds since the epoch.
 
-    Returns:
-        A line on each that is left out, with the reason.
-
     Raises:
         ConsoleError: The cluster cannot be reached, or accepts no credentials.
     """
@@ -330,7 +338,7 @@ async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, 
     try:
         connection = await backend.cluster_of(view)
         if connection is None:
-            return ()
+            return Searched()
         context = backend.read_only_context(view)
         found, unread = await objects_of(connection, context.blueprint, view, since=since)
     finally:
@@ -338,4 +346,27 @@ async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, 
     for one in found.own:
         stage = view.stage(one.item.stage)
         records.write(one.item.announcement(), stage=stage.id, attempt=max(stage.attempt, 1))
-    return (*found.doubtful, *unread)
+    return Searched(found.doubtful, unread or gone_sentences(view, found.uids))
+
+
+def gone_sentences(view: RunView, present: frozenset[str]) -> tuple[str, ...]:
+    """Return a sentence on objects of finished stages that are gone though no record says so; none if none is.
+
+    Jobs end, and nodes go with their pods: they do not count.
+
+    Args:
+        view: The run.
+        present: Uids of all objects with the run's label.
+    """
+    done = {stage.id for stage in view.stages if stage.kind in APPLYING_KINDS and stage.state is StageState.SUCCEEDED}
+    gone = [
+        f"{item.kind} {item.name}"
+        for item in view.owned
+        if item.stage in done and item.uid and not item.existed and not item.is_deleted and item.uid not in present
+    ]
+    if view.goal is Goal.TEARDOWN or not gone:
+        return ()
+    return (
+        f"Of what its finished stages have made is gone: {listed(gone, _SHOWN)}. If the earlier machine was tearing "
+        "the run down, ask for that again.",
+    )

@@ -55,6 +55,8 @@ class FoundObjects(msgspec.Struct, frozen=True):
 
     own: tuple[FoundObject, ...] = ()
     doubtful: tuple[str, ...] = ()
+    uids: frozenset[str] = frozenset()
+    """Of all objects with the run's label."""
 
 
 def own_objects(
@@ -96,8 +98,7 @@ def own_objects(
         elif not entry.is_going:
             made = msgspec.structs.replace(item, uid=entry.uid, intended_at=0.0, was_absent=False, is_adopted=True)
             own.append(FoundObject(made, entry.created_at))
-    uids = known | {one.item.uid for one in own}
-    inventory = Inventory(run_id, uids, tuple(one.item for one in own))
+    inventory = Inventory(run_id, known | {one.item.uid for one in own}, tuple(one.item for one in own))
     judged = classify(entries, inventory, owners=owners)
     explained = {*RUNS, Ownership.STANDARD, Ownership.GOING, Ownership.ORPHAN}
     lines = [
@@ -112,7 +113,8 @@ def own_objects(
         place = places.get((item.stage, group_of(item.api_version), item.kind, item.name), -1)
         return one.created_at, rank_of(item.kind), place
 
-    return FoundObjects(tuple(sorted(own, key=order)), tuple(lines))
+    uids = frozenset(entry.uid for entry in entries)
+    return FoundObjects(tuple(sorted(own, key=order)), tuple(lines), uids)
 
 
 def _doubt_about_place(entry: Entry, version: str, stages: Collection[str]) -> str:

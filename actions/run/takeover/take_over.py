@@ -42,6 +42,7 @@ from actions.run.state.view import StageState
 from actions.run.takeover.access import Reached, bring_environment, reach_cluster
 from actions.run.takeover.arrival import (
     ArrivalRecords,
+    Searched,
     arrival_records,
     mark_arriving,
     put_aside,
@@ -116,7 +117,9 @@ class Takeover(msgspec.Struct, frozen=True):
     epoch: int
     previous: Operator | None
     left_out: tuple[str, ...] = ()
-    """Lines on objects and places for which there is no evidence."""
+    """Lines on objects for which there is no evidence."""
+    sentences: tuple[str, ...] = ()
+    """On places that were not reached, and what is gone."""
 
 
 async def take_over_run(
@@ -176,7 +179,7 @@ async def take_over_run(
     has_way = kubeconfig_path(folder).exists() or not unreached
     if starts and has_way:
         start_runner(folder, environment=environment)
-    return Takeover(folder, taken.epoch, lease.owner, (*unreached, *found))
+    return Takeover(folder, taken.epoch, lease.owner, found.left_out, (*unreached, *found.sentences))
 
 
 async def _taken(
@@ -227,20 +230,20 @@ async def _reach(
 
 async def _searched(
     folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float
-) -> tuple[tuple[str, ...], bool]:
+) -> tuple[Searched, bool]:
     """Take the lease in the run's cluster, and record objects without a record.
 
-    Returns lines on what is left out, and whether the cluster has had a heartbeat lately.
+    Returns what was found, and whether the cluster has had a heartbeat lately.
     """
     if not kubeconfig_path(folder).exists():
-        return (), False
+        return Searched(), False
     try:
         is_young = await _claimed(folder, records, clock, lease)
         return await record_strays(folder, records, clock, since=since), is_young
     except ConflictError:
         raise
     except ConsoleError as error:
-        return (f"The run's cluster was not searched: {error.message}",), False
+        return Searched(sentences=(f"The run's cluster was not searched: {error.message}",)), False
 
 
 async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease) -> bool:
@@ -356,7 +359,7 @@ async def _reached_again(
         found, _ = await _searched(folder, records, clock, lease, since=records.newest_at(before=TakenOver))
     if starts:
         start_runner(folder, environment=environment)
-    return Takeover(folder, lease.epoch, None, (*unreached, *found))
+    return Takeover(folder, lease.epoch, None, found.left_out, (*unreached, *found.sentences))
 
 
 async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOver, clock: Clock) -> None:

@@ -38,19 +38,25 @@ from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePrese
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
 from actions.run.state.records import (
+    Action,
+    Body,
     Created,
+    Intent,
     JournalRecord,
     Limits,
     Operator,
+    Outcome,
     Output,
     Owned,
     RequestKind,
+    Result,
+    RunRequest,
     TakenOver,
     encode_body,
 )
 from actions.run.state.view import StageState
 from actions.run.takeover import access, take_over
-from actions.run.takeover.arrival import arrival_records
+from actions.run.takeover.arrival import Searched, arrival_records, gone_sentences
 from actions.run.takeover.evidence import own_objects, rebuilt_stages, records_of
 from actions.run.takeover.take_over import take_over_run
 from tests.unit.run.world import creation, make_run, outline
@@ -154,15 +160,33 @@ async def test_what_the_earlier_machine_makes_meanwhile_is_looked_for_again(
     async def claim(*_: Any) -> bool:
         return False
 
-    async def search(*_: Any, **__: Any) -> tuple[str, ...]:
+    async def search(*_: Any, **__: Any) -> Searched:
         searched.append(clock.waited)
-        return ()
+        return Searched()
 
     monkeypatch.setattr(access, "connect_here", connect)
     monkeypatch.setattr(take_over, "_claimed", claim)
     monkeypatch.setattr(take_over, "record_strays", search)
     await take_over_run(RUN, home, clock, confirm=RUN, starts=False)
     assert searched == [0.0, GRACE_SECONDS]
+
+
+def test_what_is_gone_although_its_stage_has_finished_is_told() -> None:
+    stages = (outline("volume", kind="storage"), outline("objects", kind="manifests"), outline("train", kind="job"))
+    names = {"volume": "PersistentVolumeClaim", "objects": "Namespace", "train": "Job"}
+    bodies: list[tuple[str, Body]] = []
+    for stage, kind in names.items():
+        bodies.append((stage, Intent(Action.PERFORM)))
+        bodies.append((stage, Owned("v1", f"a-{kind.lower()}", kind, uid=f"uid-{stage}")))
+        bodies.append((stage, Outcome(Action.PERFORM, Result.DONE, "")))
+    first = JournalRecord(1, 0.0, "operator", "", 0, replace(creation(), stages=stages))
+    records = [JournalRecord(seq, 0.0, "r", stage, 1, body) for seq, (stage, body) in enumerate(bodies, start=2)]
+    view = fold([first, *records])
+    assert gone_sentences(view, frozenset({"uid-volume", "uid-objects"})) == ()
+    (sentence,) = gone_sentences(view, frozenset({"uid-volume"}))
+    assert sentence.startswith("Of what its finished stages have made is gone: Namespace a-namespace. ")
+    asked = JournalRecord(99, 0.0, "operator", "", 0, RunRequest(RequestKind.TEARDOWN))
+    assert gone_sentences(fold([first, *records, asked]), frozenset()) == ()
 
 
 class Unknowing:

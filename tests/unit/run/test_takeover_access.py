@@ -29,6 +29,7 @@ from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Action, ClusterName, ContextChosen, Intent, Outcome, Output, Result
 from actions.run.takeover import access, take_over
+from actions.run.takeover.arrival import Searched
 from actions.run.takeover.take_over import Takeover, take_over_run
 from tests.support.homes import ANNA, URL, Proxy, a_home, opened
 from tests.unit.run.world import creation, outline
@@ -75,8 +76,8 @@ class Clusters:
     async def claim(self, *_: Any) -> bool:
         return False
 
-    async def search(self, *_: Any, **__: Any) -> tuple[str, ...]:
-        return ()
+    async def search(self, *_: Any, **__: Any) -> Searched:
+        return Searched()
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ def test_the_chosen_context_takes_the_place_of_the_other_machines(
     cluster = load_run(done.folder).cluster
     assert (cluster.name, cluster.context, cluster.kubeconfig) == ("pretend", "ben-ctx", str(file))  # also while away
     assert clusters.tried == ["ben-ctx"]
-    assert done.left_out == ("The run's cluster was not reached: it is away.",)
+    assert done.sentences == ("The run's cluster was not reached: it is away.",)
     bodies = [record.body for record in RunReader(done.folder).records()]
     assert bodies[-1] == ContextChosen("ben-ctx", str(file))
 
@@ -232,7 +233,7 @@ def test_where_no_context_fits_none_is_taken_and_the_way_out_is_named(
     name = others_run(tmp_path, "fake-none", OTHERS)
     done, _ = taken(name)
     assert load_run(done.folder).cluster == OTHERS
-    assert f"runs takeover {name} --home {URL} --context NAME" in done.left_out[0]
+    assert f"runs takeover {name} --home {URL} --context NAME" in done.sentences[0]
     assert not kubeconfig_path(done.folder).exists()
 
 
@@ -241,13 +242,13 @@ def test_a_cluster_that_is_not_known_is_not_guessed(home: Proxy, clusters: Clust
     a_kubeconfig(tmp_path / ".kube" / "config", "anna-ctx")
     done, _ = taken(others_run(tmp_path, "fake-unknown", OTHERS, is_known=False))
     assert clusters.tried == []
-    assert done.left_out == ()
+    assert done.sentences == ()
 
 
 def test_another_context_can_be_chosen_afterwards(home: Proxy, clusters: Clusters, tmp_path: Path) -> None:
     name = others_run(tmp_path, "fake-again", OTHERS)
     done, _ = taken(name)
-    assert "this machine has no context anna-ctx" in done.left_out[0]
+    assert "this machine has no context anna-ctx" in done.sentences[0]
     file = a_kubeconfig(tmp_path / "mine", "ben-ctx")
     again, said = taken(name, target=ClusterTarget(file, "ben-ctx"))
     assert said == [

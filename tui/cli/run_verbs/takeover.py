@@ -53,6 +53,8 @@ def take_over(options: Namespace) -> int:
         )
     )
     _left("Left alone", done.left_out)
+    for sentence in done.sentences:
+        _say(sentence)
     before = f", which {done.previous} had" if done.previous else ""
     sys.stdout.write(f"This machine carries out {done.folder.name}{before} (epoch {done.epoch}).\n")
     return 0
