@@ -54,6 +54,7 @@ WITHOUT_RESOURCE = frozenset(
         "ec2:DescribeSecurityGroupRules",
         "ec2:DescribeSpotPriceHistory",
         "ec2:DescribeSecurityGroups",
+        "ec2:DescribeSubnets",
         "ec2:DescribeTags",
         "ec2:DescribeVolumes",
         "ec2:DescribeVpcEndpoints",

@@ -34,7 +34,7 @@ from actions.run.client import start_runner
 from actions.run.context.access import ClusterConnection
 from actions.run.context.account import fetch_account, other_account_error, works_in_account
 from actions.run.context.operator import present_operator
-from actions.run.context.stage_context import CLUSTER_UID
+from actions.run.context.stage_context import CLUSTER_UID, StageContext
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS
 from actions.run.journal.elsewhere import FenceState, read_fence, write_fence
@@ -75,7 +75,7 @@ from actions.run.takeover.arrival import (
 from actions.run.takeover.evidence import DatedBody, FoundObjects, rebuilt_stages, records_of
 from actions.run.takeover.imports import FoundResource
 from actions.run.takeover.take_over import Say, is_young, require_confirmed
-from actions.run.takeover.terraform_state import rebuilt_state, tagged_resources
+from actions.run.takeover.terraform_state import rebuilt_state, tagged_resources, zone_of_nodes
 
 _ID = re.compile(r"(?P<blueprint>[a-z0-9][a-z0-9-]*)-(?P<month>\d\d)(?P<day>\d\d)-[a-z2-7]{13}")
 _SHOWN = 5
@@ -543,6 +543,8 @@ async def _write_states(records: ArrivalRecords, folder: Path, clock: Clock) -> 
             if found is None:
                 found, others = await tagged_resources(context)
                 missing += others
+                sources += await _write_zone(records, context, found)
+                context = backend.context(records.view(), stage, records.stage(stage))
             try:
                 state = await rebuilt_state(context, found)
             except ConsoleError as error:
@@ -557,6 +559,20 @@ async def _write_states(records: ArrivalRecords, folder: Path, clock: Clock) -> 
     finally:
         await backend.aclose()
     return sources, missing
+
+
+async def _write_zone(records: ArrivalRecords, context: StageContext, found: tuple[FoundResource, ...]) -> list[str]:
+    """Record the zone of the nodes where the lost runner has published none. Returns its source, if there is one."""
+    chosen = [
+        context.view.stage(stage.id)
+        for stage in context.blueprint.stages
+        if stage.kind == "capacity" and "zone" in stage.outputs
+    ]
+    lacking = [stage for stage in chosen if stage.attempt and "zone" not in (stage.outputs or {})]
+    zone = await zone_of_nodes(found, region=context.view.cluster.region) if lacking else ""
+    for stage in lacking if zone else ():
+        records.write(Output({"zone": zone}), stage=stage.id, attempt=stage.attempt)
+    return [f"the zone {zone} of the subnet for its nodes"] if zone else []
 
 
 async def _write_cluster(

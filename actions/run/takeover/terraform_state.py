@@ -34,6 +34,8 @@ from actions.terraform.driver import find_terraform
 from actions.terraform.importing import StateImporter
 
 _SHOWN = 8
+_OF_NODES = "karpenter.sh/discovery"
+"""The tag of the subnet in the zone of the nodes; the security group that has it, too, is no subnet."""
 
 
 class RebuiltState(msgspec.Struct, frozen=True):
@@ -114,6 +116,31 @@ async def tagged_resources(context: StageContext) -> tuple[tuple[FoundResource, 
         return await search_tagged(session, scope)
     finally:
         session.close()
+
+
+async def zone_of_nodes(found: tuple[FoundResource, ...], *, region: str) -> str:
+    """Return the zone that was chosen for a run's nodes, by the one subnet that the network root marks for them.
+
+    Args:
+        found: Everything in the account that carries the run's tag.
+        region: Of the run's cluster.
+
+    Returns:
+        Empty if no subnet is marked, or several are.
+
+    Raises:
+        ConsoleError: The account cannot be asked.
+    """
+    marked = [one.import_id for one in found if one.kind == "aws_subnet" and _OF_NODES in one.tags]
+    if len(marked) != 1:
+        return ""
+    session = AwsSession(region=region, threads=1)
+    try:
+        answer = await session.call("ec2", "describe_subnets", SubnetIds=marked)
+    finally:
+        session.close()
+    zones = [str(subnet.get("AvailabilityZone") or "") for subnet in answer.get("Subnets") or ()]
+    return one_line(zones[0]) if len(zones) == 1 else ""
 
 
 async def search_tagged(session: AwsSession, scope: SearchScope) -> tuple[tuple[FoundResource, ...], tuple[str, ...]]:

@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
@@ -24,13 +25,15 @@ from actions.cluster.auth.session import ClusterIdentity
 from actions.run.presence.lease import ClusterLease
 from actions.run.presence.record import presence_of
 from actions.run.state.fold import fold
-from actions.run.state.records import ClusterName, Created, JournalRecord, Operator
+from actions.run.state.records import Action, ClusterName, Created, Intent, JournalRecord, Operator, Output
+from actions.run.takeover import adopt
 from actions.run.takeover.adopt import Lost, planned_adoption, require_own_cluster
+from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.imports import FoundResource
 from actions.run.takeover.terraform_state import search_tagged
 from tests.support.account import REGION, an_account, client
 from tests.support.homes import CREDENTIALS
-from tests.unit.run.world import creation
+from tests.unit.run.world import creation, make_run, outline
 from tui.cli.run_verbs.takeover import _eks_target
 from tui.cli.target import chosen_target
 
@@ -104,6 +107,37 @@ async def test_every_page_of_what_carries_the_tag_is_read_and_nothing_of_another
     assert by_id(found) == own
     assert {one.tags["Name"] for one in found if one.import_id == vpc} == {CLUSTER}
     assert left == ()
+
+
+@pytest.mark.parametrize(("marked", "is_known"), [(1, False), (0, False), (2, False), (1, True)])
+async def test_the_zone_is_that_of_the_one_subnet_that_is_marked_for_nodes(
+    session: AwsSession, tmp_path: Path, marked: int, is_known: bool
+) -> None:
+    ec2 = client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tagged("vpc", RUN, CLUSTER))["Vpc"]["VpcId"]
+    mark = {"Key": "karpenter.sh/discovery", "Value": CLUSTER}
+    for number, zone in enumerate(("us-west-2c", "us-west-2a", "us-west-2b")):
+        own = [{"ResourceType": "subnet", "Tags": [*tags(RUN), *([mark] if number < marked else [])]}]
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{number}.0/24", AvailabilityZone=zone, TagSpecifications=own)
+    ec2.create_security_group(
+        GroupName="nodes",
+        Description="-",
+        VpcId=vpc,
+        TagSpecifications=[{"ResourceType": "security-group", "Tags": [*tags(RUN), mark]}],
+    )
+    found, _ = await search_tagged(session, a_scope())
+
+    first = replace(creation(), cluster=ClusterName(CLUSTER, REGION), stages=(outline("capacity", kind="capacity"),))
+    with arrival_records(make_run(tmp_path, CLOCK, created=first), CLOCK) as records:
+        records.write(Intent(Action.PERFORM), stage="capacity", attempt=1)
+        if is_known:
+            records.write(Output({"zone": "us-west-2d"}), stage="capacity", attempt=1)
+        declared = SimpleNamespace(id="capacity", kind="capacity", outputs=("zone", "zone_id"))
+        context: Any = SimpleNamespace(view=records.view(), blueprint=SimpleNamespace(stages=(declared,)))
+        sources = await adopt._write_zone(records, context, found)
+        zone = records.view().outputs.get("capacity", {}).get("zone", "")
+    assert zone == ("us-west-2d" if is_known else "us-west-2c" if marked == 1 else "")
+    assert len(sources) == (zone == "us-west-2c")
 
 
 async def test_every_page_of_iams_lists_is_read_and_a_role_of_the_same_name_needs_the_tag(session: AwsSession) -> None:
