@@ -244,17 +244,13 @@ class SpoolWriter:
         """Close the files."""
         try:
             if self._loaded is not None:
-                self._mark_cut(self._loaded)
+                gap = self._gaps.get(CUT)
+                if CUT in self._loaded.opened_gaps and gap is not None and not gap.is_closed:
+                    self._note(gap, gap.why, None)  # the lost end could not be read again
                 self._end()
             self._devices.close()
         finally:
             self._shut()
-
-    def _mark_cut(self, loaded: Loader) -> None:
-        """Mark in the log that its end is lost, if that was found when it was opened, and could not be read again."""
-        gap = self._gaps.get(CUT)
-        if CUT in loaded.opened_gaps and gap is not None and not gap.is_closed:
-            self._note(gap, gap.why, None)
 
     def _open(self) -> tuple[Loader, PointsBook]:
         if self._loaded is None or self._points is None:
@@ -360,16 +356,17 @@ class SpoolWriter:
     def _note(self, gap: GapLine, text: str, source: SpooledSource | None) -> None:
         self._gaps[gap.key] = gap
         line = source.line if source is not None else WHOLE_STAGE
-        at_ns = _now_of(source) if source is not None else self._latest_ns()
+        at_ns = _now_of(source) if source is not None else _latest_ns(self._loaded)
         record = marker_of(f"-- {text} --", line.number, at_ns) + b"\n" if text else b""
         self._unwritten.append((gap, record))
         if self._loaded is not None:
             self._end()
 
-    def _latest_ns(self) -> int:
-        """Return the time of the newest line of the stage; without one the present."""
-        sources = self._loaded.by_number.values() if self._loaded is not None else ()
-        return max((source.cursor.at_ns for source in sources), default=0) or int(SystemClock().now().timestamp() * 1e9)
+
+def _latest_ns(loaded: Loader | None) -> int:
+    """Return the time of the newest line of the stage; without one the present."""
+    sources = loaded.by_number.values() if loaded is not None else ()
+    return max((source.cursor.at_ns for source in sources), default=0) or int(SystemClock().now().timestamp() * 1e9)
 
 
 def _now_of(source: SpooledSource | None) -> int:

@@ -35,7 +35,7 @@ from actions.terraform.importing import StateImporter
 
 _SHOWN = 8
 _OF_NODES = "karpenter.sh/discovery"
-"""The tag of the subnet in the zone of the nodes; the security group that has it, too, is no subnet."""
+"""The tag of the subnet in the zone of the nodes."""
 
 
 class RebuiltState(msgspec.Struct, frozen=True):
