@@ -49,6 +49,8 @@ from actions.run.takeover.arrival import (
     record_strays,
 )
 
+_CLAIMS = 4
+"""Attempts to write between two renewals of the earlier machine's lease."""
 YOUNG_SECONDS = 90.0
 """A heartbeat in the cluster that is younger than this may be followed by another one."""
 
@@ -163,7 +165,10 @@ async def take_over_run(
     _refuse_own(folder, lease)
     if lease.is_live:
         require_confirmed(run_id, lease.owner, lease.age_seconds, confirm, "its home")
-    taken = await _taken(run_id, home, folder, lease, clock, is_machine_gone=is_machine_gone, say=say)
+    lease, taken = await _lease_taken(run_id, home, lease, is_confirmed=confirm == run_id)
+    say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
+    body = TakenOver(taken.owner, taken.epoch, lease.owner, is_previous_gone=is_machine_gone)
+    await _brought(home, folder, taken, body, clock)
     say(bring_environment(folder, environment or {}))
     with arrival_records(folder, clock) as records:
         since = records.newest_at(before=TakenOver)
@@ -182,15 +187,32 @@ async def take_over_run(
     return Takeover(folder, taken.epoch, lease.owner, found.left_out, (*unreached, *found.sentences))
 
 
-async def _taken(
-    run_id: str, home: RunHome, folder: Path, lease: HomeLease, clock: Clock, *, is_machine_gone: bool, say: Say
-) -> HomeLease:
-    """Take the lease, and bring the run here. Returns the new lease."""
-    taken = await home.take(run_id, present_operator(), after=lease)
-    say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
-    body = TakenOver(taken.owner, taken.epoch, lease.owner, is_previous_gone=is_machine_gone)
-    await _brought(home, folder, taken, body, clock)
-    return taken
+async def _lease_taken(
+    run_id: str, home: RunHome, lease: HomeLease, *, is_confirmed: bool
+) -> tuple[HomeLease, HomeLease]:
+    """Take the lease. The earlier machine, if it is alive, renews it; between two of these writes is room.
+
+    Returns:
+        The lease as it was last, and the new one.
+
+    Raises:
+        ConflictError: Another machine has it now, or that of which no sign was expected is alive.
+    """
+    for attempt in range(1, _CLAIMS + 1):
+        try:
+            return lease, await home.take(run_id, present_operator(), after=lease)
+        except ConflictError:
+            before, lease = lease, await _known_lease(home, run_id)
+            is_same = (lease.epoch, str(lease.owner), lease.machine) == (
+                before.epoch,
+                str(before.owner),
+                before.machine,
+            )
+            if not is_same or attempt == _CLAIMS:
+                raise
+            if not is_confirmed:
+                require_confirmed(run_id, lease.owner, lease.age_seconds, "", "its home")
+    raise AssertionError
 
 
 async def _known_lease(home: RunHome, run_id: str) -> HomeLease:

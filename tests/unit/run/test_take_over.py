@@ -171,6 +171,45 @@ async def test_what_the_earlier_machine_makes_meanwhile_is_looked_for_again(
     assert searched == [0.0, GRACE_SECONDS]
 
 
+class Renewed(Home):
+    """A home whose machine renews its lease before each of the first takes."""
+
+    def __init__(self, folder: Path, lease: HomeLease, renewals: int, owner: Operator = ANNA) -> None:
+        super().__init__(folder, lease)
+        self.renewals = renewals
+        self.owner = owner
+
+    async def take(self, run_id: str, owner: Operator, *, after: Any) -> HomeLease:
+        if self.renewals and self.lease is not None:
+            self.renewals -= 1
+            self.lease = replace(self.lease, owner=self.owner, tag=f"{self.lease.tag}+", age_seconds=0.0)
+        return await super().take(run_id, owner, after=after)
+
+
+@pytest.mark.parametrize(
+    ("renewals", "owner", "confirm", "refusal"),
+    [
+        (2, ANNA, RUN, None),
+        (9, ANNA, RUN, ConflictError),
+        (1, ANNA, "", UsageError),
+        (1, Operator("eve", "bastion-3"), RUN, ConflictError),
+    ],
+    ids=["alive", "restless", "unconfirmed", "another machine"],
+)
+async def test_a_lease_is_taken_between_two_renewals_of_the_earlier_machine(
+    home: Home, renewals: int, owner: Operator, confirm: str, refusal: type[ConsoleError] | None
+) -> None:
+    renewed = Renewed(home.folder, a_lease(1, ANNA), renewals, owner)
+    if refusal is None:
+        done = await take_over_run(RUN, renewed, SlowClock(), confirm=confirm, starts=False)
+        assert (done.epoch, done.previous) == (2, ANNA)
+        return
+    with pytest.raises(refusal):
+        await take_over_run(RUN, renewed, SlowClock(), confirm=confirm, starts=False)
+    assert renewed.lease is not None
+    assert renewed.lease.epoch == 1
+
+
 def test_what_is_gone_although_its_stage_has_finished_is_told() -> None:
     stages = (outline("volume", kind="storage"), outline("objects", kind="manifests"), outline("train", kind="job"))
     names = {"volume": "PersistentVolumeClaim", "objects": "Namespace", "train": "Job"}
