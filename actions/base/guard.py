@@ -22,17 +22,20 @@ class FencedError(ConflictError):
 class ChangeGuard(Protocol):
     """The guard of one process' changes."""
 
-    async def require(self, deed: str, *, stays_here: bool = False, in_cluster: bool = False) -> None:
+    async def require(
+        self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_home: bool = False
+    ) -> None:
         """Return once the change may be made; nothing may be waited for between this and the change.
 
         Args:
             deed: The change, as the subject of a sentence: `POST /api/v1/namespaces`.
             stays_here: It changes nothing but this machine's own disk.
             in_cluster: It is a request to the cluster.
+            in_home: It is one to the home of the run.
 
         Raises:
             FencedError: It may not, and neither may any later one.
-            UnreachableError: The cluster does not answer, so that the request could arrive much later.
+            UnreachableError: That does not answer, so that the request could arrive much later.
         """
         ...
 
@@ -65,13 +68,16 @@ def dismiss_place(place: str) -> None:
         guard.dismiss(place)
 
 
-async def require_guard(deed: str, *, stays_here: bool = False, in_cluster: bool = False) -> None:
+async def require_guard(
+    deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_home: bool = False
+) -> None:
     """Require that this process may make a change now.
 
     Args:
         deed: See `ChangeGuard.require`.
         stays_here: As well.
         in_cluster: As well.
+        in_home: As well.
 
     Raises:
         FencedError: It may not.
@@ -79,4 +85,4 @@ async def require_guard(deed: str, *, stays_here: bool = False, in_cluster: bool
     """
     guard = _guard.get()
     if guard is not None:
-        await guard.require(deed, stays_here=stays_here, in_cluster=in_cluster)
+        await guard.require(deed, stays_here=stays_here, in_cluster=in_cluster, in_home=in_home)

@@ -10,7 +10,7 @@ over from a runner that may be alive waits longer than that before anything is c
 
 A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
 if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
-taken over, until a moment ago. Then it sends nothing to the cluster, where it would arrive once the network is back, in
+taken over, until a moment ago. Then it sends nothing to either, where it would arrive once the network is back, in
 whoever's time that is. One that was away itself, stopped or asleep, waits for an answer of an arbiter that has
 answered before: by another one no machine can have taken the run over. What this leaves open is in docs/takeover.md.
 
@@ -212,7 +212,9 @@ class Fence:
         self._asked = now
         self._asked_since = float("-inf")
 
-    async def require(self, deed: str, *, stays_here: bool = False, in_cluster: bool = False) -> None:
+    async def require(
+        self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_home: bool = False
+    ) -> None:
         """Return once this process may change something. See `ChangeGuard.require`."""
         self._refuse_if_lost(deed)
         self._require_lease()
@@ -220,8 +222,9 @@ class Fence:
         if self._arbiters and not self._is_fresh() and not self._goes_on_unsure(stays_here=stays_here):
             with guarded_by(None):
                 await self._verify(deed)
-            if in_cluster and not self._is_fresh() and CLUSTER_ARBITER in self._unanswered:
-                raise UnreachableError(f"The cluster does not answer. Not sent: {deed}.")
+            place = CLUSTER_ARBITER if in_cluster else HOME_ARBITER if in_home else ""
+            if place in self._unanswered and not self._is_fresh():
+                raise UnreachableError(f"{place.capitalize()} does not answer. Not sent: {deed}.")
         self._refuse_if_lost(deed)
 
     async def accompany(self) -> None:

@@ -128,11 +128,11 @@ class GuardedHome:
         return await self._store.get(name, limit_bytes=limit_bytes)
 
     async def put_if_absent(self, name: str, data: bytes) -> S3Written:
-        await require_guard(f"PUT {name}")
+        await require_guard(f"PUT {name}", in_home=True)
         return await self._store.put_if_absent(name, data)
 
     async def replace(self, name: str, data: bytes, *, etag: str) -> S3Written:
-        await require_guard(f"PUT {name}")
+        await require_guard(f"PUT {name}", in_home=True)
         return await self._store.replace(name, data, etag=etag)
 
     async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
@@ -142,7 +142,7 @@ class GuardedHome:
         return await self._store.folders(prefix)
 
     async def delete(self, name: str) -> None:
-        await require_guard(f"DELETE {name}")
+        await require_guard(f"DELETE {name}", in_home=True)
         await self._store.delete(name)
 
     def close(self) -> None:

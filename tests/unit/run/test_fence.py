@@ -14,7 +14,7 @@ from actions.base.guard import FencedError, guarded_by, require_guard
 from actions.cluster.http.errors import error_of, status_of
 from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, TRUST_SECONDS, Fence, SeenLease
+from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER, TRUST_SECONDS, Fence, SeenLease
 from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
 from actions.run.journal.machine import SILENT_COPY_SECONDS
 from actions.run.state.records import Operator
@@ -188,10 +188,10 @@ class Refusing(Place):
         raise error_of(status_of(b"", code=503, headers={}), asked="GET /api", context="c")
 
 
-async def test_nothing_is_sent_to_a_cluster_that_does_not_answer_while_the_home_does_not_either(
+async def test_nothing_is_sent_to_a_cluster_or_home_that_does_not_answer_while_the_other_does_not_either(
     folder: Path, clocks: Clocks
 ) -> None:
-    home, cluster = Place(lease=SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    home, cluster = Place(HOME_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
     fence = a_fence(folder, clocks, home, cluster)
     await fence.require("PATCH /b", in_cluster=True)
     home.is_away = cluster.is_away = True
@@ -201,6 +201,8 @@ async def test_nothing_is_sent_to_a_cluster_that_does_not_answer_while_the_home_
         clocks.pass_time(TRUST_SECONDS - 1)
         with pytest.raises(UnreachableError, match=r"does not answer\. Not sent: PATCH /b"):
             await fence.require("PATCH /b", in_cluster=True)
+        with pytest.raises(UnreachableError, match=r"home does not answer\. Not sent: PUT c"):
+            await fence.require("PUT c", in_home=True)
         await fence.require("terraform apply")
     cluster.is_away = False
     clocks.pass_time(1)
