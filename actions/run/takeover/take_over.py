@@ -181,8 +181,7 @@ async def take_over_run(
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found, _ = await _searched(folder, records, clock, taken, since=since)
     remove_mark(folder)  # until here no command and no console starts a runner, also if this was interrupted
-    has_way = kubeconfig_path(folder).exists() or not unreached
-    if starts and has_way:
+    if starts and (kubeconfig_path(folder).exists() or not unreached):
         start_runner(folder, environment=environment)
     return Takeover(folder, taken.epoch, lease.owner, found.left_out, (*unreached, *found.sentences))
 
