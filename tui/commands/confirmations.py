@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
+from actions.base.clock import time_of_day
 from actions.base.executors import in_thread
 from actions.command.arguments import (
     Arguments,
@@ -45,7 +46,7 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
     if call.command.danger is Danger.NONE:
         return None
     if isinstance(call.arguments, TakeoverArguments):
-        return _taking_over(call.arguments)
+        return _taking_over(call.arguments, runs)
     runs.require_here(getattr(call.arguments, "run", ""))
     summary = runs.find(getattr(call.arguments, "run", ""))
     if runs.view is None or runs.view.id != summary.id:
@@ -115,12 +116,11 @@ def _yes_or_no(call: Call, view: RunView) -> Confirmation:
 def place_lines(view: RunView) -> list[Cells]:
     """Return where a run works: its cluster, region, account and context, as far as they are known."""
     account = view.account.id if view.account is not None else ""
-    known = {
-        "cluster": view.cluster.name,
-        "region": view.cluster.region,
-        "account": account,
-        "context": view.cluster.context,
-    }
+    cluster = view.cluster
+    return _places(cluster=cluster.name, region=cluster.region, account=account, context=cluster.context)
+
+
+def _places(**known: str) -> list[Cells]:
     text = " · ".join(f"{name} {value}".replace(" ", "\xa0") for name, value in known.items() if value)
     return [(Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.MUTED),) for line in _folded(text)]
 
@@ -129,7 +129,7 @@ def _folded(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
 
 
-def _taking_over(arguments: TakeoverArguments) -> Confirmation | None:
+def _taking_over(arguments: TakeoverArguments, runs: RunFeed) -> Confirmation | None:
     """Return the dialog of a takeover; the run is on another machine, so none is put on screen."""
     if arguments.confirm:
         return None  # typed on the line; the handler refuses a wrong one
@@ -139,7 +139,13 @@ def _taking_over(arguments: TakeoverArguments) -> Confirmation | None:
     )
     if arguments.machine_is_gone:
         text = "You state that the machine that had it no longer exists: locks that it left are removed."
-    return Confirmation(f"Take over {arguments.run}", _wrapped(text), word=arguments.run, word_is="the run's id")
+    remote = runs.others.find(arguments.run) if runs.others is not None else None
+    lines = _wrapped(text)
+    if remote is not None and remote.presence is not None:
+        who = f"{remote.owner} has it, last heartbeat {time_of_day(remote.seen_at)} UTC."
+        where = _places(cluster=remote.presence.cluster, region=remote.presence.region, account=remote.presence.account)
+        lines = [*_wrapped(who), *lines, *where]
+    return Confirmation(f"Take over {arguments.run}", lines, word=arguments.run, word_is="the run's id")
 
 
 def _typed(call: Call, view: RunView) -> Confirmation | None:

@@ -301,3 +301,19 @@ def test_a_process_whose_gpu_is_not_known_says_so(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().out
     assert "python3" in told
     assert "None" not in told
+
+
+async def test_the_takeover_dialog_names_who_has_the_run_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(picture(), summaries=fixed_runs.summaries(tmp_path))
+    scene.remotes = fixed_runs.remote_runs()
+    async with a_fixed_console(scene, monkeypatch, size=(80, 24)) as console:
+        await console.line("open runs")
+        await console.calm("linus@")
+        await console.line(f"takeover {scene.remotes[0].id}")
+        await console.calm(TypeNameModal)
+        shown = " ".join(screen_text(console.app).replace("│", " ").split())
+        assert "grace@bastion-2 has it, last heartbeat 11:59:48 UTC." in shown
+        assert "cluster bionemo-on-eks · region us-west-2" in shown
+        assert "account 111122223333" in shown
