@@ -315,6 +315,7 @@ class LaunchArguments(Arguments, frozen=True):
     at_limit: _AtLimit = ""
     watchdog: _Watchdog = ""
     home: Annotated[str, Meta(description="Its home, s3://BUCKET/PREFIX; none. Empty: the one of the settings.")] = ""
+    waive: Annotated[str, Meta(description="Launch although these checks failed: names, separated by commas.")] = ""
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
 

@@ -54,6 +54,7 @@ def run(options: Namespace) -> int:
     if not (options.no_checks or options.demo or plan.is_cost_simulated):
         lines = [*asyncio.run(examine(options, blueprint, binding)), *watchdog_lines(options)]
         _require_passed(lines, waived=options.waive)
+    _require_no_other_run(blueprint, binding, chosen, waived=options.waive)
     if not options.yes:
         _require_yes(blueprint)
     folder, pid = _launched(
@@ -79,6 +80,20 @@ def _require_passed(lines: Sequence[DoctorLine], *, waived: Sequence[str]) -> No
         raise RefusedError(
             f"The launch would fail: {', '.join(refusing)}.", hint=f"Fix this, or launch anyway with {flags}."
         )
+
+
+def _require_no_other_run(
+    blueprint: Blueprint, binding: Binding, chosen: ChosenTarget, *, waived: Sequence[str]
+) -> None:
+    """Refuse a launch in the place of a run at work, in a demo and without other checks too: it asks this machine."""
+    from actions.run.doctor.examine import planned
+    from actions.run.doctor.names import OTHER_RUNS, require_no_other_run
+
+    try:
+        require_no_other_run(planned(blueprint, binding, chosen.target.namespace), waived=waived)
+    except RefusedError as error:
+        hint = f"{error.hint} To launch anyway: --waive '{OTHER_RUNS}'."
+        raise RefusedError(error.message, hint=hint) from error
 
 
 def _require_yes(blueprint: Blueprint) -> None:

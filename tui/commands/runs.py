@@ -72,8 +72,9 @@ class RunCommands:
             texts = self._services.settings.limits
         limits = limits_of(texts, now=self._services.clock.now())
         home = home_of_command(arguments.home, self._services.settings.home)
+        waived = [name.strip() for name in arguments.waive.split(",")]
         await self._run_actions.launch(
-            blueprint, binding, auto_approve=arguments.auto_approve, limits=limits, home=home
+            blueprint, binding, auto_approve=arguments.auto_approve, limits=limits, home=home, waived=waived
         )
         self._notify(logout_warning())
         self._services.unwatch()

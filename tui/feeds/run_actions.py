@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +60,7 @@ class RunActions:
         auto_approve: bool = False,
         limits: Limits | None = None,
         home: str | None = None,
+        waived: Sequence[str] = (),
     ) -> Path:
         """Create a run, start its runner, and put it on screen. `fetch_supplies` comes first.
 
@@ -69,13 +70,19 @@ class RunActions:
             auto_approve: Apply every plan without asking.
             limits: Those of the run.
             home: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
+            waived: Names of checks that may fail.
 
         Raises:
+            RefusedError: Another run is in its place.
             ConsoleError: The run cannot be created or its runner cannot be started.
         """
         from actions.run.context.account import account_at_launch
+        from actions.run.doctor.examine import planned
+        from actions.run.doctor.names import require_no_other_run
         from actions.run.launch import require_preconditions
 
+        launch = planned(blueprint, binding, self._settings.target.namespace)
+        await self._disk.call(require_no_other_run, launch, waived=waived)
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
         place = self._settings.home if home is None else home

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -65,6 +65,9 @@ from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import header_facts
 from tui.widgets.base import Lines
 from tui.widgets.form import ParameterForm
+
+if TYPE_CHECKING:  # it imports what asks AWS, after the form is on screen
+    from actions.run.doctor.report import DoctorLine
 
 _HINT = (
     Span(" enter", Tone.ACCENT),
@@ -199,13 +202,15 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         if self._bound is None or self._refusal:
             self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
             return
-        if await self._confirm(self._bound):
+        found = self._checks.lines
+        if await self._confirm(self._bound, found):
             chosen = LaunchArguments(
                 blueprint=self._blueprint.id,
                 preset=self._preset,
                 existing_cluster=self._existing,
                 auto_approve=self._auto_approve,
                 home=command_of_home(self._home, self._services.settings.home),
+                waive=",".join(line.check for line in found if line.blocks),
                 set=dict(self._values),
             )
             self.dismiss(with_limits(chosen, self._limits))
@@ -228,7 +233,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         workers = (self._planning, self._checking)
         return next((worker for worker in workers if worker is not None and not worker.is_finished), None)
 
-    async def _confirm(self, bound: Bound) -> bool:
+    async def _confirm(self, bound: Bound, found: Sequence[DoctorLine]) -> bool:
         """Ask whether to launch: a yes, or the names of the checks that refuse it."""
         services = self._services
         lines = place_lines(
@@ -244,7 +249,6 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         )
         lines += plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
         lines += note_lines(self._notes, BODY_COLUMNS)
-        found = self._checks.lines
         refusing = [line.check for line in found if line.blocks]
         if not refusing:
             lines = check_lines(found, 0, BODY_COLUMNS) + lines + unknown_lines(found, BODY_COLUMNS)

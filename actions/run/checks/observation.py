@@ -14,6 +14,8 @@ class Observation(msgspec.Struct, frozen=True):
     detail: str
     remedy: str = ""
     """For this very finding; empty for the remedy of the check."""
+    is_bearable: bool = False
+    """This very finding refuses no launch, although others of the check do."""
 
 
 def passed(detail: str) -> Observation:
@@ -21,9 +23,9 @@ def passed(detail: str) -> Observation:
     return Observation(CheckResult.PASSED, detail)
 
 
-def failed(detail: str, *, remedy: str = "") -> Observation:
+def failed(detail: str, *, remedy: str = "", is_bearable: bool = False) -> Observation:
     """Return a result of a check that failed, with the remedy if it is another than the check's."""
-    return Observation(CheckResult.FAILED, detail, remedy)
+    return Observation(CheckResult.FAILED, detail, remedy, is_bearable)
 
 
 def unknown(detail: str) -> Observation:

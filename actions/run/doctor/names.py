@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from actions.base.errors import ConsoleError, MissingError
+from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
 from actions.cloud.aws_session import AwsSession, pages
@@ -20,7 +20,11 @@ from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.journal.reader import RunSummary, list_runs, load_run
-from actions.run.state.view import RunState
+from actions.run.state.records import CheckResult
+from actions.run.state.view import OVER, RunState
+
+OTHER_RUNS = "other runs"
+"""The name of the check for other runs of this machine, by which it is waived."""
 
 
 class NameKind(StrEnum):
@@ -133,38 +137,68 @@ async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
 
 def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
     """Return the question for other runs of this machine that have the launch's objects."""
-    return Question("other runs", partial(check_runs, launch, home), _remedy("RUN", launch))
+    return Question(OTHER_RUNS, partial(check_runs, launch, home), _remedy("RUN", launch), is_blocking=True)
 
 
-def _remedy(run_id: str, launch: PlannedLaunch) -> str:
+def require_no_other_run(launch: PlannedLaunch, home: Path | None = None, *, waived: Collection[str] = ()) -> None:
+    """Require that no run that is still at work is in the place of a launch, unless that check is waived by its name.
+
+    Forms and commands show the same finding as a line of their checks. The launch itself asks again: a script has no
+    form, and a form may be open for an hour.
+
+    Raises:
+        RefusedError: One is.
+        ConfigError: The folder of all runs cannot be read.
+    """
+    found = _runs_there(launch, home)
+    if found.result is CheckResult.FAILED and not found.is_bearable and OTHER_RUNS not in waived:
+        raise RefusedError(found.detail, hint=found.remedy)
+
+
+def _remedy(run_id: str, launch: PlannedLaunch, state: RunState | None = None) -> str:
+    if state is RunState.TEARING_DOWN:
+        return "Wait until it is torn down; or choose another namespace with -n."
     teardown = f"eksml-tui runs teardown {run_id} --confirm {launch.cluster}"
     return f"Tear it down: {teardown}; or choose another namespace with -n."
 
 
 async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:
+    """Check that no other run is in the place of a launch; see `_runs_there`."""
+    return _runs_there(launch, home)
+
+
+def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
     """Check that no run of the same blueprint is left in cluster and namespace, and that none has made the cluster.
+
+    A run that is over, and was not torn down, refuses no launch: its objects do where they are in the way.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
     there = [run for run in list_runs(home) if run.cluster == launch.cluster]
-    return runs_observation(launch, [run for run in there if run.error or run.state is not RunState.TORN_DOWN])
+    left = [run for run in there if run.error or run.state is not RunState.TORN_DOWN]
+    return runs_observation(launch, sorted(left, key=lambda run: run.state in OVER))
 
 
 def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:
-    """Return the result for runs in the same cluster that are not torn down."""
+    """Return the result for runs in the same cluster that are not torn down; those at work come first."""
+    unread = ""
     for run in runs:
         try:
             view = load_run(run.folder)
         except ConsoleError as error:
-            return unknown(f"The run {run.id} cannot be read: {error.message}")
+            unread = unread or f"The run {run.id} cannot be read: {error.message}"
+            continue
         if view.is_cost_simulated != launch.is_cost_simulated:
             continue
         namespace, is_alike = view.cluster.namespace, view.blueprint_id == launch.blueprint.id
         if is_alike and namespace == launch.namespace:
             detail = f"The run {run.id} of this blueprint is {run.state} in {namespace} of {run.cluster}."
-            return failed(detail, remedy=_remedy(run.id, launch))
-        if launch.makes_cluster and not (is_alike or view.existing_cluster):
+        elif launch.makes_cluster and not (is_alike or view.existing_cluster):
             detail = f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide."
-            return failed(detail, remedy=_remedy(run.id, launch))
+        else:
+            continue
+        return failed(detail, remedy=_remedy(run.id, launch, run.state), is_bearable=run.state in OVER)
+    if unread:
+        return unknown(unread)
     return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")

@@ -65,7 +65,8 @@ class Question(msgspec.Struct, frozen=True):
             hint: The remedy of the error that prevented the check.
         """
         remedy = hint or self.way or self.remedy if found.result is CheckResult.UNKNOWN else self.remedy
-        return line_of(self.check, found, found.remedy or remedy, is_blocking=self.is_blocking)
+        blocks = self.is_blocking and not found.is_bearable
+        return line_of(self.check, found, found.remedy or remedy, is_blocking=blocks)
 
 
 def has_failed(lines: Sequence[DoctorLine]) -> bool:

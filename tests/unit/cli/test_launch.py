@@ -6,14 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.errors import RefusedError
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import client
 from actions.run.client import list_runs, load_run
+from actions.run.doctor import names
 from actions.run.doctor.report import DoctorLine
 from actions.run.state.records import CheckResult
+from actions.run.state.view import RunState
 from tui.cli import launch
 from tui.cli.main import main
+from tui.cli.target import ChosenTarget
 
 WORDS = ["launch", "efa-nccl-tests", "--preset", "rehearsal"]
 
@@ -51,6 +56,32 @@ def test_read_only_launches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--readonly", *WORDS, "--yes"]) == 1
     assert "read-only" in capsys.readouterr().err
     assert list_runs() == []
+
+
+@pytest.mark.parametrize("words", [[], ["--no-checks"], ["--demo"]])
+def test_a_second_launch_beside_a_run_at_work_is_refused_with_the_sentence_of_the_form(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if words == ["--demo"]:
+        monkeypatch.setattr(launch, "chosen_target", lambda _: ChosenTarget(ClusterTarget()))  # starts no cluster
+    assert main([*WORDS, *words, "--yes"]) == 0
+    (run,) = list_runs()
+    capsys.readouterr()
+    assert main([*WORDS, *words, "--yes"]) == 1
+    told = capsys.readouterr().err
+    assert f"The run {run.id} of this blueprint is waiting in default of {run.cluster}." in told
+    assert f"Tear it down: eksml-tui runs teardown {run.id} --confirm {run.cluster}; or" in told
+    assert list_runs() == [run]
+    assert main([*WORDS, *words, "--yes", "--waive", "other runs"]) == 0
+    assert len(list_runs()) == 2
+
+
+def test_a_launch_in_another_namespace_or_after_a_teardown_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main([*WORDS, "--yes"]) == 0
+    assert main([*WORDS, "--yes", "-n", "other"]) == 0
+    monkeypatch.setattr(names, "list_runs", lambda _: [replace(run, state=RunState.TORN_DOWN) for run in list_runs()])
+    assert main([*WORDS, "--yes"]) == 0
+    assert len(list_runs()) == 3
 
 
 def test_a_check_that_failed_refuses_unless_it_is_waived(capsys: pytest.CaptureFixture[str]) -> None:

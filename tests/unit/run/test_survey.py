@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
+from actions.base.errors import RefusedError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
@@ -18,9 +19,12 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.external import SessionPool, aws_session, pooled
 from actions.run.doctor import survey as surveys
 from actions.run.doctor.account import Caller
+from actions.run.doctor.examine import planned
+from actions.run.doctor.names import require_no_other_run
 from actions.run.doctor.report import DoctorLine
 from actions.run.doctor.survey import LaunchSurvey
 from actions.run.state.records import CheckResult
+from actions.run.state.view import RunState
 from tests.support import fixed_runs
 from tests.support.account import REGION, an_account, client
 from tests.support.answering import write_kubeconfig
@@ -191,3 +195,27 @@ async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
     (line,) = survey.lines
     assert line.result is CheckResult.FAILED
     assert line.detail.startswith(said)
+    assert line.blocks
+    with pytest.raises(RefusedError) as refusal:  # the launch itself, as of a script
+        require_no_other_run(planned(blueprint, bound, "default"))
+    assert (refusal.value.message, refusal.value.hint) == (line.detail, line.remedy)
+    require_no_other_run(planned(blueprint, bound, "default"), waived=["other runs"])
+
+
+async def test_a_run_that_is_over_is_named_and_refuses_nothing_by_itself(
+    pool: SessionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    view = fixed_runs.a_training_run()
+    view = replace(view, is_cost_simulated=True, cluster=replace(view.cluster, namespace="default"))
+    over = [replace(run, state=RunState.FAILED) for run in fixed_runs.summaries(tmp_path)[:1]]
+    monkeypatch.setattr("actions.run.doctor.names.list_runs", lambda _home: over)
+    monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: view)
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    bound = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=False)
+    target = ClusterTarget(namespace="default")
+    survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
+    await survey.run()
+    (line,) = survey.lines
+    assert (line.result, line.blocks) == (CheckResult.FAILED, False)
+    assert "of this blueprint is failed in" in line.detail
+    require_no_other_run(planned(blueprint, bound, "default"))

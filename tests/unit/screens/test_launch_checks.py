@@ -104,7 +104,7 @@ async def test_a_refused_launch_takes_the_name_of_the_check(monkeypatch: pytest.
         await open_form(app, pilot)
         screen = app.screen
         assert isinstance(screen, LaunchScreen)
-        monkeypatch.setattr(screen, "dismiss", lambda result: launched.append(result.blueprint))
+        monkeypatch.setattr(screen, "dismiss", lambda result: launched.extend([result.blueprint, result.waive]))
         await pilot.press("enter")
         await wait_for(pilot, lambda: isinstance(app.screen, TypeNameModal), "it refuses")
         await wait_for(pilot, lambda: "GPU quota" in screen_text(app), "with all that failed")
@@ -115,7 +115,7 @@ async def test_a_refused_launch_takes_the_name_of_the_check(monkeypatch: pytest.
         await wait_for(pilot, lambda: "That is not the name of the failed check." in screen_text(app), "not so")
         assert launched == []
         await pilot.press(*("space" if key == " " else key for key in "name of EKS cluster"), "enter")
-        await wait_for(pilot, lambda: launched == ["bionemo-esm1nv"], "it is waived")
+        await wait_for(pilot, lambda: launched == ["bionemo-esm1nv", REFUSES.check], "it is waived")
 
 
 async def test_a_demo_asks_for_other_runs_of_this_machine_alone() -> None:
