@@ -79,7 +79,7 @@ _PANE_KEYS = "H123456789K0"
 _OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
 _TREE_CONTEXTS = (KeyContext.PODS, KeyContext.OBJECTS, KeyContext.RUN, KeyContext.RUNS)
 _WHY_CONTEXTS = (
-    KeyContext.HOME, KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS, KeyContext.RUN,
+    KeyContext.HOME, KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS,
 )  # fmt: skip
 
 KEYS: tuple[Key, ...] = (
@@ -141,7 +141,8 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.CHARTS, ("m",), "chart", "curve", in_footer=True),
     Key(KeyContext.CHARTS, ("M",), "chart all", "all", in_footer=True),
     Key(KeyContext.CHARTS, ("enter",), "chart pick", "choose"),
-    Key(KeyContext.RUN, ("a",), "approve", "approve", in_footer=True),
+    Key(KeyContext.RUN, ("a",), "approve", "approve", in_footer=True),  # an answer comes first: a footer is cut behind
+    Key(KeyContext.RUN, ("w",), "why", "why", in_footer=True),
     Key(KeyContext.RUN, ("r",), "retry", "retry", in_footer=True),
     Key(KeyContext.RUN, ("R",), "resume", "resume", in_footer=True),
     Key(KeyContext.RUN, ("f",), "forward", "forward"),
@@ -151,8 +152,8 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.RUN, ("C",), "cancel", "cancel", in_footer=True),
     Key(KeyContext.RUN, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.RUN, ("T",), "teardown", "teardown", in_footer=True),
-    Key(KeyContext.RUNS, ("w",), "why", "why", in_footer=True),
     Key(KeyContext.RUNS, ("a",), "approve", "approve", in_footer=True),
+    Key(KeyContext.RUNS, ("w",), "why", "why", in_footer=True),
     Key(KeyContext.RUNS, ("r",), "retry", "retry", in_footer=True),
     Key(KeyContext.RUNS, ("R",), "resume", "resume", in_footer=True),
     Key(KeyContext.RUNS, ("p",), "pause", "pause"),

@@ -72,13 +72,25 @@ def test_panes_of_runs_name_the_keys_that_the_state_asks_for(
     assert "resume" not in text
 
 
+@pytest.mark.parametrize("context", [KeyContext.RUN, KeyContext.RUNS])
+def test_where_there_is_room_for_one_key_it_is_the_answer_that_is_waited_for(context: KeyContext) -> None:
+    state = RunState.AWAITING_APPROVAL
+    line = hints_line(context, run=a_run(state=state), selected=SelectedRun(state), width=40)
+
+    assert text_of(line).startswith(" a approve  ")
+
+
 @pytest.mark.parametrize("state", list(RunState))
 @pytest.mark.parametrize("context", [KeyContext.RUN, KeyContext.RUNS])
 def test_the_keys_of_a_run_fit_into_eighty_columns_in_every_state(context: KeyContext, state: RunState) -> None:
     is_interrupted = state is RunState.UNKNOWN
-    line = hints_line(context, run=a_run(state=state), selected=SelectedRun(state, is_interrupted=is_interrupted))
+    selected = SelectedRun(state, is_interrupted=is_interrupted)
+    whole = text_of(hints_line(context, run=a_run(state=state), selected=selected))
+    line = hints_line(context, run=a_run(state=state), selected=selected, width=80)
 
     assert len(text_of(line).rstrip()) <= 80
+    left_out = set(whole.split("  ")) - set(text_of(line).split("  "))
+    assert left_out <= {"enter open"}, "of the table's keys alone one is left out, that of the line under the cursor"
     assert ("resume" in text_of(line)) == (state in (RunState.UNKNOWN, RunState.STALLED))
 
 
