@@ -26,8 +26,7 @@ _HIDDEN = ("secrets",)
 """Kinds whose contents are never read."""
 _REFUSED = "# Not saved: "
 _OTHERS_FIRST = (
-    "Others have changed it meanwhile. Your changes are applied to its current state. "
-    "To send them, delete this line and save."
+    "Others have changed it meanwhile; below, your changes are in its newest version. Delete this line to send."
 )
 
 

@@ -214,7 +214,8 @@ async def test_changes_of_others_come_below_ours_before_it_is_saved_again(tmp_pa
         desk.saves += ["replicas: 2 -> replicas: 5", "paused: false -> paused: true"]
         objects.after_conflict = {"replicas": 2, "paused": False}
         await desk.submit("edit deploy/work/web")
-    assert "Others have changed it meanwhile" in desk.edited[1]
+    (remark,) = [line for line in desk.edited[1].splitlines() if "Others have changed it meanwhile" in line]
+    assert remark.endswith("Delete this line to send."), "the line that is to be deleted is one line"
     assert "replicas: 5\n  paused: false" in desk.edited[1]
     assert objects.sent[-1]["spec"] == {"replicas": 5, "paused": True}
 
