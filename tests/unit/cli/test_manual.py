@@ -12,14 +12,26 @@ from pathlib import Path
 
 import pytest
 
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from tests.support.answering import write_kubeconfig
 from tests.support.missing import needs
 from tests.support.ptys import OnPty
 from tui.cli.arguments import parse_arguments, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
+from tui.cli.main import main
 from tui.cli.manual.completion import bash_script, completed, fish_script, zsh_script
 from tui.cli.manual.page import manual_page
 
 COMMANDS = list(completed(parser()))
+LISTING = """
+case "$*" in
+    "completion presets -- "*one-1*) printf 'rehearsal\\nreal\\n' ;;
+    "completion contexts -- "*config*) printf 'arn:aws:eks:us-west-2:1:cluster/a\\n$(touch ran)\\n' ;;
+    completion*) ;;
+    *) printf '  "id": "%s",\\n' one-1 two-2 ;;
+esac
+"""
 
 
 def _paths(command: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -52,9 +64,9 @@ def test_each_help_text_is_about_what_it_stands_beside() -> None:
 
 
 def _program_that_lists(folder: Path) -> None:
-    """Write a program that prints two ids, whatever it is asked."""
+    """Write a program that prints two ids, presets of the blueprint one-1 and two contexts of the file `config`."""
     program = folder / "eksml-tui"
-    program.write_text('#!/bin/sh\nprintf \'  "id": "%s",\\n\' one-1 two-2\n')
+    program.write_text(f"#!/bin/sh\n{LISTING}")
     program.chmod(0o755)
 
 
@@ -80,6 +92,13 @@ def _complete(words: list[str], folder: Path) -> list[str]:
         (["eksml-tui", "runs", "show", "o"], ["one-1"]),
         (["eksml-tui", "runs", "show", "-o", "json", "la"], ["latest"]),
         (["eksml-tui", "plan", ""], ["one-1", "two-2"]),
+        (["eksml-tui", "plan", "one-1", "--preset", "reh"], ["rehearsal"]),
+        (["eksml-tui", "launch", "one-1", "--preset", ""], ["rehearsal", "real"]),
+        (["eksml-tui", "--kubeconfig", "config", "--context", "a"], ["arn:aws:eks:us-west-2:1:cluster/a"]),
+        (
+            ["eksml-tui", "--kubeconfig", "config", "nodes", "--context", "arn", ":", "aws", ":e"],
+            ["eks:us-west-2:1:cluster/a"],
+        ),
         (["eksml-tui", "read", "log", "gi"], ["given.log"]),
         (["eksml-tui", "read", "-o", "csv", "log", "gi"], ["given.log"]),
     ],
@@ -87,6 +106,29 @@ def _complete(words: list[str], folder: Path) -> list[str]:
 def test_bash_completes(words: list[str], found: list[str], tmp_path: Path) -> None:
     (tmp_path / "given.log").touch()
     assert _complete(words, tmp_path) == found
+
+
+def test_bash_expands_nothing_in_a_name(tmp_path: Path) -> None:
+    found = _complete(["eksml-tui", "--kubeconfig", "config", "--context", "$"], tmp_path)
+    assert found == ["\\$\\(touch\\", "ran\\)"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_presets_are_those_of_the_blueprint_on_the_line_and_contexts_those_of_its_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*words: str) -> list[str]:
+        assert main(["completion", *words]) == 0
+        return capsys.readouterr().out.split()
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    own = [*load_blueprint(shipped_blueprints() / "bionemo-esm1nv").presets]
+    assert printed("presets", "--", "launch", "bionemo-esm1nv", "--preset", "") == own
+    assert set(own) <= set(printed("presets", "--", "plan", "--preset", ""))
+    assert printed("contexts", "--", "nodes", "--context", "") == []
+    file = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:9")
+    assert printed("contexts", "--", "--kubeconfig", str(file), "--context", "") == ["here"]
 
 
 @pytest.mark.parametrize(("shell", "make"), [("zsh", zsh_script), ("fish", fish_script)])
@@ -107,6 +149,8 @@ LINES = [
     ("--theme dark plan tw", ["two-2"]),
     ("runs show -o json la", ["latest"]),
     ("nodes -o y", ["yaml"]),
+    ("plan one-1 --preset reh", ["rehearsal"]),
+    ("--kubeconfig config nodes --context ar", ["arn:aws:eks:us-west-2:1:cluster/a"]),
     ("read log gi", ["given.log"]),
     ("read -o csv lo", ["log"]),
 ]

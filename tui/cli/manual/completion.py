@@ -1,7 +1,7 @@
 """`eksml-tui completion SHELL`: the completion of the command line, generated from its parser.
 
-Commands, options and fixed values are in the script; names of blueprints and runs are printed by the program, and files
-are left to the shell. Nothing is looked up in a cluster: a completion has to answer at once.
+Commands, options and fixed values are in the script; names of blueprints, presets, contexts and runs are printed by the
+program, and files are left to the shell. Nothing is looked up in a cluster: a completion has to answer at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 
@@ -38,7 +40,7 @@ class CompletedCommand(msgspec.Struct, frozen=True):
 
 
 class CompletedPlace(msgspec.Struct, frozen=True):
-    """The words of one place: fixed words, names of a kind (`runs`, `blueprints`), or files."""
+    """The words of one place: fixed words, names of a kind (a key of `_NAMES`), or files."""
 
     choices: tuple[str, ...] = ()
     names: str = ""
@@ -55,7 +57,10 @@ class CompletedOption(msgspec.Struct, frozen=True):
 
 
 def run(options: Namespace) -> int:
-    """Print the script for a shell."""
+    """Print the script for a shell, or the names that it looks up."""
+    if options.shell in _LOOKUPS:
+        sys.stdout.writelines(f"{name}\n" for name in _LOOKUPS[options.shell](options.words))
+        return 0
     commands = list(completed(parser()))
     sys.stdout.write({"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[options.shell](commands))
     return 0
@@ -90,6 +95,8 @@ def _place(action: argparse.Action, words: tuple[str, ...]) -> CompletedPlace:
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if metavar == "RUN" or action.dest in ("run", "of_run"):
         return CompletedPlace(names="runs", repeats=repeats)
+    if action.dest in _NAMED_OPTIONS:
+        return CompletedPlace(names=_NAMED_OPTIONS[action.dest])
     if metavar == "BLUEPRINT" or words == ("blueprints",):
         return CompletedPlace(names="blueprints", repeats=repeats)
     return CompletedPlace(is_file=metavar in _FILES, repeats=repeats)
@@ -99,9 +106,49 @@ def _sentence(text: str) -> str:
     return text % {"prog": _PROGRAM} if "%(" in text else text
 
 
+def presets_of(words: Sequence[str]) -> list[str]:
+    """Return the presets of the blueprint that a line names; without one, those of all blueprints."""
+    from actions.blueprint.catalogue import Catalogue
+
+    blueprints = Catalogue.usual(_values(words, "--blueprints")).list()
+    named = [each for each in blueprints if each.id in words] or blueprints
+    return list(dict.fromkeys(name for each in named for name in each.presets))
+
+
+def contexts_on(words: Sequence[str]) -> list[str]:
+    """Return the contexts of the kubeconfig that a line names, else of the usual one; none if there is none."""
+    from actions.cluster.auth.kubeconfig import ClusterTarget, NoKubeconfigError, contexts_of
+
+    files = _values(words, "--kubeconfig")
+    try:
+        return [name for name, _ in contexts_of(ClusterTarget(files[-1] if files else None))]
+    except NoKubeconfigError:
+        return []
+
+
+def _values(words: Sequence[str], option: str) -> list[Path]:
+    """Return the files that a line gives with an option."""
+    behind = [word for before, word in pairwise(words) if before == option and word]
+    joined = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    return [Path(word).expanduser() for word in (*behind, *joined)]
+
+
+_LOOKUPS = {"presets": presets_of, "contexts": contexts_on}
+"""Names that depend on the line, and the functions that find them."""
+_NAMED_OPTIONS = {"preset": "presets", "context": "contexts"}
+"""Options whose values are such names."""
 _IDS = '2>/dev/null | sed -n \'s/^ *"id": "\\([^"]*\\)".*$/\\1/p\''
-_NAMES = {"runs": f"{_PROGRAM} runs list -o json {_IDS}", "blueprints": f"{_PROGRAM} blueprints -o json {_IDS}"}
-"""A command that prints the names of a kind, one a line."""
+_NAMES = {
+    "runs": f"echo latest; {_PROGRAM} runs list -o json {_IDS}",
+    "blueprints": f"{_PROGRAM} blueprints -o json {_IDS}",
+    **{kind: f"{_PROGRAM} completion {kind} -- LINE 2>/dev/null" for kind in _LOOKUPS},
+}
+"""A command that prints the names of a kind, one a line. LINE stands for the words of the command line."""
+
+
+def _asked(kind: str, line: str) -> str:
+    """Return the command of a kind of names, with a shell's own expression for the words of the line."""
+    return _NAMES[kind].replace("LINE", line)
 
 
 def _quoted(text: str) -> str:
@@ -117,7 +164,8 @@ def bash_script(commands: Sequence[CompletedCommand]) -> str:
         f"        {_quoted(' '.join(command.words))}) echo {_quoted(' '.join(_valued(command)))} ;;"
         for command in commands
     )
-    return _BASH.format(paths=paths, valued=valued, cases=cases, runs=_NAMES["runs"], blueprints=_NAMES["blueprints"])
+    names = "\n".join(f"        {kind}) {_asked(kind, _BASH_LINE)} ;;" for kind in _NAMES)
+    return _BASH.format(paths=paths, valued=valued, cases=cases, names=names)
 
 
 def _valued(command: CompletedCommand) -> list[str]:
@@ -152,31 +200,51 @@ def _bash_reply(place: CompletedPlace) -> str:
     return "_eksml_tui_files" if place.is_file else ":"
 
 
+_BASH_LINE = '"${words[@]:1}"'
 _BASH = """\
 # bash completion of eksml-tui, made by: eksml-tui completion bash
 _eksml_tui_words() {{ COMPREPLY=($(compgen -W "$1" -- "$cur")); }}
 _eksml_tui_files() {{ compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); }}
-_eksml_tui_names() {{
-    local names=""
+_eksml_tui_print() {{
     case "$1" in
-        runs) names="latest $({runs})" ;;
-        blueprints) names="$({blueprints})" ;;
+{names}
     esac
-    _eksml_tui_words "$names"
+}}
+_eksml_tui_names() {{ # names are data: nothing in them is expanded
+    local name
+    while IFS= read -r name; do
+        [[ -n "$name" && "$name" == "$cur"* ]] && COMPREPLY+=("$(printf %q "$name")")
+    done < <(_eksml_tui_print "$1")
 }}
 _eksml_tui_valued() {{
     case "$1" in
 {valued}
     esac
 }}
+_eksml_tui_reply() {{
+    case "$path" in
+{cases}
+    esac
+}}
 _eksml_tui() {{
-    local cur prev path="" place=0 word skip="" index
+    local cur prev path="" place=0 word skip="" glue=0 index
     local -a paths=({paths})
-    cur="${{COMP_WORDS[COMP_CWORD]}}"
-    prev="${{COMP_WORDS[COMP_CWORD-1]}}"
-    COMPREPLY=()
-    for ((index = 1; index < COMP_CWORD; index++)); do
+    local -a words=()
+    for ((index = 0; index <= COMP_CWORD; index++)); do # bash splits words at colons, and contexts may be ARNs
         word="${{COMP_WORDS[index]}}"
+        if [[ ${{#words[@]}} -gt 0 && ( "$word" == :* || "$glue" == 1 ) ]]; then
+            words[${{#words[@]}}-1]+="$word"
+        else
+            words+=("$word")
+        fi
+        [[ "$word" == *: ]] && glue=1 || glue=0
+    done
+    local at=$((${{#words[@]}} - 1))
+    cur="${{words[at]}}"
+    prev="${{words[at > 0 ? at - 1 : 0]}}"
+    COMPREPLY=()
+    for ((index = 1; index < at; index++)); do
+        word="${{words[index]}}"
         if [[ -n "$skip" ]]; then skip=""; continue; fi
         if [[ "$word" == -* && "$word" != "-" ]]; then
             [[ " $(_eksml_tui_valued "$path") " == *" $word "* ]] && skip=1
@@ -186,21 +254,28 @@ _eksml_tui() {{
         for each in "${{paths[@]}}"; do [[ "$each" == "$longer" ]] && known=1; done
         if [[ -n "$known" && $place == 0 ]]; then path="$longer"; else place=$((place + 1)); fi
     done
-    case "$path" in
-{cases}
-    esac
+    _eksml_tui_reply
+    if [[ "$cur" == *:* ]]; then # only what is behind the last colon is replaced
+        local head="${{cur%"${{cur##*:}}"}}"
+        COMPREPLY=("${{COMPREPLY[@]#"$head"}}")
+    fi
 }}
 complete -F _eksml_tui eksml-tui
 """
 
 
+_ZSH_LINE = "${(Q)${(z)BUFFER}[2,-1]}"
+
+
 def zsh_script(commands: Sequence[CompletedCommand]) -> str:
     """Return the completion for zsh: a function for each command."""
     functions = "\n".join(_zsh_function(command) for command in commands)
+    names = "\n".join(
+        f'_eksml_tui_names_of_{kind}() {{ compadd -- ${{(f)"$({_asked(kind, _ZSH_LINE)})"}} }}' for kind in _NAMES
+    )
     return (
         "#compdef eksml-tui\n# zsh completion of eksml-tui, made by: eksml-tui completion zsh\n"
-        f'_eksml_tui_names_of_runs() {{ compadd latest ${{(f)"$({_NAMES["runs"]})"}} }}\n'
-        f'_eksml_tui_names_of_blueprints() {{ compadd ${{(f)"$({_NAMES["blueprints"]})"}} }}\n'
+        f"{names}\n"
         f'{functions}\nif [[ "$funcstack[1]" == _eksml-tui ]]; then _eksml_tui "$@"; '
         "else compdef _eksml_tui eksml-tui; fi\n"
     )
@@ -287,6 +362,9 @@ function __eksml_tui_at # PATH [PLACE]: after these words, at this place behind 
 end"""
 
 
+_FISH_LINE = "(commandline -op)[2..]"
+
+
 def _fish_lines(command: CompletedCommand) -> Iterator[str]:
     path = " ".join(command.words)
     here = f"complete -c eksml-tui -n {_fish_quoted(f'__eksml_tui_at {_quoted(path)}')}"
@@ -312,9 +390,7 @@ def _fish_lines(command: CompletedCommand) -> Iterator[str]:
 def _fish_values(place: CompletedPlace) -> str:
     if place.choices:
         return f" -a {_fish_quoted(' '.join(place.choices))}"
-    if place.names == "runs":
-        return f" -a {_fish_quoted(f'latest ({_NAMES[place.names]})')}"
-    return f" -a {_fish_quoted(f'({_NAMES[place.names]})')}" if place.names else ""
+    return f" -a {_fish_quoted(f'({_asked(place.names, _FISH_LINE)})')}" if place.names else ""
 
 
 def _fish_quoted(text: str) -> str:
