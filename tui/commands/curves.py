@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tui.panes.charts import ChartsPane
 
 _CHARTS = "charts"
+NOTICED_SECONDS = 0.3
+"""Time that curves may take to be read before the pane shows that they are: less would only flicker."""
 _FORMS = (".svg", ".png", ".csv")
 _PICK = "pick"
 """The word after `chart` that opens the list of charts."""
@@ -75,11 +78,19 @@ class CurveCommands:
             raise RefusedError(f"{next(iter(chosen))} cannot be compared with itself.", hint="Name another run.")
         if len(chosen) > MOST_RUNS:
             raise RefusedError(f"At most {MOST_RUNS} runs are compared at once.", hint="Name fewer.")
-        runs = await in_thread("compare", _read, list(chosen.values()))
-        metric = metric_to_compare(runs, arguments.metric)
-        pane = self._pane()
-        self._workspace.open(_CHARTS, "")
-        pane.compare(runs, metric)
+        pane, reading = self._pane(), asyncio.ensure_future(in_thread("compare", _read, list(chosen.values())))
+        try:
+            await asyncio.wait({reading}, timeout=NOTICED_SECONDS)
+            if not reading.done():  # spools of days, or a busy machine
+                self._workspace.open(_CHARTS, "")
+                pane.wait_for_runs(len(chosen))
+            runs = await reading
+            metric = metric_to_compare(runs, arguments.metric)
+            self._workspace.open(_CHARTS, "")
+            pane.compare(runs, metric)
+        finally:
+            reading.cancel()
+            pane.wait_for_runs(0)
 
     async def _export(self, arguments: args.ExportChartArguments) -> None:
         file = Path(arguments.file)

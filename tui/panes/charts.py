@@ -82,6 +82,8 @@ class ChartsPane(PlotPane):
         self._compared: tuple[RunCurves, ...] = ()
         self._compared_beside = ""
         """The run on screen when the comparison began; another one ends it."""
+        self._awaited = 0
+        """The number of runs whose curves are being read, to be compared."""
         self._source: CurveSource | None = None
         self._spooled: SpoolCurves | None = None
         """The curves on disk that were shown last; of a copy, until the watched job has as many values."""
@@ -109,6 +111,11 @@ class ChartsPane(PlotPane):
         if self._compared:
             self._show_several(columns=0)
             self._draw_compared()
+            return
+        if self._awaited:
+            self.show_health(FeedHealth(FeedState.ENDED, "reading the runs' spools"))
+            self._progress.show([])
+            self._draw_nothing(f"{self._awaited} runs compared", f"Reading the curves of {self._awaited} runs…")
             return
         self._choose()
         source = self._source
@@ -272,9 +279,15 @@ class ChartsPane(PlotPane):
             return partial(png_of, curves, title=title, x_label=x_label, options=options, marks=marks, clean=redact)
         return lambda: redact(svg_of(curves, title=title, x_label=x_label, options=options, marks=marks)).encode()
 
+    def wait_for_runs(self, count: int) -> None:
+        """Show that the curves of so many runs are being read; 0: they are there, or cannot be compared."""
+        if count != self._awaited:
+            self._awaited = count
+            self.refresh_data()
+
     def compare(self, runs: Sequence[RunCurves], metric: str) -> None:
         """Overlay the curves of runs, from here on until `leave`."""
-        self._compared, self._metric = tuple(runs), metric
+        self._compared, self._metric, self._awaited = tuple(runs), metric, 0
         self._compared_beside = _on_screen(self.services)
         self.refresh_data()
 
@@ -393,8 +406,8 @@ class ChartsPane(PlotPane):
             return ""
         return place_of(view, source.stage) if source is not None else view.id
 
-    def _draw_nothing(self, title: str) -> None:
-        """Empty the plot: no curve may stand below the name of another run."""
+    def _draw_nothing(self, title: str, reason: str = "") -> None:
+        """Empty the plot, with a reason in its place: no curve may stand below the name of another run."""
         self.entitle(title)
         self._show_several(columns=0)
         if self._source is None:
@@ -403,7 +416,7 @@ class ChartsPane(PlotPane):
             self._drawn = None
             self._plot.clear()
         self._plot.describe("", "step")
-        self._plot.empty = self._guidance()
+        self._plot.empty = reason or self._guidance()
         self._plot.show([], version=("nothing", self._plot.empty))
 
     def _guidance(self) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from actions.cluster.logs.lines import LogLine
+from actions.run.comparison import RunCurves
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import RunView
 from tests.support import fixed_runs
@@ -15,6 +18,7 @@ from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import Scene, a_fixed_console
 from tests.support.waiting import wait_for
+from tui.commands import curves
 from tui.textual_private import screen_text
 
 OTHER = "bionemo-esm1nv-1112-c4c4rjtx3ldvk"
@@ -66,6 +70,35 @@ async def test_runs_are_overlaid_with_their_values_and_what_differs(
         await console.press("escape")
         await console.calm(("loss (1/5) of", "val_loss 1.253"))
         assert "compared" not in screen_text(console.app)
+
+
+async def test_curves_that_take_time_are_announced_in_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_read, read = threading.Event(), curves._read
+
+    def slow(folders: Sequence[Path]) -> list[RunCurves]:
+        assert is_read.wait(60)
+        return read(folders)
+
+    monkeypatch.setattr(curves, "_read", slow)
+    scene = a_scene(tmp_path, monkeypatch)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts")
+        await console.calm("val_loss 1.253")
+        await console.line(f"compare {OTHER} metric=train_loss")
+        await console.calm(("2 runs compared", "Reading the curves of 2 runs…"))
+        assert "val_loss 1.253" not in screen_text(console.app), "no curve stands below the name of others"
+        is_read.set()
+        await console.calm("last 2.05 at step 19,500")
+        assert "Reading" not in screen_text(console.app)
+
+        await console.press("escape")
+        is_read.clear()
+        await console.line(f"compare {RUN} {BENCH}")
+        await console.calm("Reading the curves of 2 runs…")
+        is_read.set()
+        await console.calm(("share no metric", "val_loss 1.253"))
 
 
 async def test_runs_without_a_common_metric_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
