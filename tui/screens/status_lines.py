@@ -20,7 +20,6 @@ from tui.present.text import unused_text
 from tui.settings.keymap import NO_CHANGES, Keymap
 from tui.settings.keys import KeyContext, common_keys, footer, name_of
 
-_NARROW = 100
 _NEEDED = 2
 """The last keys of the footer, help and the way out, are shown at any width."""
 _SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "chart", "events": "ev", "objects": "obj"}
@@ -178,6 +177,8 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
+    Names are shortened where they would not all fit; room for every mark is counted, so that none changes the names.
+
     Args:
         order: Names of the panes, in the order of their keys.
         present: Panes of the arrangement, also those behind the current one.
@@ -186,17 +187,32 @@ def tabs_line(
         marks: The mark behind a name, by name.
         keymap: The operator's own keys.
     """
+    line = _tabs(order, present, current, marks, keymap, is_short=False)
+    if width_of(line) + sum(mark is None for mark in marks.values()) <= width:
+        return line
+    return _tabs(order, present, current, marks, keymap, is_short=True)
+
+
+def _tabs(
+    order: tuple[str, ...],
+    present: tuple[str, ...],
+    current: str,
+    marks: Mapping[str, Span | None],
+    keymap: Keymap,
+    *,
+    is_short: bool,
+) -> Cells:
     spans: list[Span] = []
     for name in order:
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
-        shown = _SHORT.get(name, name) if width < _NARROW else name
+        shown = _SHORT.get(name, name) if is_short else name
         opens, span = f"open {name}", marks.get(name)
         mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
             spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
-            gap = "" if width < _NARROW else " "
+            gap = "" if is_short else " "
             spans += [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
     return tuple(spans)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import string
 from collections.abc import Iterator
 from typing import get_args
 
@@ -269,12 +270,14 @@ are tabs.
 move: {pods.shell: S, everywhere.zoom: f5}
 own: {f6: open pods of=run, f7: layout quad}
 ```
+
+Free for your own, in every pane: FREE, and `f2` to `f12` without `f9`.
 """
 
 
 def keys_page() -> str:
     """Return the text of docs/keys.md."""
-    parts = [_HEAD]
+    parts = [_HEAD.replace("FREE", ", ".join(f"`{letter}`" for letter in free_letters()))]
     for context in KeyContext:
         rows = list(keys_of(context))
         if not rows:
@@ -320,6 +323,16 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("ctrl+] q", "ctrl+] ctrl+]"), "Leave a shell, send ctrl+] to it: esc is the program's."),
 )
 """Keys of the widgets themselves, for help and documentation."""
+
+
+def free_letters() -> tuple[str, ...]:
+    """Return the letters that mean nothing in any pane, small ones first: for new keys, and for the operator's own.
+
+    Letters that are used only after ctrl+w are free.
+    """
+    used = {name for row in KEYS if row.context is not KeyContext.PANES for name in row.keys}
+    used.update(name for names, _ in MOVEMENT for name in names)
+    return tuple(letter for letter in string.ascii_letters if letter not in used)
 
 
 def _movement_page() -> str:

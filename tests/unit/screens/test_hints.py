@@ -18,11 +18,22 @@ from tui.settings.keys import KeyContext, footer
 
 
 @pytest.mark.parametrize("current", PANES)
-def test_the_tabs_fit_into_eighty_columns_with_the_runs_sign(current: str) -> None:
-    line = tabs_line(PANES, (current,), current, width=80, marks={"run": Span("◆")})
+def test_the_tabs_fit_into_any_width_with_the_runs_sign(current: str) -> None:
+    for width in (80, 99, 100, 117, 118, 160):
+        line = tabs_line(PANES, (current,), current, width=width, marks={"run": Span("◆")})
 
-    assert width_of(line) <= 80
-    assert "run◆" in text_of(line)
+        assert width_of(line) <= width
+        assert "run◆" in text_of(line)
+
+
+def test_names_of_tabs_are_short_only_where_they_must_be_and_not_for_a_mark() -> None:
+    def are_short(width: int, mark: Span | None) -> bool:
+        return "blueprints" not in text_of(tabs_line(PANES, (PANES[0],), PANES[0], width=width, marks={"run": mark}))
+
+    whole = width_of(tabs_line(PANES, (PANES[0],), PANES[0], width=1000, marks={"run": Span("◆")}))
+    for mark in (None, Span("◆")):
+        assert are_short(whole - 1, mark)
+        assert not are_short(whole, mark)
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import string
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from textual.binding import Binding
+from textual.widget import Widget
 
+import tui.widgets
 from actions.command.parse import parse_line
 from tui.screens.viewer import TextView
 from tui.settings.keymap import Keymap
-from tui.settings.keys import ASIDES, ENTERED, KEYS, Key, KeyContext, explanation, footer, keys_of, keys_page, name_of
-from tui.widgets.base import NavigableWidget
-from tui.widgets.log import LogLines, LogView
-from tui.widgets.plot import PlotView
-from tui.widgets.stage_rail import StageRail
-from tui.widgets.table import KeyedTable
+from tui.settings.keys import (
+    ASIDES,
+    ENTERED,
+    KEYS,
+    Key,
+    KeyContext,
+    explanation,
+    footer,
+    free_letters,
+    keys_of,
+    keys_page,
+    name_of,
+)
+from tui.widgets.form import ParameterForm
+from tui.widgets.prompt import PromptLine
 
 PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 
@@ -86,29 +101,56 @@ def test_every_aside_is_explained_and_used() -> None:
     assert {row.does for row in KEYS if row.is_aside} == set(ASIDES)
 
 
-WIDGETS = (NavigableWidget, KeyedTable, LogLines, LogView, PlotView, StageRail, TextView)
+TYPED_INTO = (ParameterForm, PromptLine)
+"""Widgets of dialogs, whose keys are those of editors."""
 UNAVOIDABLE = {
     "l": "vi's key to the right in a log, where there is no object whose logs to open",
+    "n": "vi's next: a match in a text, a chart among charts",
+    "p": "the previous chart, where there is no run to pause",
     "enter": "it opens the selection, whatever that is",
+    "tab": "the next section of Home; past the last one, the next pane",
+    "shift+tab": "as tab",
     "slash": "a table is filtered, a text searched: both look for what is typed",
     "escape": "a log's search is taken away before the screen goes back",
 }
 
 
-def test_a_key_means_one_thing_in_every_pane() -> None:
-    """Keys after ctrl+w are a table of their own, as in vim."""
+def meanings_of_keys() -> dict[str, set[str]]:
+    """The meanings of each key, in panes and in all widgets that panes may have.
+
+    Keys after ctrl+w are a table of their own, as in vim.
+    """
     meanings: dict[str, set[str]] = {}
     for row in KEYS:
         for name in row.keys if row.context is not KeyContext.PANES else ():
             meanings.setdefault(name, set()).add(row.does)
-    for widget in WIDGETS:
+    for widget in widgets_with_keys():
         for binding in widget.BINDINGS:
             assert isinstance(binding, Binding)
             for name in binding.key.split(","):
                 meanings.setdefault(name, set()).add(binding.description)
+    return meanings
+
+
+def widgets_with_keys() -> Iterator[type[Widget]]:
+    """Texts, and all classes of `tui/widgets` with keys of their own, but for those that are typed into."""
+    yield TextView
+    for module in pkgutil.iter_modules(tui.widgets.__path__, "tui.widgets."):
+        for one in vars(importlib.import_module(module.name)).values():
+            is_widget = isinstance(one, type) and issubclass(one, Widget) and one.__module__ == module.name
+            if is_widget and "BINDINGS" in vars(one) and one not in TYPED_INTO:
+                yield one
+
+
+def test_a_key_means_one_thing_in_every_pane() -> None:
+    meanings = meanings_of_keys()
     several = {name: sorted(found) for name, found in meanings.items() if len(found) > 1 and name not in UNAVOIDABLE}
-    assert several == {}
+    assert several == {}, f"letters that are free: {' '.join(free_letters())}"
     assert all(len(meanings[name]) > 1 for name in UNAVOIDABLE), "a reason for nothing"
+
+
+def test_the_letters_of_the_page_are_free_in_every_pane_and_there_are_no_others() -> None:
+    assert set(free_letters()) == set(string.ascii_letters) - set(meanings_of_keys())
 
 
 def test_letters_that_stop_or_remove_are_capitals() -> None:
