@@ -533,9 +533,10 @@ def test_the_rebuilt_records_fold_to_a_run_with_what_it_owns() -> None:
 async def test_the_console_asks_for_the_runs_id(tmp_path: Path) -> None:
     from actions.command.parse import parse_line
     from tui.commands.confirmations import confirmation_for, confirmed_arguments
+    from tui.feeds.runs import RunFeed
 
     call = parse_line(f"takeover {RUN} machine_is_gone=true")
-    confirmation = confirmation_for(call, None)  # type: ignore[arg-type]
+    confirmation = confirmation_for(call, RunFeed(SystemClock(), lambda: None))
     assert confirmation is not None
     assert (confirmation.word, confirmation.word_is) == (RUN, "the run's id")
     assert getattr(confirmed_arguments(call, None), "confirm", "") == RUN
