@@ -51,7 +51,8 @@ def nothing_was_begun(program: Program) -> bool:
 def test_a_wrong_name_is_told_with_what_would_be_right(
     program: Program, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    refused(program.command(*arguments), *words)
+    of_our_own = arguments[:1] in (("plan",), ("blueprints",))  # to choose another one is a matter of usage
+    refused(program.command(*arguments), *words, code=2 if of_our_own else 1)
     assert nothing_was_begun(program)
 
 

@@ -26,9 +26,9 @@ steps:
   - press: enter
   - wait: {text: "can only be watched", within: 2m}
   - expect: {text: "▶ Pre-training"}
-  - open: {pane: logs, of: train}
+  - open: {pane: logs, of: train, within: 1m}
   - wait: {text: "Epoch 0", within: 2m}
-  - open: {pane: charts, of: train}
+  - open: {pane: charts, of: train, within: 1m}
   - wait: {text: "train_loss", within: 2m}
 """
 
