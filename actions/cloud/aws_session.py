@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -127,6 +128,10 @@ _ACCESS_KINDS = frozenset(
 _LOGIN_KINDS = frozenset({"SSOError", "SSOTokenLoadError", "TokenRetrievalError", "UnauthorizedSSOTokenError"})
 
 
+_ENDPOINT = re.compile(r'(?:the )?endpoint URL: "https?://([^/"?]{1,300})[^"]{0,5000}"')
+"""An address in botocore's words: the host alone says where, in a line that has room for it."""
+
+
 class MissingPermissionError(AccessError):
     """Valid credentials without the right for one action: others may still be allowed.
 
@@ -151,7 +156,7 @@ def error_of(cause: Exception, *, action: str, profile: str = "") -> ConsoleErro
     response = getattr(cause, "response", None)
     if isinstance(response, dict):
         return _refusal(response, action, profile)
-    kind, text = type(cause).__name__, _clean(str(cause))
+    kind, text = type(cause).__name__, _clean(_ENDPOINT.sub(r"\1", str(cause)))
     if kind in _UNREACHABLE_KINDS:
         return UnreachableError(f"AWS did not answer {action}: {text}", hint="Check the network, region and proxy.")
     if kind in _LOGIN_KINDS:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
+from actions.base.executors import in_thread
 from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import FileProgress, LoadTool, LogWatch, StageWatch
@@ -294,10 +295,28 @@ class StageCollector:
             self._warnings.set(topic, f"Logs cannot be kept: {sentence_of(found)}")
         return found
 
+    async def open_spool(self) -> None:
+        """Read what the spool has, in a thread: a runner whose loop parses the log of a day counts as stalled.
+
+        Also if this is cancelled, the thread comes to its end first: nobody else may repair the files meanwhile.
+
+        Raises:
+            OSError: It cannot be read or written at present.
+        """
+        if self._writer.is_open:
+            return
+        opening = asyncio.ensure_future(in_thread("spool", self._writer.open))
+        try:
+            await asyncio.shield(opening)
+        finally:
+            if not opening.done():
+                await asyncio.wait({opening})
+
     async def _find_pods(self) -> None:
         """Start a follower for every new container that the stage's selector matches."""
         connection = await self._context.connect(ONCE)
         pods = await pods_of(self._context, connection, self._logs.pods)
+        await self.open_spool()
         self._look_for_unseen(has_pods=bool(pods))
         for pod in pods:
             self._follow(pod)
@@ -440,6 +459,7 @@ class StageCollector:
         if self._logs.uid_of:
             self._file.belong_to(newest(await pods_of(self._context, connection, self._logs.uid_of)))
         pods = await pods_of(self._context, connection, self._logs.pod)
+        await self.open_spool()
         await self._file.follow_in(connection, newest_running(pods), self._logs.container, self._warnings)
 
 

@@ -65,6 +65,7 @@ async def read_last_lines(context: StageContext, *, has_had_pods: Callable[[], A
         return ""
     last = LastLines(context, watch, has_had_pods)
     try:
+        await outcome_of(last.open_spool())  # before the time of the logs begins
         with suppress(TimeoutError):  # the gaps are recorded all the same
             async with asyncio.timeout(LONGEST_LAST_LINES_SECONDS + LAST_LINES_SECONDS):
                 await last.read()

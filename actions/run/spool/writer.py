@@ -7,6 +7,7 @@ do the findings: those that a crash or a full disk has cost are added later. Dam
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class SpoolWriter:
         self._accelerators = accelerators_file(folder, stage)
         self._samples: dict[str, AcceleratorSample] = {}
         self._devices = DeviceBook(devices_file(folder, stage))
+        self._opening = threading.Lock()
         self._loaded: Loader | None = None
         self._points: PointsBook | None = None
         self._unclaimed: dict[bytes, SpooledSource] = {}
@@ -73,7 +75,7 @@ class SpoolWriter:
         self._unwritten: list[tuple[GapLine, bytes]] = []
 
     def open(self) -> None:
-        """Read the spool, and repair it.
+        """Read the spool, and repair it. May be called in a thread: the log of a day takes a minute.
 
         Raises:
             OSError: It cannot be read or written at present.
@@ -252,10 +254,16 @@ class SpoolWriter:
         finally:
             self._shut()
 
+    @property
+    def is_open(self) -> bool:
+        """True if the spool has been read."""
+        return self._loaded is not None
+
     def _open(self) -> tuple[Loader, PointsBook]:
-        if self._loaded is None or self._points is None:
-            self._loaded, self._points = self._load()
-        return self._loaded, self._points
+        with self._opening:
+            if self._loaded is None or self._points is None:
+                self._loaded, self._points = self._load()
+            return self._loaded, self._points
 
     def _load(self) -> tuple[Loader, PointsBook]:
         for folder in (logs_path(self._folder, self._stage), series_path(self._folder, self._stage)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from actions.base.errors import (
     AccessError,
@@ -221,3 +221,9 @@ def refusal(code: str) -> Exception:
     answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
     error: Exception = ClientError(answer, "Describe")
     return error
+
+
+def test_a_store_that_does_not_answer_is_named_by_its_host_alone() -> None:
+    cause = ReadTimeoutError(endpoint_url="https://team-runs.s3.amazonaws.com/ml/runs/x/lease.json?versionId=1")
+    error = error_of(cause, action="s3:PutObject")
+    assert error.message == "AWS did not answer s3:PutObject: Read timeout on team-runs.s3.amazonaws.com"

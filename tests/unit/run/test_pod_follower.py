@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -214,6 +215,28 @@ async def test_a_cancelled_stage_whose_pod_is_gone_has_a_gap_if_the_pod_had_begu
         losses = await read_last_lines(context)
     assert losses.startswith("Log of pod p: incomplete, its pod was gone before") if is_lost else losses == ""
     assert len(spooled_losses(tmp_path, "train")) == is_lost
+
+
+async def test_a_spool_is_read_beside_the_loop_before_the_last_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a day takes minutes on a busy machine: a park made its runner count as stalled."""
+    writer = SpoolWriter(tmp_path, "train")
+    source = writer.source(PLACE.namespace, PLACE.pod, PLACE.container, PLACE.uid)
+    writer.write_lines(source, [LogLine(10**18, "one")])
+    writer.close()
+    loaded, load = list[threading.Thread](), SpoolWriter._load
+
+    def loading(self: SpoolWriter) -> Any:
+        loaded.append(threading.current_thread())
+        return load(self)
+
+    monkeypatch.setattr(SpoolWriter, "_load", loading)
+    async with session_to(LogServer(is_gone=True), tmp_path) as session, asyncio.timeout(60):
+        watch = StageWatch(logs=LogWatch(pods="a=b"))
+        await read_last_lines(cast(StageContext, Cancelled(tmp_path, NoPods(session, [STARTED]), watch)))
+    assert len(loaded) == 1
+    assert loaded[0] is not threading.main_thread()
 
 
 class NoPods(EventsOf):
