@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.wording import counted
 from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
@@ -226,6 +228,7 @@ def hints_line(
     alone: Alone | None = None,
     keymap: Keymap = NO_CHANGES,
     width: int = 0,
+    drains: Mapping[str, int] = MappingProxyType({}),
 ) -> Cells:
     """Return the keys of the focused pane that apply to the selected run.
 
@@ -240,25 +243,16 @@ def hints_line(
         alone: The reason why one pane of several is shown.
         keymap: The operator's own keys.
         width: Columns that there are; 0 for any number.
+        drains: Pods that are left on the nodes that are being drained.
     """
     spans: list[Span] = [Span(" ")]
     if alone is not None:
         does, words = _ALONE[alone]
         spans += _hint(name_of(KeyContext.EVERYWHERE, does, keymap), words, Tone.WARN)
-    has_key_for_plan = (
-        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
-    )
-    if run is not None and run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
-        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += _hint(run_key, "◆ a plan waits", Tone.WARN)
-    if run is not None and run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
-        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += _hint(run_key, "▲ runner stalled", Tone.BAD)
-    trouble = trouble_in(run.notices).partition(": ")[2] if run is not None else ""
-    if trouble:
-        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        told = text_of(fit(Span(trouble.partition(": ")[0]), _TROUBLE_WIDTH)).rstrip()
-        spans += _hint(run_key, f"▲ {told}", Tone.BAD)
+    if drains:
+        spans += _hint(name_of(KeyContext.EVERYWHERE, "open nodes", keymap), _draining(drains), Tone.WARN)
+    if run is not None:
+        spans += _run_hints(run, context, selected, keymap)
     common = common_keys(context, keymap)
     hints = []
     for name, label in footer(context, keymap)[: -len(common)]:
@@ -274,6 +268,30 @@ def hints_line(
         else:
             break
     return _joined(spans, hints, everywhere)
+
+
+def _run_hints(run: RunView, context: KeyContext, selected: SelectedRun | None, keymap: Keymap) -> list[Span]:
+    """Return the key of the run, with what it waits for or suffers from; where a pane has keys for that, without it."""
+    run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+    spans: list[Span] = []
+    has_key_for_plan = (
+        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
+    )
+    if run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
+        spans += _hint(run_key, "◆ a plan waits", Tone.WARN)
+    if run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
+        spans += _hint(run_key, "▲ runner stalled", Tone.BAD)
+    trouble = trouble_in(run.notices).partition(": ")[2]
+    if trouble:
+        told = text_of(fit(Span(trouble.partition(": ")[0]), _TROUBLE_WIDTH)).rstrip()
+        spans += _hint(run_key, f"▲ {told}", Tone.BAD)
+    return spans
+
+
+def _draining(drains: Mapping[str, int]) -> str:
+    left = counted(sum(drains.values()), "pod")
+    which = next(iter(drains)).partition(".")[0] if len(drains) == 1 else f"{len(drains)} nodes"
+    return f"◐ draining {which}: {left} left"
 
 
 def _joined(first: list[Span], *groups: list[list[Span]]) -> Cells:
