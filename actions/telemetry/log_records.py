@@ -55,7 +55,7 @@ class LogRecord(NamedTuple):
     outline: str
     """`outlines.outline_of` the text."""
     is_teed: bool = False
-    """It came through torchrun's `--tee`, which reads standard output and errors from two files: their order is lost."""
+    """It came through `torchrun --tee`, which reads two files: the order of standard output and errors is lost."""
 
 
 def split_records(line: str) -> Iterator[str]:

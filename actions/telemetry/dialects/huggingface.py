@@ -1,8 +1,8 @@
 """Dictionaries of the Hugging Face Trainer, TRL and their relatives.
 
 The step is not in the dictionary. It is the counter of the bar's redraw right after it: tqdm clears the bar, prints
-the dictionary, draws the bar again; the bar before may be many steps old. Behind torchrun's `--tee` the bar after it may be
-of a later step, so such a point has its epoch alone.
+the dictionary, draws the bar again; the bar before may be many steps old. Behind `torchrun --tee` the bar after it may
+be of a later step: such a point has its epoch alone.
 
 Source: `docs/facts/training-logs.md#hugging-face-trainer`; transformers 4 and 5 (which quotes its numbers), captured in
 `tests/fixtures/corpus/logs/hf_*`.
