@@ -109,6 +109,8 @@ def test_the_lines_that_are_left_show_the_newest_events_and_a_screen_without_any
     assert first.message[:40] in line
     entry = next(entry for entry in board.entries if entry.key == f"event {first.uid}")
     assert (entry.line, entry.subject) == ("open events", Subject(first.kind, first.name, first.namespace))
+    for unread in ("totals", "runs", "blueprints"):
+        assert "Latest events" not in shown(replace(facts, **{unread: None}), 198, 60)
     for width, height in ((78, 21), (118, 33)):
         assert home_board(facts, width, height) == home_board(some_facts(), width, height)
 

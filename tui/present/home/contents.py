@@ -116,7 +116,7 @@ def home_board(facts: HomeFacts, width: int, height: int) -> Board:
     runs, problems, launch = (partial(make, facts) for make in (_runs, _problems, _blueprints))
     clusters = partial(_clusters, facts, is_dense=width < MEDIUM)
     fleet = partial(_fleet, facts, is_dense=width < MEDIUM)
-    filler = partial(latest_section, facts.latest, facts.keys.get("open events", "8"))
+    filler = partial(latest_section, facts.latest, facts.keys.get("open events", "8")) if _is_read(facts) else None
     if width >= WIDE:
         bands = [[(clusters, 0.5), (fleet, 0.5)], [(runs, 0.5), (problems, 0.5)], [(launch, 1.0)]]
         return board_of(bands, width, height, order=(1, 0, 2), filler=filler)
@@ -125,6 +125,11 @@ def home_board(facts: HomeFacts, width: int, height: int) -> Board:
         return board_of(bands, width, height, order=(1, 2, 0, 3), filler=filler)
     bands = [[(clusters, 1.0)], [(fleet, 1.0)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
     return board_of(bands, width, height, order=(1, 2, 3, 4, 0), filler=filler)
+
+
+def _is_read(facts: HomeFacts) -> bool:
+    """Return whether all other sections have their size: what fills the rest must not come and go at the start."""
+    return facts.totals is not None and facts.runs is not None and facts.blueprints is not None
 
 
 def _text(text: str, tone: Tone = Tone.MUTED) -> BoardRow:
