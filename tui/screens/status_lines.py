@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
 
@@ -34,6 +34,7 @@ _MARKS = {
     RunState.TEARING_DOWN: "◀",
 }
 _TROUBLE_WIDTH = 46
+_SHORT_TROUBLE = 14
 _MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
 _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
@@ -58,11 +59,11 @@ class Alone(Enum):
 
 
 _ALONE = {
-    Alone.ZOOMED: ("zoom", "unzoom"),
-    Alone.IN_FRONT: ("back", "layout"),
-    Alone.TABBED: ("focus next", "next: too small for all"),
+    Alone.ZOOMED: ("zoom", "unzoom", "unzoom"),
+    Alone.IN_FRONT: ("back", "layout", "layout"),
+    Alone.TABBED: ("focus next", "next: too small for all", "next"),
 }
-"""The key that shows the others, and its words in the footer."""
+"""The key that shows the others, its words in the footer, and those of a narrow one."""
 
 
 class SelectedRun(msgspec.Struct, frozen=True):
@@ -180,6 +181,7 @@ def tabs_line(
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
     Names are shortened where they would not all fit; room for every mark is counted, so that none changes the names.
+    Where not even those fit, the first ones are left out as far as the current one needs it.
 
     Args:
         order: Names of the panes, in the order of their keys.
@@ -189,10 +191,18 @@ def tabs_line(
         marks: The mark behind a name, by name.
         keymap: The operator's own keys.
     """
-    line = _tabs(order, present, current, marks, keymap, is_short=False)
+    line = _joined_tabs(_tabs(order, present, current, marks, keymap, is_short=False))
     if width_of(line) + sum(mark is None for mark in marks.values()) <= width:
         return line
-    return _tabs(order, present, current, marks, keymap, is_short=True)
+    tabs, at = _tabs(order, present, current, marks, keymap, is_short=True), order.index(current) + 1
+    first = 0
+    while first < at - 1 and width_of(_joined_tabs(tabs[first:at])) + bool(first) > width:
+        first += 1
+    return _joined_tabs([[Span("‹", Tone.MUTED)] * bool(first), *tabs[first:]])
+
+
+def _joined_tabs(tabs: Sequence[Sequence[Span]]) -> Cells:
+    return tuple(span for tab in tabs for span in tab)
 
 
 def _tabs(
@@ -203,20 +213,22 @@ def _tabs(
     keymap: Keymap,
     *,
     is_short: bool,
-) -> Cells:
-    spans: list[Span] = []
+) -> list[list[Span]]:
+    tabs: list[list[Span]] = []
     for name in order:
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
         shown = _SHORT.get(name, name) if is_short else name
         opens, span = f"open {name}", marks.get(name)
         mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
-            spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
+            tabs.append([Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)])
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
             gap = "" if is_short else " "
-            spans += [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
-    return tuple(spans)
+            tabs.append(
+                [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
+            )
+    return tabs
 
 
 def hints_line(
@@ -233,7 +245,8 @@ def hints_line(
     """Return the keys of the focused pane that apply to the selected run.
 
     A plan that waits and a stalled runner are shown in every pane that has no key for them. Where there is no room for
-    all, the pane's last keys are left out, then those of all panes but help and the way out: `?` shows them.
+    all, the pane's last keys are left out, then those of all panes but help and the way out: `?` shows them. At last
+    the states that all panes show are told in a word.
 
     Args:
         context: Key context of the focused pane.
@@ -245,14 +258,11 @@ def hints_line(
         width: Columns that there are; 0 for any number.
         drains: Pods that are left on the nodes that are being drained.
     """
-    spans: list[Span] = [Span(" ")]
-    if alone is not None:
-        does, words = _ALONE[alone]
-        spans += _hint(name_of(KeyContext.EVERYWHERE, does, keymap), words, Tone.WARN)
+    news = _alone_hints(alone, keymap)
     if drains:
-        spans += _hint(name_of(KeyContext.EVERYWHERE, "open nodes", keymap), _draining(drains), Tone.WARN)
+        news.append(_News(name_of(KeyContext.EVERYWHERE, "open nodes", keymap), *_draining(drains), Tone.WARN))
     if run is not None:
-        spans += _run_hints(run, context, selected, keymap)
+        news += _run_news(run, context, selected, keymap)
     common = common_keys(context, keymap)
     hints = []
     for name, label in footer(context, keymap)[: -len(common)]:
@@ -260,42 +270,65 @@ def hints_line(
             shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
             hints.append(_hint(name, shown, Tone.MUTED))
     everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
-    while width and width_of(_joined(spans, hints, everywhere)[:-1]) > width:  # the last gap may be cut
+    first = [_hint(one.key, one.words, one.tone) for one in news]
+    short = [_hint(one.key, one.short, one.tone) for one in news]
+    while width and width_of(_joined(first, hints, everywhere)[:-1]) > width:  # the last gap may be cut
         if len(hints) > 1:
             hints.pop()
         elif len(everywhere) > _NEEDED:
             everywhere.pop(-1 - _NEEDED)
+        elif first != short:
+            first = short
+        elif hints:
+            hints.pop()
         else:
             break
-    return _joined(spans, hints, everywhere)
+    return _joined(first, hints, everywhere)
 
 
-def _run_hints(run: RunView, context: KeyContext, selected: SelectedRun | None, keymap: Keymap) -> list[Span]:
-    """Return the key of the run, with what it waits for or suffers from; where a pane has keys for that, without it."""
-    run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-    spans: list[Span] = []
+class _News(msgspec.Struct, frozen=True):
+    """A key at the beginning of the footer, with a state that is to be seen in every pane."""
+
+    key: str
+    words: str
+    short: str
+    tone: Tone
+
+
+def _alone_hints(alone: Alone | None, keymap: Keymap) -> list[_News]:
+    if alone is None:
+        return []
+    does, words, short = _ALONE[alone]
+    return [_News(name_of(KeyContext.EVERYWHERE, does, keymap), words, short, Tone.WARN)]
+
+
+def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, keymap: Keymap) -> list[_News]:
+    """Return the key of the run with what it waits for or suffers from, except in panes with keys for that."""
+    key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+    news = []
     has_key_for_plan = (
         context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
     )
     if run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
-        spans += _hint(run_key, "◆ a plan waits", Tone.WARN)
+        news.append(_News(key, "◆ a plan waits", "◆ plan", Tone.WARN))
     if run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
-        spans += _hint(run_key, "▲ runner stalled", Tone.BAD)
-    trouble = trouble_in(run.notices).partition(": ")[2]
+        news.append(_News(key, "▲ runner stalled", "▲ stalled", Tone.BAD))
+    trouble = trouble_in(run.notices).partition(": ")[2].partition(": ")[0]
     if trouble:
-        told = text_of(fit(Span(trouble.partition(": ")[0]), _TROUBLE_WIDTH)).rstrip()
-        spans += _hint(run_key, f"▲ {told}", Tone.BAD)
-    return spans
+        long, short = (text_of(fit(Span(trouble), width)).rstrip() for width in (_TROUBLE_WIDTH, _SHORT_TROUBLE))
+        news.append(_News(key, f"▲ {long}", f"▲ {short}", Tone.BAD))
+    return news
 
 
-def _draining(drains: Mapping[str, int]) -> str:
+def _draining(drains: Mapping[str, int]) -> tuple[str, str]:
+    """Return what the footer tells of drains, and what a narrow one does."""
     left = counted(sum(drains.values()), "pod")
     which = next(iter(drains)).partition(".")[0] if len(drains) == 1 else f"{len(drains)} nodes"
-    return f"◐ draining {which}: {left} left"
+    return f"◐ draining {which}: {left} left", "◐ draining"
 
 
-def _joined(first: list[Span], *groups: list[list[Span]]) -> Cells:
-    return (*first, *(span for group in groups for hint in group for span in hint))
+def _joined(*groups: list[list[Span]]) -> Cells:
+    return (Span(" "), *(span for group in groups for hint in group for span in hint))
 
 
 def _hint(key: str, words: str, tone: Tone) -> list[Span]:

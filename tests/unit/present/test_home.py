@@ -123,6 +123,12 @@ def test_contexts_are_cluster_region_and_account_the_current_one_first() -> None
     assert parse_context_name(_ARN).account == "111122223333"
 
 
+def test_the_minute_of_a_kept_picture_is_whole() -> None:
+    text = shown(some_facts(cluster_state=Span("as of 14:02", Tone.WARN)))
+    assert "bionemo-on-eks · as of 14:02 · us-west-2" in text
+    assert "· no answer ·" in shown(some_facts(cluster_state=Span("no answer: connection refused", Tone.BAD)))
+
+
 def test_the_fleet_is_told_in_totals_with_bars() -> None:
     text = shown(some_facts())
 

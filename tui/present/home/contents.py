@@ -180,7 +180,7 @@ def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
             *fit(Span(parts.cluster, Tone.STRONG if is_current else Tone.PLAIN), min(room, max(12, width // 2))),
         ]
         if is_current and facts.cluster_state.text:
-            cells += [_DOT, Span(facts.cluster_state.text.partition(":")[0], facts.cluster_state.tone)]
+            cells += [_DOT, Span(facts.cluster_state.text.partition(": ")[0], facts.cluster_state.tone)]
         for part in (parts.region, parts.account):
             cells += [_DOT, Span(part, Tone.MUTED)] if part else []
         line = "open nodes" if is_current else f"context name={shlex.quote(name)}"
