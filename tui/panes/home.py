@@ -152,4 +152,6 @@ class HomePane(Pane):
             case FeedState.WAITING | FeedState.REFUSED:
                 return Span(self.services.label_of(health), Tone.BAD)
             case FeedState.ENDED:
+                if health.as_of and not health.detail:  # the feed has not started yet
+                    return Span(health.as_of, Tone.WARN)
                 return Span(health.detail or "not connected", Tone.MUTED)

@@ -34,7 +34,7 @@ _MARKS = {
     RunState.TEARING_DOWN: "◀",
 }
 _TROUBLE_WIDTH = 46
-_SHORT_TROUBLE = 14
+_SHORT_TROUBLE = 24
 _MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
 _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
@@ -270,28 +270,33 @@ def hints_line(
             shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
             hints.append(_hint(name, shown, Tone.MUTED))
     everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
-    first = [_hint(one.key, one.words, one.tone) for one in news]
-    short = [_hint(one.key, one.short, one.tone) for one in news]
+    for form in ("words", "short"):
+        line = _fitted([_hint(one.key, getattr(one, form), one.tone) for one in news], hints, everywhere, width)
+        if not width or width_of(line[:-1]) <= width:
+            return line
+    return _joined([_hint(one.key, one.sign, one.tone) for one in news], everywhere[-_NEEDED:])
+
+
+def _fitted(first: list[list[Span]], hints: list[list[Span]], everywhere: list[list[Span]], width: int) -> Cells:
+    """Return a line with as many of the keys as there is room for; one of the pane, and those that are needed, stay."""
+    hints, everywhere = [*hints], [*everywhere]
     while width and width_of(_joined(first, hints, everywhere)[:-1]) > width:  # the last gap may be cut
         if len(hints) > 1:
             hints.pop()
         elif len(everywhere) > _NEEDED:
             everywhere.pop(-1 - _NEEDED)
-        elif first != short:
-            first = short
-        elif hints:
-            hints.pop()
         else:
             break
     return _joined(first, hints, everywhere)
 
 
 class _News(msgspec.Struct, frozen=True):
-    """A key at the beginning of the footer, with a state that is to be seen in every pane."""
+    """A key at the beginning of the footer, with what every pane shows of a state: in words, in fewer, as a sign."""
 
     key: str
     words: str
     short: str
+    sign: str
     tone: Tone
 
 
@@ -299,7 +304,7 @@ def _alone_hints(alone: Alone | None, keymap: Keymap) -> list[_News]:
     if alone is None:
         return []
     does, words, short = _ALONE[alone]
-    return [_News(name_of(KeyContext.EVERYWHERE, does, keymap), words, short, Tone.WARN)]
+    return [_News(name_of(KeyContext.EVERYWHERE, does, keymap), words, short, short, Tone.WARN)]
 
 
 def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, keymap: Keymap) -> list[_News]:
@@ -310,21 +315,21 @@ def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, k
         context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
     )
     if run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
-        news.append(_News(key, "◆ a plan waits", "◆ plan", Tone.WARN))
+        news.append(_News(key, "◆ a plan waits", "◆ plan", "◆", Tone.WARN))
     if run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
-        news.append(_News(key, "▲ runner stalled", "▲ stalled", Tone.BAD))
+        news.append(_News(key, "▲ runner stalled", "▲ stalled", "▲", Tone.BAD))
     trouble = trouble_in(run.notices).partition(": ")[2].partition(": ")[0]
     if trouble:
         long, short = (text_of(fit(Span(trouble), width)).rstrip() for width in (_TROUBLE_WIDTH, _SHORT_TROUBLE))
-        news.append(_News(key, f"▲ {long}", f"▲ {short}", Tone.BAD))
+        news.append(_News(key, f"▲ {long}", f"▲ {short}", "▲", Tone.BAD))
     return news
 
 
-def _draining(drains: Mapping[str, int]) -> tuple[str, str]:
-    """Return what the footer tells of drains, and what a narrow one does."""
+def _draining(drains: Mapping[str, int]) -> tuple[str, str, str]:
+    """Return what the footer tells of drains, from wide to narrow."""
     left = counted(sum(drains.values()), "pod")
     which = next(iter(drains)).partition(".")[0] if len(drains) == 1 else f"{len(drains)} nodes"
-    return f"◐ draining {which}: {left} left", "◐ draining"
+    return f"◐ draining {which}: {left} left", "◐ draining", "◐"
 
 
 def _joined(*groups: list[list[Span]]) -> Cells:
