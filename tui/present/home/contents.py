@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.wording import counted
 from actions.fleet.cost import FleetCost
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import percent_of
@@ -389,7 +390,7 @@ def _spent(money: RunMoney | None, now: float) -> str:
 
 def _holds(run: RunSummary, money: RunMoney | None) -> Cells:
     if run.leftovers:
-        return (Span(f"  {run.leftovers} objects left", Tone.BAD),)
+        return (Span(f"  {counted(run.leftovers, 'object')} left", Tone.BAD),)
     if money is None:
         return ()
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.
