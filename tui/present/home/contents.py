@@ -277,7 +277,9 @@ def _runs(facts: HomeFacts, width: int) -> Section:
     taken = {run.id for run in facts.elsewhere}
     shown = sorted((run for run in facts.runs if _is_present(run) and run.id not in taken), key=_run_rank)
     if not shown and not facts.elsewhere:
-        was = f"All {len(facts.runs)} runs are torn down: {key} lists them." if facts.runs else "No run yet."
+        count = len(facts.runs)
+        all_of_them = f"All {count} runs are torn down: {key} lists them." if count > 1 else ""
+        was = all_of_them or (f"The only run is torn down: {key} shows it." if count else "No run yet.")
         how = "" if facts.is_readonly else " Choose a blueprint below: enter opens its launch form."
         return Section("Runs", _texts(f"{was}{how}", width))
     waiting = sum(run.state in _WAITS for run in shown)
