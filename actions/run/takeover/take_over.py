@@ -174,7 +174,7 @@ async def take_over_run(
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
         found, is_young = await _searched(folder, records, clock, taken, since=since)
-    write_fence(folder, FenceState(alive_at=clock.now().timestamp(), known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
+    write_fence(folder, FenceState(known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
     if (lease.is_live or is_young) and not is_machine_gone:
         say(f"Waiting {GRACE_SECONDS:.0f} s: until then the earlier machine may still change something.")
         await clock.sleep(GRACE_SECONDS)
