@@ -25,6 +25,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
+from actions.run.context.stage_context import known_cluster_uid
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER
 from actions.run.home.lease import HomeLease
@@ -260,7 +261,11 @@ async def _searched(
         return Searched(), False
     try:
         is_young = await _claimed(folder, records, clock, lease)
-        return await record_strays(folder, records, clock, since=since), is_young
+        was_known = bool(known_cluster_uid(records.view()))
+        found = await record_strays(folder, records, clock, since=since)
+        if not was_known and known_cluster_uid(records.view()):  # by what the earlier machine has made there
+            is_young = await _claimed(folder, records, clock, lease) or is_young
+        return found, is_young
     except ConflictError:
         raise
     except ConsoleError as error:
