@@ -30,7 +30,7 @@ from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER
 from actions.run.home.lease import HomeLease
 from actions.run.home.mirror import TakenHome, mirror_path
-from actions.run.home.store import open_home
+from actions.run.home.store import TakenError, open_home
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_home
 from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
@@ -394,11 +394,14 @@ async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOve
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
 
     Raises:
+        TakenError: Another machine has taken it over meanwhile.
         ConsoleError: The home fails; its hint has the remedy for the lease.
     """
     try:
         await home.record(folder.name, body, lease)
         await _fetched(home, folder, lease, clock)
+    except TakenError:
+        raise
     except ConsoleError as error:
         error.hint = f"{error.hint} The lease is this machine's: repeat the command.".strip()
         raise
