@@ -42,6 +42,8 @@ POLL_SECONDS = 0.2
 """Interval at which the runner looks for requests."""
 ROOM_SECONDS = 2.0
 """Pause before a stage is repeated that could not write a file on a full disk."""
+ORDERLY_SECONDS = 12.0
+"""Time for the end of a stage's work when this machine has lost the run; a program has ten seconds of it."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 T = TypeVar("T")
@@ -275,7 +277,7 @@ class Runner:
                     is_cancelled = task.cancel()
             return None if task.cancelled() else task.result()
         finally:
-            task.cancel()
+            await _stopped(task)
 
     async def _attended(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, with messages written meanwhile. Requests wait until it is done."""
@@ -286,11 +288,17 @@ class Runner:
                 self._journal.flush_notes()
             return task.result()
         finally:
-            task.cancel()
+            await _stopped(task)
 
     async def _wait_for_news(self) -> None:
         while not self._journal.has_news():
             await self._clock.sleep(POLL_SECONDS)
+
+
+async def _stopped(task: asyncio.Task[T]) -> None:
+    """Cancel a task, and give it, and a program that it runs, time for an orderly end: the loop ends after this."""
+    if task.cancel():
+        await asyncio.wait({task}, timeout=ORDERLY_SECONDS)
 
 
 async def _prepare(handler: StageHandler) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
+from actions.run.context.protocols import Performed
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
@@ -18,7 +19,7 @@ from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
-from tests.unit.run.world import FakeWorkshop, World, make_run
+from tests.unit.run.world import FakeStage, FakeWorkshop, World, make_run
 
 CLOCK = SystemClock()
 
@@ -73,6 +74,29 @@ async def test_a_cancel_interrupts_the_job_and_removes_it(tmp_path: Path) -> Non
         send_request(folder, RequestKind.CANCEL, start=False)
         assert (await runner).state is RunState.CANCELLED
     assert World(folder).names() == ["operators", "provision"]
+
+
+async def test_the_work_of_a_stage_comes_to_its_own_end_when_the_run_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that it runs has been asked to end: the loop must not close under it."""
+    folder = make_run(tmp_path, CLOCK)
+
+    async def perform(_: object) -> Performed:
+        (folder / "begun").touch()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.1)
+            (folder / "ended").touch()
+        raise AssertionError
+
+    monkeypatch.setattr(FakeStage, "perform", perform)
+    async with at_work(folder) as runner:
+        await until(folder, lambda _: (folder / "begun").exists())
+        runner.cancel()
+        await asyncio.wait({runner})
+        assert (folder / "ended").exists()
 
 
 async def test_a_parked_run_goes_on_with_retry(tmp_path: Path) -> None:
