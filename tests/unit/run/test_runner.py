@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actions.base.clock import SystemClock
+from actions.base.guard import FencedError
 from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed
 from actions.run.engine.recorder import RunnerJournal
@@ -97,6 +100,32 @@ async def test_the_work_of_a_stage_comes_to_its_own_end_when_the_run_is_lost(
         runner.cancel()
         await asyncio.wait({runner})
         assert (folder / "ended").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [(FencedError("taken over."), []), (OSError("gone"), ["OSError at the end of the work: gone"])],
+    ids=["fenced", "failed"],
+)
+async def test_work_that_ends_in_an_error_is_not_forgotten(error: Exception, logged: list[str]) -> None:
+    """Python complains of an error that nobody has looked at, in the log of the run."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise error
+
+    nothing: Any = None
+    told: list[str] = []
+    task = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    await Runner(nothing, nothing, CLOCK, told.append)._stop(task)
+    del task
+    gc.collect()
+    assert (complaints, told) == ([], logged)
 
 
 async def test_a_parked_run_goes_on_with_retry(tmp_path: Path) -> None:
