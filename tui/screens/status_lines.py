@@ -23,6 +23,8 @@ from tui.settings.keys import KeyContext, common_keys, footer, name_of
 _NEEDED = 2
 """The last keys of the footer, help and the way out, are shown at any width."""
 _SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "chart", "events": "ev", "objects": "obj"}
+_LEAST_NAME = 2
+"""Letters of a name that are shown on the narrowest screen."""
 _MARKS = {
     RunState.RUNNING: "▶",
     RunState.AWAITING_APPROVAL: "◆",
@@ -177,7 +179,8 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
-    Names are shortened where they would not all fit; room for every mark is counted, so that none changes the names.
+    Where names would not all fit they are shortened, and the longest cut until they do; room for every mark is counted,
+    so that none changes the names.
 
     Args:
         order: Names of the panes, in the order of their keys.
@@ -187,33 +190,52 @@ def tabs_line(
         marks: The mark behind a name, by name.
         keymap: The operator's own keys.
     """
-    line = _tabs(order, present, current, marks, keymap, is_short=False)
-    if width_of(line) + sum(mark is None for mark in marks.values()) <= width:
+    spare = width - sum(mark is None for mark in marks.values())
+    line = _tabs({name: name for name in order}, present, current, marks, keymap, gap=" ")
+    if width_of(line) <= spare:
         return line
-    return _tabs(order, present, current, marks, keymap, is_short=True)
+    shown = {name: _SHORT.get(name, name) for name in order}
+    line = _tabs(shown, present, current, marks, keymap)
+    surplus = width_of(line) - spare
+    return line if surplus <= 0 else _tabs(_cut(shown, surplus), present, current, marks, keymap)
+
+
+def _cut(shown: Mapping[str, str], columns: int) -> dict[str, str]:
+    """Return names without that many letters at their ends: of the longest first, and none like another.
+
+    Args:
+        shown: What is shown for each name.
+        columns: The number of letters that are too many.
+    """
+    cut = dict(shown)
+    for _ in range(columns):
+        able = [name for name, text in cut.items() if len(text) > _LEAST_NAME and text[:-1] not in cut.values()]
+        if not able:
+            break
+        longest = max(reversed(able), key=lambda name: len(cut[name]))
+        cut[longest] = cut[longest][:-1]
+    return cut
 
 
 def _tabs(
-    order: tuple[str, ...],
+    shown: Mapping[str, str],
     present: tuple[str, ...],
     current: str,
     marks: Mapping[str, Span | None],
     keymap: Keymap,
     *,
-    is_short: bool,
+    gap: str = "",
 ) -> Cells:
     spans: list[Span] = []
-    for name in order:
+    for name, text in shown.items():
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
-        shown = _SHORT.get(name, name) if is_short else name
         opens, span = f"open {name}", marks.get(name)
         mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
-            spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
+            spans += [Span(f"[{key} {text}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
-            gap = "" if is_short else " "
-            spans += [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
+            spans += [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {text}", tone, line=opens), *mark, Span(" ")]
     return tuple(spans)
 
 
