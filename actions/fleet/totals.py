@@ -47,7 +47,7 @@ class TotalsSum:
         self._nodes += sign
         self._ready += sign * node.is_ready
         self._pods += sign * usage.pods
-        for sums, amount in ((self._requested, usage.requested), (self._allocatable, node.allocatable)):
+        for sums, amount in ((self._requested, node.requested(usage)), (self._allocatable, node.allocatable)):
             for place, name in enumerate(_FIELDS):
                 sums[place] += sign * getattr(amount, name)
 

@@ -72,10 +72,10 @@ class PodIndex:
 class _NodeTotal:
     """The requests of the pods of one node."""
 
-    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "pods")
+    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "neuron_cores", "pods")
 
     def __init__(self) -> None:
-        self.pods = self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = 0
+        self.pods = self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = self.neuron_cores = 0
 
     def add(self, requests: Resources, sign: int) -> None:
         self.pods += sign
@@ -84,7 +84,10 @@ class _NodeTotal:
         self.cpu_milli += sign * requests.cpu_milli
         self.memory_bytes += sign * requests.memory_bytes
         self.gpu += sign * requests.gpu
-        self.neuron += sign * requests.neuron
+        if requests.neuron_cores:
+            self.neuron_cores += sign * requests.neuron_cores
+        else:
+            self.neuron += sign * requests.neuron
         self.efa += sign * requests.efa
 
     def as_usage(self) -> NodeUsage:
@@ -94,5 +97,6 @@ class _NodeTotal:
             gpu=self.gpu,
             neuron=self.neuron,
             efa=self.efa,
+            neuron_cores=self.neuron_cores,
         )
         return NodeUsage(asked, self.pods)

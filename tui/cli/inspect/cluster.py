@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.select import ObjectSelector
 
 
-_RESOURCES = ("cpu_milli", "memory_bytes", "gpu", "neuron", "efa")
+_RESOURCES = ("cpu_milli", "memory_bytes", "gpu", "neuron", "efa", "neuron_cores")
 NODE_FIELDS = (
     "name", "instance_type", "region", "zone", "capacity_type", "pool", "state", "ready", "schedulable", "pods",
     "pods_allocatable", *(f"requested.{name}" for name in _RESOURCES), *(f"allocatable.{name}" for name in _RESOURCES),

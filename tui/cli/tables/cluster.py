@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 POD_FIELDS = (
     "namespace", "name", "phase", "reason", "message", "ready", "containers", "restarts", "node", "requests.cpu_milli",
-    "requests.memory_bytes", "requests.gpu", "requests.neuron", "requests.efa", "created_at", "started_at",
-    "owner.kind", "owner.name", "run", "stage", "uid",
+    "requests.memory_bytes", "requests.gpu", "requests.neuron", "requests.efa", "requests.neuron_cores",
+    "created_at", "started_at", "owner.kind", "owner.name", "run", "stage", "uid",
 )  # fmt: skip
 EVENT_FIELDS = ("last_seen_at", "type", "reason", "namespace", "kind", "name", "count", "message")
 COST_FIELDS = (
