@@ -113,15 +113,16 @@ def _question(text: str, namespace: str) -> ObjectSelector:
 def _ask(options: Namespace) -> list[Finding]:
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    return asyncio.run(_explained(chosen, options.object))
+    return asyncio.run(_explained(chosen, options.object, options.namespace or ""))
 
 
-async def _explained(chosen: ChosenTarget, text: str) -> list[Finding]:
+async def _explained(chosen: ChosenTarget, text: str, namespace: str) -> list[Finding]:
     from actions.cluster.diagnose.collect import explain
 
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
-        return await explain(session, _question(text, session.namespace or "default") if text else None)
+        selector = _question(text, session.namespace or "default") if text else None
+        return await explain(session, selector, namespace=namespace)
     finally:
         await session.aclose()
