@@ -212,3 +212,56 @@ def test_a_refused_pod_has_the_remedy_of_what_refuses_it(
     assert words in found.headline
     assert found.next_step.startswith(step)
     assert len(found.headline) < 200
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        ("An error occurred (403) when calling the HeadObject operation: Forbidden", "Give the role of the pod"),
+        (
+            "An error occurred (AccessDenied) when calling the AssumeRoleWithWebIdentity operation: Not authorized",
+            "Check eks.amazonaws.com/role-arn",
+        ),
+        (
+            "An error occurred (ExpiredToken) when calling GetObject: The provided token has expired.",
+            "Let the pod take",
+        ),
+        (
+            "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+            "Give the pod's service account a role",
+        ),
+        (
+            "HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://example.test/x",
+            "Wait and start it again",
+        ),
+        ("OSError: [Errno -3] Temporary failure in name resolution", "Check that the pod reaches that host"),
+        ("ModuleNotFoundError: No module named 'flash_attn'", "Install the module in the image"),
+        (
+            "ImportError: libstdc++.so.6: version `GLIBCXX_3.4.32' not found",
+            "Use packages that were built for this image",
+        ),
+        ("OSError: [Errno 116] Stale file handle: '/fsx/data/x'", "See whether the file system was away"),
+        ("PermissionError: [Errno 13] Permission denied: '/fsx/checkpoints'", "Let the pod's user write there"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/fsx/x'", "Correct the path"),
+        (
+            "RuntimeError: Error(s) in loading state_dict for GPT: size mismatch for emb.weight",
+            "Load it with the parameters",
+        ),
+        (
+            "AssertionError: world size (16) is not divisible by total_model_size",
+            "Make parallel and batch sizes divide",
+        ),
+        ("The server socket has failed to listen. port: 29500, name: EADDRINUSE", "Start one torchrun in each pod"),
+        (
+            "RuntimeError: unable to open shared memory object: Too many open files (24)",
+            "Raise the limit of open files",
+        ),
+        ("RuntimeError: neuronx-cc failed with 70", "Read the compiler's messages"),
+        ("MemoryError: Unable to allocate 64.0 GiB for an array", "Raise limits.memory of the pod"),
+        ("KeyError: 'hidden_size'", "Read the end of its log"),
+    ],
+)
+def test_an_error_of_a_known_family_has_its_remedy(error: str, step: str) -> None:
+    (found,) = why(ended(1, log=f"Traceback (most recent call last):\n{error}\n"))
+    assert found.code.value == "JOB_FAILED"
+    assert found.next_step.startswith(step)

@@ -311,6 +311,7 @@ def find_pool_limits(evidence: Evidence) -> Iterator[Finding]:
     yield from _taints(refused)
     yield from _mismatches(refused)
     yield from _misfits(refused)
+    yield from _unknown(refused)
 
 
 def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
@@ -367,6 +368,24 @@ def _mismatches(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
             quotes_of(unfit),
             "Relax the zone, instance or GPU requirement of the pod, or widen the requirements of the NodePool.",
         )
+
+
+_OF_KARPENTER = re.compile(r"^Failed to schedule pod, ([^\n]+)")
+
+
+def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+    """Yield a message of Karpenter in words that no rule reads."""
+    known = (_LIMIT, _TAINT, _MISMATCH)
+    for one in refused:
+        found = _OF_KARPENTER.search(one.message)
+        if found and not any(expression.search(one.message) for expression in known):
+            yield finding(
+                Code.NODEPOOL_MISMATCH,
+                f"Karpenter makes no node for {one.pod or 'the pod'}: {found[1][:_BRIEF]}",
+                [one.message],
+                "Compare the pod with the requirements, limits and readiness of the NodePools: kubectl get nodepools.",
+            )
+            return
 
 
 def _is_special(refusal: SchedulingRefusal) -> bool:
