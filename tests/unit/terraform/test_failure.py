@@ -54,20 +54,20 @@ def test_anything_else_gives_the_first_problem_with_its_address() -> None:
 
     assert isinstance(error, ToolError)
     assert error.message == "terraform apply ended with 1: creating FSx (aws_fsx.this)"
-    assert error.hint == "quota exceeded."
+    assert error.hint == "quota exceeded"
 
 
 @pytest.mark.parametrize(
     ("message", "step"),
     [
         (
-            "creating EC2 Instance: operation error EC2: RunInstances, api error VcpuLimitExceeded: You have requested more"
-            " vCPU capacity than your current vCPU limit of 0 allows",
+            "creating EC2 Instance: operation error EC2: RunInstances, api error VcpuLimitExceeded: You have requested"
+            " more vCPU capacity than your current vCPU limit of 0 allows",
             "Request a higher quota",
         ),
         (
-            "waiting for EKS Node Group (c:g) create: unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'. last error:"
-            " x: AsgInstanceLaunchFailures: You've reached your quota for maximum Fleet Requests for this account.",
+            "waiting for EKS Node Group (c:g) create: unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'. last"
+            " error: x: AsgInstanceLaunchFailures: You've reached your quota for maximum Fleet Requests for this account.",
             "Request a higher quota",
         ),
         (
@@ -75,12 +75,12 @@ def test_anything_else_gives_the_first_problem_with_its_address() -> None:
             "Request a higher",
         ),
         (
-            "creating EC2 Instance: InsufficientInstanceCapacity: We currently do not have sufficient p5.48xlarge capacity",
+            "creating EC2 Instance: InsufficientInstanceCapacity: We currently do not have sufficient p5.48xlarge",
             "Retry later, allow other zones",
         ),
         (
-            "creating EC2 Instance: api error UnauthorizedOperation: User is not authorized to perform: ec2:RunInstances"
-            " with an explicit deny in a service control policy",
+            "creating EC2 Instance: api error UnauthorizedOperation: User is not authorized to perform:"
+            " ec2:RunInstances with an explicit deny in a service control policy",
             "A policy above your role forbids it",
         ),
         ("creating EKS Cluster (x): AccessDeniedException: User is not authorized", "Give your role the rights"),
@@ -96,6 +96,11 @@ def test_anything_else_gives_the_first_problem_with_its_address() -> None:
         ),
         ("creating IAM Policy x: EntityAlreadyExists: A policy called x already exists.", "Choose another name"),
         ("deleting EC2 Subnet (s): DependencyViolation: The subnet 's' has dependencies", "Remove what still uses it"),
+        (
+            "deleting EKS Cluster (x): ResourceInUseException: Cluster has nodegroups attached",
+            "Remove what still uses it",
+        ),
+        ("reading EC2 VPC: api error RequestLimitExceeded: Request limit exceeded.", "Retry in a minute"),
         (
             "Kubernetes cluster unreachable: the server has asked for the client to provide credentials",
             "Give your role an",
