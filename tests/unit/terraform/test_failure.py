@@ -67,7 +67,7 @@ def test_anything_else_gives_the_first_problem_with_its_address() -> None:
         ),
         (
             "waiting for EKS Node Group (c:g) create: unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'. last"
-            " error: x: AsgInstanceLaunchFailures: You've reached your quota for maximum Fleet Requests for this account.",
+            " error: x: AsgInstanceLaunchFailures: You've reached your quota for maximum Fleet Requests.",
             "Request a higher quota",
         ),
         (
