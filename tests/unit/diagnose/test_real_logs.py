@@ -84,7 +84,7 @@ ON_ONE_GPU = {
     "quota": ("NODE_DISK_FULL", "A checkpoint could not be written whole"),
     "rendezvous": ("RENDEZVOUS", "Only some of the workers arrived at the rendezvous"),
     "safetensors_cut": ("CHECKPOINT_DAMAGED", "damaged or was not written whole"),
-    "scaler": ("JOB_FAILED", "Minimum loss scale reached"),
+    "scaler": ("LOSS_DIVERGED", "its loss or gradients are no numbers any more"),
     "sigterm": ("JOB_FAILED", "torchrun was ended from outside (SIGTERM)"),
     "store_alone": ("RENDEZVOUS", "1 of 2 processes arrived at the rendezvous"),
     "store_name": ("RENDEZVOUS", "The name of the rendezvous, trainer-master-0.trainer, has no address"),

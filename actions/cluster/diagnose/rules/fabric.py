@@ -117,6 +117,7 @@ _TIMEOUT = pattern(
     r"NCCL watchdog[^\n]{0,80}timed? ?out",
     r"(?:WorkNCCL|NCCL)[^\n]{0,200}ran for \d+ milliseconds before timing out",
     r"watchdog got stuck for \d+ seconds",
+    r"due to ProcessGroupNCCL watchdog hang",
     r"Heartbeat monitor timed out",
     r"dump signal due to a collective timeout",
     r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
@@ -128,8 +129,9 @@ _PEER = pattern(
     r"remote process exited or there was a network error",
     r"NCCL WARN[^\n]{0,160}(?:Connection reset by peer|Broken pipe|Connection refused"
     r"|Connection timed out|Software caused connection abort|No route to host)",
+    r"socket(?:Start|Poll)?Connect\w*: (?:c|C)onnect[^\n]{0,120} failed ?: [^\n]{0,80}",
     r"TCPStore server has shut down too early",
-    r"DistNetworkError: failed to recv, got 0 bytes",
+    r"DistNetworkError: (?:failed to recv, got 0 bytes|Connection reset by peer|Broken pipe)",
     r"Connection closed by peer \[",
     r"gloo/\S{1,80}\] (?:Read|Write) error \[",
     r"RX, connection closed by remote peer",
@@ -196,7 +198,7 @@ _RENDEZVOUS = pattern(
     r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
-    r"Barrier timed out\. Id: \[Init\]",
+    r"Barrier timed out\. Id: (?:\[Init\]|PjRT_Client_Connect)",
     r"RPC: /\S{1,80}/RegisterTask\b",
     r"store based barrier[^\n]{0,160}worker_count=\d+",
 )
@@ -210,6 +212,18 @@ _NO_ADDRESS = re.compile(r"addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) ca
 _STRAGGLERS = 4
 
 
+_NO_RAY_HEAD = LogPattern(
+    Code.RENDEZVOUS,
+    pattern(
+        r"Failed to connect to GCS[^\n]{0,160}",
+        r"Unable to connect to GCS[^\n]{0,160}",
+        r"ConnectionError: Could not (?:find any running Ray instance|connect to Ray)[^\n]{0,120}",
+    ),
+    lambda hit: f"The head of the Ray cluster does not answer{f' {hit.pod}' if hit.pod else ''}",
+    "See why the head's pod does not run, or whether it has restarted: it ends with its memory, or its node.",
+)
+
+
 _NO_SLOTS = LogPattern(
     Code.RENDEZVOUS,
     pattern(r"not enough slots available in the system"),
@@ -219,7 +233,7 @@ _NO_SLOTS = LogPattern(
 
 
 def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
-    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS,))
+    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
         return
@@ -310,14 +324,18 @@ def _sockets(evidence: Evidence) -> Iterator[Finding]:
         return
     if not (sockets or failed) or not _may_use_efa(evidence):
         return
+    is_needed = not sockets and any("CCOM WARN" in hit.line for hit in failed)
     log_pattern = LogPattern(
         Code.EFA_NOT_USED,
         _SOCKETS,
         lambda hit: (
-            f"NCCL{pod_suffix(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
+            f"EFA cannot be used{f' in {hit.pod}' if hit.pod else ''}: Neuron has no other network between nodes"
+            if is_needed
+            else f"NCCL{pod_suffix(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
             if sockets
             else f"EFA cannot be used{f' in {hit.pod}' if hit.pod else ''}: NCCL would fall back to TCP sockets"
         ),
         "Request vpc.amazonaws.com/efa in the pod, have aws-ofi-nccl on LD_LIBRARY_PATH, and set FI_PROVIDER=efa.",
+        Severity.ERROR if is_needed else None,
     )
     yield finding_of_pattern(log_pattern, [*sockets[:2], *failed[:2]])

@@ -18,6 +18,7 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.remedies import remedy_of
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
@@ -136,6 +137,7 @@ _DAMAGED = LogPattern(
         r"(?:[\w ]{0,40}incomplete|[\w ]{0,40}too (?:large|small)|MetadataIncomplete|Header|Invalid)[^\n]{0,120}",
         r"torch/(?:serialization|_weights_only_unpickler)\.py\", line \d{1,6}, in \w{1,60}\n[^\n]{0,200}\n"
         r"(?:[ ^~]{1,200}\n)?(?:\[rank\d{1,6}\]: )?EOFError[^\n]{0,80}",
+        r"UnpicklingError: (?:pickle data was truncated|invalid load key)[^\n]{0,80}",
     ),
     lambda hit: f"A checkpoint or weights file{pod_suffix(hit)} is damaged or was not written whole",
     "Resume from the checkpoint before it, or download the weights again; look whether the disk was full meanwhile.",
@@ -143,9 +145,32 @@ _DAMAGED = LogPattern(
 """Source: PyTorch `inline_container.cc`, `serialization.py` (old format, no bytes); safetensors, `SafeTensorError`."""
 
 
+WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."
+_DIVERGED = LogPattern(
+    Code.LOSS_DIVERGED,
+    pattern(
+        r"loss scale already at minimum[^\n]{0,80}",
+        r"Minimum loss scale reached[^\n]{0,80}",
+        r"[Ff]ound NaN in (?:local )?(?:forward |backward )?(?:loss|grad)[^\n]{0,120}",
+        r"(?:[Ll]oss|[Gg]radient)(?:es|s)? (?:norm )?(?:is|are|became) (?:nan|NaN|inf|infinite)\b[^\n]{0,80}",
+        r"[Nn]on-finite (?:loss|gradients?|norm)[^\n]{0,80}",
+    ),
+    lambda hit: f"The training{pod_suffix(hit)} has ended itself: its loss or gradients are no numbers any more",
+    WAY_OUT,
+    Severity.ERROR,
+)
+"""Source: DeepSpeed and fairseq loss scalers, Megatron-LM `rerun_state_machine`, PyTorch `clip_grad_norm_`."""
+
+
 def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
-    """Yield files that could not be loaded and that ended a program: some fall back to an older checkpoint."""
+    """Yield files that could not be loaded, and numbers that are none, which ended a program.
+
+    Some programs fall back to an older checkpoint, or skip the step.
+    """
     yield from match_patterns(unresolved_log_text(evidence), (_DAMAGED,))
+    for pod in evidence.pods:
+        if not pod.is_fine and any(one.exit_code for container in pod.containers for one in container.endings):
+            yield from match_patterns([(last_error(evidence, pod), pod.name)], (_DIVERGED,))
 
 
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
@@ -213,12 +238,16 @@ def _disruption_of(pod: Pod) -> Condition | None:
     return target if target is not None and target.status == "True" and target.reason in _DISRUPTIONS else None
 
 
-def _disrupted(pod: Pod, failed: ObservedState, disruption: Condition) -> Finding:
+def _disrupted(pod: Pod, failed: ObservedState | None, disruption: Condition) -> Finding:
     is_lost = disruption.reason == "DeletionByPodGC"
     return finding(
         Code.NODE_LOST if is_lost else Code.KILLED_SIGKILL,
         f"{pod.name} did not end by itself: {_DISRUPTIONS[disruption.reason]}",
-        [disruption.message, field_quote("reason", disruption.reason), field_quote("exitCode", failed.exit_code)],
+        [
+            disruption.message,
+            field_quote("reason", disruption.reason),
+            *([field_quote("exitCode", failed.exit_code)] if failed is not None else []),
+        ],
         "Resume from the last checkpoint on another node."
         if is_lost
         else "Resume from the last checkpoint; a PriorityClass, or karpenter.sh/do-not-disrupt, keeps it from others.",
@@ -270,7 +299,8 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
         f"{headline}: {_on_one_line(cause)}" if cause else headline,
         quotes,
-        f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
+        remedy_of(error)
+        or f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
         f" (restart count {container.restarts}).",
     )
 
@@ -287,10 +317,12 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     endings = (ending for one in pod.containers for ending in one.endings)
     if (
         pod.phase != "Failed"
-        or not pod.reason
         or pod.reason in _TOLD_ELSEWHERE
         or (pod.reason != "Evicted" and any(one.exit_code for one in endings))
     ):
+        return
+    if disruption := _disruption_of(pod):
+        yield _disrupted(pod, None, disruption)
         return
     short = _NO_DEVICES.search(pod.message)
     if short:
@@ -305,8 +337,10 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     yield finding(
         Code.JOB_FAILED,
-        f"{pod.name} was ended by its node: {pod.message or pod.reason}",
-        [pod.message, field_quote("reason", pod.reason)],
+        f"{pod.name} was ended by its node: {pod.message or pod.reason}"
+        if pod.reason
+        else f"{pod.name} has failed" + (f": {pod.message}" if pod.message else ", without a reason in its status"),
+        [pod.message, field_quote("reason", pod.reason) if pod.reason else field_quote("phase", pod.phase)],
         "Look at the node and its events; a Job makes a new pod, a pod by itself must be made again.",
         severity=Severity.WARNING if goes_on else None,
     )
@@ -331,7 +365,7 @@ def _failure(evidence: Evidence, pod: Pod, container: Container, failed: Observe
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
         if _CHILD_KILLED.search(error)
-        else f"Read the end of its log: kubectl logs {pod.name}.",
+        else remedy_of(error) or f"Read the end of its log: kubectl logs {pod.name}.",
         severity=Severity.WARNING if goes_on else None,
     )
 
@@ -489,9 +523,6 @@ def _rank_of(evidence: Evidence, pod: Pod, pid: str) -> str:
     rank_of = re.compile(_RANK_OF.format(pid))
     rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
     return f"process {pid}" if rank is None else f"rank {rank}"
-
-
-WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."
 
 
 def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:
