@@ -116,6 +116,8 @@ class ConsoleServices:
         """The job shown by the log, accelerator and chart panes; `None` while they show the run."""
         self.picked_charts: dict[str, tuple[str, ...]] = {}
         """The names of the charts that the operator has picked, by what they are of: `RUN/STAGE`, a job."""
+        self.drains: dict[str, int] = {}
+        """The nodes that are being drained by this console, with the number of pods that are left."""
         self._catalogue_read = asyncio.Event()
 
     async def require_target(self) -> None:
