@@ -24,10 +24,10 @@ class FleetTotals(msgspec.Struct, frozen=True):
 class ResourcesSum:
     """A running sum of amounts. Its fields are written out: a loop over their names takes three times as long."""
 
-    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron")
+    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "neuron_cores")
 
     def __init__(self) -> None:
-        self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = 0
+        self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = self.neuron_cores = 0
 
     def add(self, amount: Resources, sign: int = 1) -> None:
         """Put an amount in; with -1, take it out."""
@@ -38,10 +38,11 @@ class ResourcesSum:
         self.gpu += sign * amount.gpu
         self.neuron += sign * amount.neuron
         self.efa += sign * amount.efa
+        self.neuron_cores += sign * amount.neuron_cores
 
     def total(self) -> Resources:
         """The sum as it is."""
-        return Resources(self.cpu_milli, self.memory_bytes, self.gpu, self.neuron, self.efa)
+        return Resources(self.cpu_milli, self.memory_bytes, self.gpu, self.neuron, self.efa, self.neuron_cores)
 
 
 class TotalsSum:
@@ -67,7 +68,7 @@ class TotalsSum:
         self._nodes += sign
         self._ready += sign * node.is_ready
         self._pods += sign * usage.pods
-        self._requested.add(usage.requested, sign)
+        self._requested.add(node.requested(usage), sign)
         self._allocatable.add(node.allocatable, sign)
 
 

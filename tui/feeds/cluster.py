@@ -293,7 +293,8 @@ def reading_of(health: SourceHealth) -> FeedHealth:
             state = FeedState.ENDED
         case _:
             state = FeedState.WAITING
-    return FeedHealth(state, health.detail, health.since)
+    unread = f"{health.skipped} objects cannot be read" if health.skipped > 1 else "1 object cannot be read"
+    return FeedHealth(state, health.detail or (unread if health.skipped else ""), health.since)
 
 
 class FleetCosts:

@@ -138,7 +138,7 @@ def _share(
     row: NodeRow, amount: Callable[[Resources], int], written: Callable[[int], str], width: int, usual: int
 ) -> CellValue:
     """Return a bar and `part/whole`; bars of one column are equally long if their texts are not longer than `usual`."""
-    part, whole = amount(row.usage.requested), amount(row.node.allocatable)
+    part, whole = amount(row.node.requested(row.usage)), amount(row.node.allocatable)
     if not part and not whole:
         return _ABSENT
     text = f"{written(part)}/{written(whole)}"

@@ -25,6 +25,8 @@ from tui.settings.keys import KeyContext, common_keys, footer, name_of
 _NEEDED = 2
 """The last keys of the footer, help and the way out, are shown at any width."""
 _SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "chart", "events": "ev", "objects": "obj"}
+_LEAST_NAME = 2
+"""Letters of a name that are shown on the narrowest screen."""
 _MARKS = {
     RunState.RUNNING: "▶",
     RunState.AWAITING_APPROVAL: "◆",
@@ -180,8 +182,9 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
-    Names are shortened where they would not all fit; room for every mark is counted, so that none changes the names.
-    Where not even those fit, the first ones are left out as far as the current one needs it.
+    Where names would not all fit they are shortened, and the longest cut until they do; room for every mark is counted,
+    so that none changes the names. Where not even those fit, the first ones are left out as far as the current one
+    needs it.
 
     Args:
         order: Names of the panes, in the order of their keys.
@@ -191,14 +194,35 @@ def tabs_line(
         marks: The mark behind a name, by name.
         keymap: The operator's own keys.
     """
-    line = _joined_tabs(_tabs(order, present, current, marks, keymap, is_short=False))
-    if width_of(line) + sum(mark is None for mark in marks.values()) <= width:
+    spare = width - sum(mark is None for mark in marks.values())
+    line = _joined_tabs(_tabs({name: name for name in order}, present, current, marks, keymap, gap=" "))
+    if width_of(line) <= spare:
         return line
-    tabs, at = _tabs(order, present, current, marks, keymap, is_short=True), order.index(current) + 1
+    shown = {name: _SHORT.get(name, name) for name in order}
+    surplus = width_of(_joined_tabs(_tabs(shown, present, current, marks, keymap))) - spare
+    tabs = _tabs(_cut(shown, surplus), present, current, marks, keymap)
+    last = order.index(current) if current else 0
     first = 0
-    while first < at - 1 and width_of(_joined_tabs(tabs[first:at])) + bool(first) > width:
+    while first < last and width_of(_joined_tabs(tabs[first : last + 1])) + bool(first) > width:
         first += 1
     return _joined_tabs([[Span("‹", Tone.MUTED)] * bool(first), *tabs[first:]])
+
+
+def _cut(shown: Mapping[str, str], columns: int) -> dict[str, str]:
+    """Return names without that many letters at their ends: of the longest first, and none like another.
+
+    Args:
+        shown: What is shown for each name.
+        columns: The number of letters that are too many; none if it is not positive.
+    """
+    cut = dict(shown)
+    for _ in range(columns):
+        able = [name for name, text in cut.items() if len(text) > _LEAST_NAME and text[:-1] not in cut.values()]
+        if not able:
+            break
+        longest = max(reversed(able), key=lambda name: len(cut[name]))
+        cut[longest] = cut[longest][:-1]
+    return cut
 
 
 def _joined_tabs(tabs: Sequence[Sequence[Span]]) -> Cells:
@@ -206,27 +230,25 @@ def _joined_tabs(tabs: Sequence[Sequence[Span]]) -> Cells:
 
 
 def _tabs(
-    order: tuple[str, ...],
+    shown: Mapping[str, str],
     present: tuple[str, ...],
     current: str,
     marks: Mapping[str, Span | None],
     keymap: Keymap,
     *,
-    is_short: bool,
+    gap: str = "",
 ) -> list[list[Span]]:
     tabs: list[list[Span]] = []
-    for name in order:
+    for name, text in shown.items():
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
-        shown = _SHORT.get(name, name) if is_short else name
         opens, span = f"open {name}", marks.get(name)
         mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
-            tabs.append([Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)])
+            tabs.append([Span(f"[{key} {text}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)])
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
-            gap = "" if is_short else " "
             tabs.append(
-                [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
+                [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {text}", tone, line=opens), *mark, Span(" ")]
             )
     return tabs
 

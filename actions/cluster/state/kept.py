@@ -84,7 +84,7 @@ class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     pod_version: str
     texts: list[str]
     groups: list[tuple[str, ...]]
-    amounts: list[tuple[int, int, int, int, int]]
+    amounts: list[tuple[int, int, int, int, int, int]]
     nodes: int
     pods: int
 

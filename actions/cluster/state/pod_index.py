@@ -56,8 +56,7 @@ class PodIndex:
             total = sums.get(node)
             if total is None:
                 total = sums[node] = _NodeTotal()
-            total.pods += 1
-            total.requests.add(pod.requests)
+            total.add(pod.requests, 1)
         self.usage = {node: total.as_usage() for node, total in sums.items()}
         self.keys = {node: tuple(keys) for node, keys in members.items()}
 
@@ -107,6 +106,8 @@ class _NodeTotal:
     def add(self, requests: Resources, sign: int) -> None:
         self.pods += sign
         self.requests.add(requests, sign)
+        if requests.neuron_cores:  # how many devices they are depends on the node
+            self.requests.neuron -= sign * requests.neuron
 
     def as_usage(self) -> NodeUsage:
         return NodeUsage(self.requests.total(), self.pods)
