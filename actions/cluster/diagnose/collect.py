@@ -43,26 +43,27 @@ class _LogRequest(msgspec.Struct, frozen=True):
 
 
 async def explain(
-    session: KubeSession, selector: ObjectSelector | None, *, clock: Clock | None = None
+    session: KubeSession, selector: ObjectSelector | None, *, namespace: str = "", clock: Clock | None = None
 ) -> list[Finding]:
-    """Diagnose one object, or everything in the cluster.
+    """Diagnose one object, or everything in a namespace or the cluster.
 
     Args:
         session: The session.
         selector: The object; `None` for everything that the user may see.
+        namespace: Of everything that is diagnosed without a selector; empty for all.
         clock: For the time of the evidence.
 
     Raises:
         MissingError: There is no such object.
         AccessError: No right to list pods.
     """
-    evidence = await collect_evidence(session, selector, clock=clock)
+    evidence = await collect_evidence(session, selector, namespace=namespace, clock=clock)
     # seconds, for long logs: not on the loop that paints
     return await in_thread("diagnosis", diagnose_each if selector is None else diagnose, evidence)
 
 
 async def collect_evidence(
-    session: KubeSession, selector: ObjectSelector | None, *, clock: Clock | None = None
+    session: KubeSession, selector: ObjectSelector | None, *, namespace: str = "", clock: Clock | None = None
 ) -> Evidence:
     """Collect everything about the object, with the logs of its failing containers (at most 24, their last 300 lines).
 
@@ -71,7 +72,7 @@ async def collect_evidence(
     """
     clock = clock or SystemClock()
     now = clock.now().timestamp()
-    namespace = selector.namespace if selector is not None else ""
+    namespace = selector.namespace if selector is not None else namespace
     evidence = await in_thread("documents", evidence_of, await _fetch(session, namespace, clock), taken_at=now)
     evidence = drop_events_of_deleted_objects(evidence)
     if selector is not None:

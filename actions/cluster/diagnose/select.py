@@ -229,7 +229,11 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         pods=pods,
         jobs=jobs,
         nodes=tuple(node for node in evidence.nodes if dependencies.has_unscheduled_pods or node.name in hosts),
-        events=tuple(one for one in evidence.events if _is_event(one, names, hosts) or dependencies.holds_event(one)),
+        events=tuple(
+            one
+            for one in evidence.events
+            if _is_event(one, names, hosts) or dependencies.holds_event(one) or _is_of_replica_set(one, selector)
+        ),
         logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
         node_claims=tuple(
             one
@@ -313,6 +317,12 @@ def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
     if event.kind == "Node":
         return event.name in hosts
     return event.name in names
+
+
+def _is_of_replica_set(event: Event, selector: ObjectSelector) -> bool:
+    """Return whether the event is about a ReplicaSet of the selected Deployment: it is that which makes pods."""
+    is_set = (selector.kind, event.kind) == ("Deployment", "ReplicaSet")
+    return is_set and event.name.rpartition("-")[0] == selector.name and _is_here(event.namespace, selector)
 
 
 def _is_itself(thing: KubeObject, kind: str, selector: ObjectSelector) -> bool:

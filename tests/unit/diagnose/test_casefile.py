@@ -85,6 +85,15 @@ async def test_a_pod_its_job_and_its_stage_have_one_answer(question: ObjectSelec
     assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
 
 
+async def test_one_namespace_alone_can_be_asked(tmp_path: Path) -> None:
+    cluster = _Cluster()
+    async with session_to(cluster.answer, tmp_path, readonly=True) as session:
+        found = await explain(session, None, namespace="ml")
+    assert [one.code.value for one in found] == ["CRASH_LOOP"]
+    lists = {path.partition("?")[0] for path in cluster.asked if path.partition("?")[0].endswith("/pods")}
+    assert lists == {"/api/v1/namespaces/ml/pods"}
+
+
 async def test_what_may_not_be_listed_is_left_out(tmp_path: Path) -> None:
     cluster = _Cluster(forbidden=("events", "nodes", "persistentvolumeclaims", "log"))
     told = await _codes(cluster.answer, tmp_path, None)

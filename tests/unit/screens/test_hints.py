@@ -40,6 +40,27 @@ def test_names_of_tabs_are_cut_on_a_narrow_screen_and_stay_different(width: int)
     assert sum(map(len, short)) > sum(map(len, cut))
 
 
+@pytest.mark.parametrize("current", PANES)
+def test_the_current_tab_is_on_screen_at_forty_columns(current: str) -> None:
+    text = text_of(tabs_line(PANES, (current,), current, width=40, marks={"run": Span("◆")}))
+    assert "[" in text[:40]
+    assert "]" in text[:40]
+    assert text.startswith(("‹", "H home", "[H home")), "tabs that are left out to the left are hinted at"
+
+
+@pytest.mark.parametrize("state", list(RunState))
+@pytest.mark.parametrize("context", PANES)
+def test_help_and_the_way_out_are_on_screen_at_forty_columns(context: str, state: RunState) -> None:
+    for alone in (None, *Alone):
+        line = hints_line(
+            KeyContext(context), run=a_run(state=state), selected=SelectedRun(state), alone=alone, width=40
+        )
+        text = text_of(line).rstrip()
+        assert len(text) <= 40
+        assert text.endswith("? help  q quit")
+        assert state is not RunState.AWAITING_APPROVAL or "approve" in text or "4 ◆" in text
+
+
 def test_names_of_tabs_are_short_only_where_they_must_be_and_not_for_a_mark() -> None:
     def are_short(width: int, mark: Span | None) -> bool:
         return "blueprints" not in text_of(tabs_line(PANES, (PANES[0],), PANES[0], width=width, marks={"run": mark}))
