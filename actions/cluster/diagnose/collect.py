@@ -58,7 +58,8 @@ async def explain(
         AccessError: No right to list pods.
     """
     if selector is not None and selector.kind == "Namespace":
-        selector, namespace = None, selector.name
+        namespace = selector.name
+        selector = None
     evidence = await collect_evidence(session, selector, namespace=namespace, clock=clock)
     # seconds, for long logs: not on the loop that paints
     return await in_thread("diagnosis", diagnose_each if selector is None else diagnose, evidence)
