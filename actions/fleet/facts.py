@@ -87,7 +87,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     def is_fine(self) -> bool:
         """True if it has succeeded, or runs with every container ready and is not being deleted."""
         if self.phase == "Running":
-            return self.ready >= len(self.containers) and self.reason not in _BAD_WORDS
+            return self.ready >= len(self.containers) and (not self.reason or self.reason not in _BAD_WORDS)
         return self.phase == "Succeeded"
 
 

@@ -440,7 +440,8 @@ def _offer(plan: PlanOffer, width: int, asks: str) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
     summary, prompt = Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(asks, Tone.ACCENT)
     whole = (summary, Span(" "), prompt)
-    lines: list[Cells] = [whole] if width_of(whole) <= width else [(summary,), (prompt,)]
+    apart = [(replace(one, text=line),) for one in (summary, prompt) for line in textwrap.wrap(one.text, width)]
+    lines: list[Cells] = [whole] if width_of(whole) <= width else [*apart]
     lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
     if len(plan.lines) > _PLAN_LINES:
         lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))

@@ -6,7 +6,7 @@ Source: PyTorch `ProcessGroupNCCL.cpp` and elastic rendezvous 2.x, NCCL 2.2x, aw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
@@ -43,6 +43,19 @@ _PATTERNS = (
         "NCCL found no network interface: NCCL_SOCKET_IFNAME names none that the pod has",
         "Correct or unset NCCL_SOCKET_IFNAME; a pod with a network of its own has eth0. An EFA adapter is not"
         " an interface.",
+    ),
+    LogPattern(
+        Code.EFA_NOT_USED,
+        pattern(
+            r"NCCL WARN Failed to initialize any NET plugin",
+            r"NCCL WARN Error: network [^\n]{1,80} not found",
+            r"\n(?:\[rank\d{1,6}\]: )?Last error:\s{1,4}(?:\[rank\d{1,6}\]: )?(?:Failed to initialize any NET plugin"
+            r"|Error: network [^\n]{1,80} not found)",
+        ),
+        lambda hit: f"NCCL{pod_suffix(hit)} does not find the network that NCCL_NET asks for",
+        "Have its plugin (aws-ofi-nccl: libnccl-net.so) on LD_LIBRARY_PATH and request vpc.amazonaws.com/efa, or unset"
+        " NCCL_NET.",
+        Severity.ERROR,
     ),
     LogPattern(
         Code.EFA_MEMORY,
@@ -124,7 +137,7 @@ _PEER = pattern(
     r"RX, connection closed by remote peer",
     r"NET/OFI[^\n]{0,200}completed with error",
     r"Unresponsive receiver",
-    r"JAX distributed service detected fatal errors",
+    r"JAX distributed service detected fatal errors(?![^\n]{0,400}\s{1,4}RPC: /\S{1,80}/RegisterTask\b)",
 )
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
 _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
@@ -186,6 +199,7 @@ _RENDEZVOUS = pattern(
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
     r"Barrier timed out\. Id: (?:\[Init\]|PjRT_Client_Connect)",
+    r"RPC: /\S{1,80}/RegisterTask\b",
     r"store based barrier[^\n]{0,160}worker_count=\d+",
 )
 _JOINED = re.compile(
@@ -193,6 +207,8 @@ _JOINED = re.compile(
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
     r"|tasks that reached the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
+_ADDRESS = re.compile(r"trying to connect to \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)")
+_NO_ADDRESS = re.compile(r"addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved")
 _STRAGGLERS = 4
 
 
@@ -229,6 +245,9 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         count = f"{world} of {came} processes" if joined["world"] else f"{came} of {world} processes"
     elif missing:
         count = f"{running} of {len(evidence.pods)} workers"
+    elif unanswered := _unanswered(found, unresolved_log_text(evidence)):
+        yield unanswered
+        return
     else:
         count = "Only some of the workers"
     absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
@@ -240,6 +259,24 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         if missing
         else "Are all worker pods Running, and can they reach the rendezvous endpoint by name and port?",
     )
+
+
+def _unanswered(found: list[Hit], texts: Iterable[tuple[str, str]]) -> Finding | None:
+    """Return the finding of a worker that reached no rendezvous at all; `None` unless its log says so."""
+    address = next((match for hit in found if (match := _ADDRESS.search(hit.line))), None)
+    quotes = [hit.line for hit in found[:3]]
+    if address is None and not any("RegisterTask" in hit.line for hit in found):
+        return None
+    step = "Look at the pod that listens there: it does not run, has ended, or a network policy keeps it apart."
+    if address is None:
+        return finding(Code.RENDEZVOUS, "The coordinator of the JAX processes does not answer", quotes, step)
+    host = address["host"]
+    unknown = [hit for hit in find_hits(texts, _NO_ADDRESS) if hit.match["host"] == host]
+    if unknown:
+        headline = f"The name of the rendezvous, {host}, has no address"
+        service = "Look for its Service (headless, with that name and namespace) and for the pod that it selects."
+        return finding(Code.RENDEZVOUS, headline, [unknown[0].line, *quotes], service)
+    return finding(Code.RENDEZVOUS, f"The rendezvous at {host}:{address['port']} does not answer", quotes, step)
 
 
 def _has_started(pod: Pod) -> bool:
