@@ -1,4 +1,4 @@
-"""What a real API server makes of odd objects, and what the program makes of its answers.
+"""Odd objects on a real API server, and its answers as the program reads them.
 
 Quotas, limits and Pod Security refuse pods in the server's own words; quantities come back in their canonical form; the
 scheduler counts what a pod requests as a whole; a namespace names what holds it.
