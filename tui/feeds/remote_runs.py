@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ class RemoteRunFeed:
     ) -> None:
         self.runs: tuple[RemoteRun, ...] = ()
         """Newest first, each id once; those of this machine are among them."""
+        self.listed = asyncio.Event()
+        """Set once the runs of the cluster are known, or cannot be."""
         self.names: Mapping[str, str] = {}
         """Short names of the runs by id."""
         self.note = ""
@@ -90,10 +93,12 @@ class RemoteRunFeed:
                 await reflector.run()
             except ApiAccessError as error:
                 self.note = f"Runs of other machines are unknown: {error.message}"
+        self.listed.set()
         self._changed()
 
     def forget(self) -> None:
         """Drop everything: another cluster is connected to."""
+        self.listed.clear()
         self._held.clear()
         self._signs.clear()
         self.note = ""
@@ -134,6 +139,7 @@ class RemoteRunFeed:
             if known is None or known[0] != run.version:
                 self._signs[run.id] = run.version, now - max(0.0, wall - run.seen_at)
         self._publish()
+        self.listed.set()
 
     def take(self, run: RemoteRun) -> None:
         """Take one run as it is now."""

@@ -78,6 +78,8 @@ class RunFeed:
         """The cluster has no record of it any more."""
         self.remote_stage = ""
         """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
+        self.home_trouble: Notice | None = None
+        """Of that run, the reason that nothing can be read of its home here."""
         self._clock = clock
         self._changed = changed
         self._wanted = open_run
@@ -141,7 +143,7 @@ class RunFeed:
             self.choose(self.find(run_id).folder)
             return False
         self._leave()
-        self.remote, self.remote_stage, self.is_record_gone = remote, "", False
+        self.remote, self.remote_stage, self.is_record_gone, self.home_trouble = remote, "", False, None
         self._show_remote()
         return True
 
@@ -162,11 +164,19 @@ class RunFeed:
             self._reader = RunReader(folder, clock=self._clock)
             self.catch_up()
 
+    def note_home(self, trouble: Notice | None) -> None:
+        """Show whether the home of another machine's run can be read here; `None` if it can, or there is none."""
+        if trouble != self.home_trouble:
+            self.home_trouble = trouble
+            self._show_remote()
+
     def take_others(self) -> None:
         """Take over what the feed of other machines' runs has now."""
         if self.remote is not None and self.others is not None:
-            found = self.others.find(self.remote.id)
+            found, before = self.others.find(self.remote.id), self.remote.epoch
             self.remote, self.is_record_gone = found or self.remote, found is None
+            if self.remote.epoch != before:
+                self._listed_at = float("-inf")  # this machine may be the one that has taken it over
             self._show_remote()
         else:
             self._tell()
@@ -198,7 +208,13 @@ class RunFeed:
 
         if self.remote is not None:
             is_silent = _is_silent(self.others, self.remote)
-            self.view = remote_view(self.remote, self._newest, is_silent=is_silent, is_gone=self.is_record_gone)
+            self.view = remote_view(
+                self.remote,
+                self._newest,
+                is_silent=is_silent,
+                is_gone=self.is_record_gone,
+                troubles=(self.home_trouble,) if self.home_trouble is not None else (),
+            )
             self._tell()
 
     def find(self, run_id: str) -> RunSummary:
@@ -228,6 +244,14 @@ class RunFeed:
             self._tell()
         if self._reader is None and self.remote is None:
             self._choose_first()
+        elif self.remote is not None:
+            self._follow_home_coming(self.remote.id)
+
+    def _follow_home_coming(self, run_id: str) -> None:
+        """Show the run on screen from its folder here, once this machine has taken it over."""
+        here = next((run for run in self.summaries if run.id == run_id and not run.error), None)
+        if here is not None and self._elsewhere(run_id) is None:
+            self.choose(here.folder)
 
     async def run(self, live: Callable[[], None]) -> None:
         """Follow the runs until cancelled.

@@ -16,6 +16,7 @@ from tui.feeds.alarms import AlarmFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts
 from tui.feeds.home import HomeFeed
 from tui.feeds.objects import ObjectsFeed
+from tui.feeds.remote_on_screen import RemoteOnScreen
 from tui.feeds.remote_runs import RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
@@ -51,11 +52,13 @@ KEPT = ("nodes", "pods")
 OBJECTS = "objects"
 KINDS = "kinds"
 REMOTE = "runs of other machines"
-REMOTE_ON_SCREEN = "run of another machine"
+REMOTE_PODS = "pods of a run of another machine"
+REMOTE_HOME = "home of a run of another machine"
 REPLAY = "replay"
 CAPTURE = "capture"
 _HEAD_START_SECONDS = 10.0
-"""Time for the cluster, before the catalogue and the AWS identity are read: the nodes come first."""
+"""Time for the cluster, and for a run of another machine that is on screen at the start, before the catalogue and the
+AWS identity are read."""
 
 _CLOSING_SECONDS = 0.7
 """Time for connections to close."""
@@ -110,6 +113,7 @@ class ConsoleServices:
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
         self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
         self.objects = ObjectsFeed(self.cluster, clock=clock, changed=ticker.request_paint)
+        self._followed: RemoteOnScreen | None = None
         self.namespace = ""
         """The namespace that pods, events and objects are narrowed to; empty for all."""
         self.watched: JobFeed | None = None
@@ -263,24 +267,34 @@ class ConsoleServices:
     def _runs_listed(self) -> None:
         self.supervisor.mark_live(RUNS)
         self.alarms.look()
+        self._others_changed()  # they may have come first
 
     async def _read_catalogue(self) -> None:
-        await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
+        await self._give_way()
         try:
             await self.blueprints.run()
         finally:
             self._catalogue_read.set()
 
+    async def _give_way(self) -> None:
+        """Wait until what the operator has come for is on screen, so that less urgent work leaves it the processor."""
+        try:
+            async with asyncio.timeout(_HEAD_START_SECONDS):
+                await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
+                if self.supervisor.health(REMOTE).state in (FeedState.STARTING, FeedState.LIVE):
+                    await self.remote.listed.wait()
+                if self._followed is not None:
+                    await self._followed.begun.wait()
+        except TimeoutError:
+            pass
+
     def _connected(self) -> None:
         self.supervisor.mark_live(CLUSTER)
         self.supervisor.keep(IDENTITY, self._load_identity)
-        self.supervisor.keep(REMOTE, self._follow_others)
+        # before the nodes: on an empty machine it names the run that the operator waits for, in one small answer
+        self.supervisor.keep(REMOTE, lambda: self.remote.run(lambda: self.supervisor.mark_live(REMOTE)))
         if self.objects.scope is not None:
             self.show_objects(self.objects.scope)
-
-    async def _follow_others(self) -> None:
-        await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
-        await self.remote.run(lambda: self.supervisor.mark_live(REMOTE))
 
     def _others_changed(self) -> None:
         """Show what has changed; with no run here, the run of another machine that was named, or is the user's own.
@@ -308,11 +322,15 @@ class ConsoleServices:
             ConsoleError: There is none, or it cannot be read.
         """
         if self.runs.open(run_id):
-            self.supervisor.keep(REMOTE_ON_SCREEN, lambda: follow_remote(self))
+            followed = self._followed = RemoteOnScreen(
+                self.runs, self.remote, self, self.clock, home=self.settings.home
+            )
+            self.supervisor.keep(REMOTE_PODS, followed.follow_pods)
+            self.supervisor.keep(REMOTE_HOME, followed.follow_home)
 
     async def _load_identity(self) -> None:
         """Fetch the cluster's identity; on EKS, or with a profile, start to fetch the AWS identity."""
-        await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
+        await self._give_way()
         await self.cluster.identify()
         identity = self.cluster.identity
         await self._catalogue_read.wait()  # importing the AWS library beside it, both held the loop up
@@ -364,47 +382,6 @@ async def _read_anew(services: ConsoleServices) -> None:
 def replay_epoch(services: ConsoleServices) -> int:
     """Return a number that grows when a replay has gone to another moment: what was read is to be read again."""
     return services.replay.epoch if services.replay is not None else 0
-
-
-_COPY_SECONDS = 5.0
-_LOOK_SECONDS = 1.0
-
-
-async def follow_remote(services: ConsoleServices) -> None:
-    """Follow the run of another machine that is on screen, until another run is: history from its home, logs and
-    newest values from its pods."""
-    from actions.run.presence.remote_view import job_on_screen, open_remote
-
-    runs, on_screen, copied_at = services.runs, services.runs.remote, float("-inf")
-    shown: tuple[JobRef | None, int] | None = None
-    try:
-        while runs.remote is not None and on_screen is not None and runs.remote.id == on_screen.id:
-            if services.clock.monotonic() - copied_at >= _COPY_SECONDS:
-                copied_at = services.clock.monotonic()
-                folder = await in_thread("home of a run", open_remote, runs.remote, services.settings.home)
-                if folder is not None:
-                    runs.use_copy(folder)
-            job = job_on_screen(runs.remote, runs.remote_stage)
-            wanted = job, services.remote.revision
-            if shown is None or job != shown[0] or (services.watched is None and wanted != shown):
-                shown = wanted
-                await _show_job(services, job)
-            await services.clock.sleep(_LOOK_SECONDS)
-    finally:
-        if services.watched is not None and shown is not None and services.watched.title == _title_of(shown[0]):
-            services.unwatch()
-
-
-async def _show_job(services: ConsoleServices, job: JobRef | None) -> None:
-    """Show the job of a run of another machine; nothing if it does not exist (any more)."""
-    services.unwatch()
-    if job is not None:
-        with suppress(ConsoleError):
-            await services.watch(job)
-
-
-def _title_of(job: JobRef | None) -> str:
-    return job.key if job is not None else ""
 
 
 async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 
 from actions.base.errors import JournalError
+from actions.base.wording import counted
 from actions.fleet.cost import FleetCost
 from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
@@ -98,7 +99,13 @@ class RunPane(Pane):
         if not self.services.runs.is_listed:
             return ((Span("Reading the runs.", Tone.MUTED),),)
         unreadable = self.services.runs.unreadable
-        return self._no_run if unreadable is None else _unreadable_lines(unreadable.id, self._runs_key)
+        if unreadable is not None:
+            return _unreadable_lines(unreadable.id, self._runs_key)
+        others = len(self.services.runs.listed_elsewhere())
+        if not others or self.services.runs.summaries:
+            return self._no_run
+        text = f"No run of yours is at work. Press {self._runs_key} for {counted(others, 'run')} of this cluster."
+        return ((Span(text, Tone.MUTED),),)
 
     def show_target(self, of: str) -> None:
         """Show another run, or move the cursor to a stage of this one.

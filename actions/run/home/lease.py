@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
-from actions.base.errors import ConflictError, RefusedError
+from actions.base.errors import ConflictError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cloud.s3 import PreconditionError, S3Object, S3Written
 from actions.run.context.home_address import run_key
@@ -28,6 +28,8 @@ LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
 _NAME = "lease.json"
 _MOST_BYTES = 64 << 10
+_OWN_WRITES = 3
+"""Writes against earlier ones of this process that land late."""
 _CLAIMS = 3
 """Attempts against late writes of an earlier runner of this machine."""
 _sent: deque[str] = deque(maxlen=1000)
@@ -152,7 +154,7 @@ async def renew_lease(
 
 
 async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, after: HomeLease | None) -> HomeLease:
-    name, data, epoch = run_key(run_id, _NAME), msgspec.json.encode(document), document.epoch
+    name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
     _sent.append(document.nonce)
     try:
         if after is None:
@@ -160,9 +162,7 @@ async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, af
         else:
             receipt = await store.replace(name, data, etag=after.tag)
     except PreconditionError as error:
-        if error.found is not None and not (after is not None and _is_ours(error.found, document)):
-            raise _taken(run_id, error.found, epoch) from error
-        receipt = await _again(store, run_id, name, data, error.found, epoch=epoch)
+        receipt = await _again(store, run_id, document, after, error.found)
     return HomeLease(
         document.epoch,
         document.owner,
@@ -175,15 +175,29 @@ async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, af
 
 
 async def _again(
-    store: ObjectStore, run_id: str, name: str, data: bytes, found: S3Object | None, *, epoch: int
+    store: ObjectStore, run_id: str, document: _LeaseDocument, after: HomeLease | None, found: S3Object | None
 ) -> S3Written:
-    """Write over what an earlier write of ours has left, or again what was removed."""
-    try:
-        if found is None:
-            return await store.put_if_absent(name, data)
-        return await store.replace(name, data, etag=found.etag)
-    except PreconditionError as error:
-        raise _taken(run_id, error.found, epoch) from error
+    """Write over what an earlier write of ours has left, or again what was removed.
+
+    Several of ours may be on their way, if the store is slow: each of them may land between a read and the next write.
+
+    Raises:
+        ConflictError: Another machine has written.
+        UnreachableError: The store refuses each write, and has none but ours.
+    """
+    name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
+    for _ in range(_OWN_WRITES):
+        if found is not None and not (after is not None and _is_ours(found, document)):
+            raise _taken(run_id, found, document.epoch)
+        try:
+            if found is None:
+                return await store.put_if_absent(name, data)
+            return await store.replace(name, data, etag=found.etag)
+        except PreconditionError as error:
+            found = error.found
+    raise UnreachableError(
+        f"{store.address} refuses to renew the lease of {run_id}, though no other machine has written it (412)."
+    )
 
 
 async def claim_lease(
@@ -219,9 +233,7 @@ def _is_ours(found: S3Object, document: _LeaseDocument) -> bool:
     return is_same and there.nonce in _sent
 
 
-def _taken(run_id: str, found: S3Object | None, epoch: int) -> ConflictError:
-    if found is None:
-        return ConflictError(f"The lease of {run_id} in its home changes too fast: another machine writes it, too.")
+def _taken(run_id: str, found: S3Object, epoch: int) -> ConflictError:
     return _taken_by(run_id, _lease_of(found, run_id), epoch)
 
 

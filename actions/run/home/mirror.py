@@ -261,6 +261,19 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
     return folder
 
 
+def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
+    """Return whether a home names another machine, or a later epoch, than the copy of a run has. Blocking.
+
+    One small request, between two of `refreshed_copy`, whose arguments it has.
+
+    Raises:
+        ConsoleError: As `read_lease`, and `open_home`.
+    """
+    mark = read_mark(mirror_path(run_id))
+    lease = asyncio.run(read_lease(_kept_store(url, region), run_id))
+    return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
+
+
 @lru_cache(maxsize=8)
 def _kept_store(url: str, region: str) -> ObjectStore:
     """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask."""

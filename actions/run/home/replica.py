@@ -104,7 +104,8 @@ class Replica:
         """Number of the newest record that the lease's status includes."""
         self._failures: dict[str, int] = {}
         self._told_reasons: set[str] = set()
-        self._failing: dict[str, NoticeKind] = {}
+        self._failing: dict[str, tuple[NoticeKind, str]] = {}
+        """What each part of the work suffers from, and why."""
         self.sent = -1
         """Number of the newest record in the home; -1 while that is not known."""
         self._series: dict[tuple[str, str], FileReplica] = {}
@@ -157,22 +158,22 @@ class Replica:
             self._failures[work.__name__] = failures
             if kind:
                 pause = float(min(2 ** min(failures, 9), _LONGEST_PAUSE_SECONDS))
-            self._show(work, kind if failures >= _QUIET_FAILURES else None)
+            self._show(work, kind if failures >= _QUIET_FAILURES else None, reason)
             if failures >= _QUIET_FAILURES and reason not in self._told_reasons and len(self._told_reasons) < _REASONS:
                 self._told_reasons.add(reason)
                 raise ToldError(reason)
             await self._clock.sleep(pause)
 
-    def _show(self, work: Callable[[], Awaitable[None]], kind: NoticeKind | None) -> None:
-        """Show what a part of the work suffers from now."""
+    def _show(self, work: Callable[[], Awaitable[None]], kind: NoticeKind | None, reason: str) -> None:
+        """Show what a part of the work suffers from now, and why."""
         if kind is None:
             self._failing.pop(work.__name__, None)
         else:
-            self._failing[work.__name__] = kind
-        now = set(self._failing.values())
-        self._journal.heartbeat.waits_no_more(*({NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED} - now))
-        for failing in now:
-            self._journal.heartbeat.waits_for(failing)
+            self._failing[work.__name__] = kind, reason
+        now = dict(self._failing.values())
+        self._journal.heartbeat.waits_no_more(*({NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED} - now.keys()))
+        for failing, why in now.items():
+            self._journal.heartbeat.waits_for(failing, why)
 
     async def finish(self, view: RunView) -> None:
         """Write what is left, and give the lease back.

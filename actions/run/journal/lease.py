@@ -33,6 +33,7 @@ Notes = Mapping[str, str]
 """Progress messages by stage id, one line each."""
 
 _SHORT_NOTE = 120
+_LONGEST_REASON = 300
 
 
 class HeartbeatState(msgspec.Struct, frozen=True):
@@ -48,6 +49,8 @@ class HeartbeatState(msgspec.Struct, frozen=True):
     """Present trouble of the pods of a stage, by stage id."""
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     """Since when each obstacle has kept the journal from being written: monotonic seconds by `NoticeKind` value."""
+    reasons: dict[str, str] = msgspec.field(default_factory=dict)
+    """What is known of the cause of an obstacle, one sentence, by `NoticeKind` value."""
 
     def is_stalled(self, now: float) -> bool:
         """Return whether the process has been silent for too long at the monotonic second `now`."""
@@ -100,10 +103,14 @@ class Heartbeat:
         troubles = {name: known for name, known in self._beat.troubles.items() if name != stage}
         self._beat = replace(self._beat, troubles={**troubles, stage: line} if line else troubles)
 
-    def waits_for(self, kind: NoticeKind) -> None:
-        """Record an obstacle to writing the journal; its time is that of the first call."""
-        if kind.value not in self._beat.waits:
-            self._beat = replace(self._beat, waits={**self._beat.waits, kind.value: self._clock.monotonic()})
+    def waits_for(self, kind: NoticeKind, reason: str = "") -> None:
+        """Record an obstacle to writing the journal, with its cause; its time is that of the first call."""
+        known = self._beat
+        waits = {kind.value: self._clock.monotonic()} | known.waits
+        line = redact(one_line(reason, limit=_LONGEST_REASON))
+        reasons = known.reasons | ({kind.value: line} if line else {})
+        if (waits, reasons) != (known.waits, known.reasons):
+            self._beat = replace(known, waits=waits, reasons=reasons)
             self.beat()
 
     def waits_no_more(self, *kinds: NoticeKind) -> None:
@@ -111,7 +118,8 @@ class Heartbeat:
         gone = {kind.value for kind in kinds or NoticeKind}
         left = {name: since for name, since in self._beat.waits.items() if name not in gone}
         if left != self._beat.waits:
-            self._beat = replace(self._beat, waits=left)
+            reasons = {name: text for name, text in self._beat.reasons.items() if name not in gone}
+            self._beat = replace(self._beat, waits=left, reasons=reasons)
             self.beat()
 
     def flush(self) -> None:

@@ -39,7 +39,7 @@ _ATTENDED = {
     NoticeKind.READ_ONLY: "The run's folder cannot be written: running work continues, nothing can be recorded.",
     NoticeKind.LOCKED: "The journal is locked by another process; the runner waits for it.",
     NoticeKind.HOME_AWAY: "Its home {home} does not answer: what is new stays on this machine, and follows later.",
-    NoticeKind.HOME_REFUSED: "Its home {home} refuses this machine: what is new stays here. Check login and bucket.",
+    NoticeKind.HOME_REFUSED: "Its home {home} refuses this machine: what is new stays here, and follows later.",
 }
 _UNATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full.",
@@ -90,7 +90,8 @@ class RunMonitor:
             yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
         for kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
             if lease is not None and kind in waits:
-                yield self._notice(kind, _ATTENDED[kind], waits[kind])
+                reason = beat.reasons.get(kind.value, "") if beat is not None else ""
+                yield self._notice(kind, f"{_ATTENDED[kind]} {reason}".rstrip(), waits[kind])
         if lease is None or beat is None or is_mounted_read_only:  # no heartbeat can be written: silence proves nothing
             return
         if beat.is_stalled(self._clock.monotonic()):

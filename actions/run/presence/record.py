@@ -138,6 +138,11 @@ class RemoteRun(msgspec.Struct, frozen=True):
         return str(self.presence.owner) if self.presence else "?"
 
     @property
+    def epoch(self) -> int:
+        """Number of the machines that have carried it out; 0 if it is unknown."""
+        return self.presence.epoch if self.presence else 0
+
+    @property
     def is_over(self) -> bool:
         """True if no heartbeat is expected."""
         return self.presence is None or self.presence.is_over

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from actions.base.clock import time_of_day
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import is_watched
-from actions.run.home.mirror import refreshed_copy
+from actions.run.home.mirror import is_lease_news, refreshed_copy
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts
 from actions.run.state.fold import fold
@@ -38,27 +38,49 @@ def open_remote(run: RemoteRun, home: str) -> Path | None:
     Raises:
         ConsoleError: The home does not answer.
     """
-    if not home or run.presence is None or run.presence.home != home:
-        return None
-    return refreshed_copy(home, run.id)
+    return refreshed_copy(home, run.id) if _is_read(run, home) else None
+
+
+def is_taken_over(run: RemoteRun, home: str) -> bool:
+    """Return whether the run's home names another machine, or a later epoch, than the copy that is here.
+
+    One small request. Called in a thread; see `open_remote`.
+
+    Raises:
+        ConsoleError: The home does not answer.
+    """
+    return _is_read(run, home) and is_lease_news(home, run.id)
+
+
+def _is_read(run: RemoteRun, home: str) -> bool:
+    return bool(home) and run.presence is not None and run.presence.home == home
 
 
 def remote_view(
-    run: RemoteRun, copy: RunView | None = None, *, is_silent: bool = False, is_gone: bool = False
+    run: RemoteRun,
+    copy: RunView | None = None,
+    *,
+    is_silent: bool = False,
+    is_gone: bool = False,
+    troubles: Sequence[Notice] = (),
 ) -> RunView:
-    """Return the run as far as it is known here.
+    """Return the run as far as it is known here: by the place that has its later epoch.
 
     Args:
         run: As its cluster has it.
-        copy: As its home has it; it has messages, plans and findings, too, and may be some seconds behind.
+        copy: As its home has it; it has messages, plans and findings, too, and may be some seconds behind. After a
+            takeover it is ahead until the new machine has reached the cluster.
         is_silent: Its heartbeats are missing.
         is_gone: The cluster has no record of it any more.
+        troubles: Notices on what cannot be read here.
     """
     presence = run.presence
     notice = _gone(run) if is_gone else _notice(run, is_silent=is_silent)
     if presence is None:
-        return replace(_bare(run), notices=(notice,))
-    view = copy if copy is not None and copy.epoch <= presence.epoch else _bare(run)
+        return replace(_bare(run), notices=(notice, *troubles))
+    if copy is not None and copy.epoch > presence.epoch:
+        return replace(copy, notices=(*copy.notices, *troubles))
+    view = copy if copy is not None else _bare(run)
     known = {stage.id: stage for stage in presence.stages}
     titles, is_lost = {stage.id: stage.title for stage in view.stages}, is_silent or is_gone
     return replace(
@@ -70,7 +92,7 @@ def remote_view(
         epoch=presence.epoch,
         home=presence.home,
         prices=view.prices if copy is view else (),  # from the record alone, nothing is known of what was paid when
-        notices=(notice,),
+        notices=(notice, *troubles),
     )
 
 

@@ -131,6 +131,8 @@ class PodFollower(LogObserver):
         self._key = gap_key(source)
         self._interval = self._new_interval()
         self._error: Exception | None = None
+        self._refused: OSError | None = None
+        """What the disk has answered, until it takes a line again: by that lines are lost, whatever fails later."""
         self._failing_since = 0.0
         self._losses = 0
         self._has_started = has_started
@@ -183,8 +185,10 @@ class PodFollower(LogObserver):
 
     def reading(self) -> None:
         """See `LogObserver`. A failure of the disk is not over yet."""
-        if not isinstance(self._error, OSError):
+        if self._refused is None:
             self._heal()
+        else:
+            self._error = self._refused
 
     def failing(self, error: ConsoleError) -> None:
         """See `LogObserver`."""
@@ -232,6 +236,7 @@ class PodFollower(LogObserver):
         if self._error is None:
             self._failing_since = now
         self._error = error
+        self._refused = error if isinstance(error, OSError) else self._refused
         if now - self._failing_since >= _SILENT_SECONDS[isinstance(error, AccessError | OSError)]:
             self._say(error)
 
@@ -243,13 +248,14 @@ class PodFollower(LogObserver):
             self._lose(error)
 
     def _lose(self, error: Exception) -> None:
+        error = self._refused or error
         verb, reason = "kept" if isinstance(error, OSError) else "read", sentence_of(error).rstrip(".")
         mark = f"the log cannot be {verb}: {reason}"
         self._writer.open_gap(self._source, self._key, f"it could not be {verb}: {reason}", mark=mark)
 
     def _heal(self) -> None:
         if self._error is not None:
-            self._error, self._interval = None, self._new_interval()
+            self._error, self._refused, self._interval = None, None, self._new_interval()
             self._warnings.clear(self._topic)
         # also one that an earlier runner has left open
         self._writer.close_gap(self._key, "the log goes on from where it stopped", self._source)

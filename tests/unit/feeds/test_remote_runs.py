@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,8 +15,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.cluster.job_pods import JobRef
 from actions.run.client import load_run
+from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
@@ -29,8 +32,10 @@ from tests.unit.cluster.servers import session_to
 from tests.unit.feeds.serving import Connected, WatchServer
 from tests.unit.run.world import make_run
 from tui.feeds.cluster import ClusterFeed
+from tui.feeds.remote_on_screen import COPY_SECONDS, RemoteOnScreen
 from tui.feeds.remote_runs import RemoteRunFeed
 from tui.feeds.services import explain_stage
+from tui.present.run import home_words
 from tui.screens.status_lines import is_elsewhere
 
 
@@ -189,6 +194,135 @@ async def test_a_copy_from_the_runs_home_gives_the_history_and_stays_read_only(t
     assert not runs.is_interrupted
     with pytest.raises(RefusedError, match="can only be watched"):
         runs.find("")
+    runs.close()
+
+
+async def test_a_run_that_this_machine_has_taken_over_is_shown_from_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a command beside this console: the pane must not go on naming another machine."""
+    folder = make_run(tmp_path, SystemClock())
+    view = load_run(folder)
+    services = console_services()
+    runs = services.runs
+    runs.others = feed = a_feed(a_remote(id=view.id))
+    assert runs.open(view.id)
+    await runs.refresh_list()
+    assert runs.remote is not None
+    monkeypatch.setattr("tui.feeds.runs._list_runs", lambda _: [replace(a_summary(folder), epoch=2)])
+    feed.take(a_remote(id=view.id, epoch=2, version=2))
+    runs.take_others()
+    following_runs = asyncio.create_task(runs.run(lambda: None))
+    await until(lambda: runs.remote is None, "the run here", deadline_seconds=5)
+    assert runs.folder == folder
+    runs.require_here(view.id)
+    following_runs.cancel()
+    await asyncio.gather(following_runs, return_exceptions=True)
+    runs.close()
+
+
+def a_summary(folder: Path) -> RunSummary:
+    (found,) = list_runs(folder.parent)
+    return found
+
+
+async def test_records_are_read_before_the_cluster_is_and_whichever_list_comes_first_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services = console_services()
+    began, own = asyncio.Event(), a_remote()
+
+    async def run(live: Callable[[], None]) -> None:
+        live()
+        services.remote.take_all([own])
+        began.set()
+
+    monkeypatch.setattr(services.remote, "run", run)
+    monkeypatch.setattr(services.remote, "own_at_work", lambda: own.id)
+    services.runs.is_listed = False
+    services._connected()  # nothing of this cluster is known yet
+    async with asyncio.timeout(5):
+        await began.wait()
+    assert services.runs.view is None
+    services.runs.is_listed = True
+    services._runs_listed()
+    assert services.runs.remote is not None
+    assert (services.runs.remote.id, services.runs.view is not None) == (own.id, True)
+    await services.aclose()
+
+
+class Jobs:
+    """The panes that show a job."""
+
+    def __init__(self) -> None:
+        self.watched: Any = None
+        self.shown: list[str] = []
+
+    async def watch(self, job: JobRef) -> None:
+        self.watched = SimpleNamespace(title=job.key)
+        self.shown.append(job.key)
+
+    def unwatch(self) -> None:
+        self.watched = None
+
+
+HOME = "s3://team-runs/ml"
+
+
+async def test_a_home_that_fails_hides_no_pod_and_is_shown_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = console_services()
+    runs = services.runs
+    runs.others = a_feed(a_remote(home=HOME))
+    assert runs.open(RUN)
+    failure: list[ConsoleError] = [UnreachableError("AWS did not answer s3:ListBucket.")]
+
+    def opened(run: RemoteRun, home: str) -> None:
+        assert (run.id, home) == (RUN, HOME)
+        if failure:
+            raise failure[0]
+
+    monkeypatch.setattr("actions.run.presence.remote_view.open_remote", opened)
+    monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: False)
+    monkeypatch.setattr("tui.feeds.remote_on_screen.AGAIN_SECONDS", 0.01)
+    jobs = Jobs()
+    followed = RemoteOnScreen(runs, runs.others, jobs, SystemClock(), home=HOME)
+    working = [asyncio.create_task(work()) for work in (followed.follow_pods, followed.follow_home)]
+    await until(lambda: jobs.shown and runs.home_trouble, "the job and the trouble", deadline_seconds=5)
+    assert followed.begun.is_set()
+    assert jobs.shown == ["PyTorchJob default/esm1nv-pretraining"]
+    assert runs.view is not None
+    assert home_words(runs.view).startswith(f"home {HOME} away since ")
+    assert "AWS did not answer s3:ListBucket." in runs.view.notices[1].text
+    failure[:] = [AccessError("The AWS credentials are not valid any more.", hint="Log in.")]
+    await until(lambda: "refuses since" in home_words(runs.view), "the refusal", deadline_seconds=5)
+    failure.clear()
+    await until(lambda: runs.home_trouble is None, "the answer", deadline_seconds=5)
+    assert home_words(runs.view) == f"home {HOME}"
+    for task in working:
+        task.cancel()
+    await asyncio.gather(*working, return_exceptions=True)
+    assert jobs.watched is None
+    runs.close()
+
+
+async def test_a_takeover_is_looked_for_between_two_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = console_services()
+    runs = services.runs
+    runs.others = a_feed(a_remote(home=HOME))
+    assert runs.open(RUN)
+    copies: list[str] = []
+    has_news = asyncio.Event()
+    monkeypatch.setattr("actions.run.presence.remote_view.open_remote", lambda run, _: copies.append(run.id))
+    monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: has_news.is_set())
+    monkeypatch.setattr("tui.feeds.remote_on_screen.OWNER_SECONDS", 0.01)
+    followed = RemoteOnScreen(runs, runs.others, Jobs(), SystemClock(), home=HOME)
+    working = asyncio.create_task(followed.follow_home())
+    await until(lambda: copies, "the copy")
+    assert len(copies) == 1
+    has_news.set()
+    await until(lambda: len(copies) > 1, "the copy after a takeover", deadline_seconds=COPY_SECONDS / 2)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
     runs.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError, RefusedError
+from actions.base.errors import ConflictError, RefusedError, UnreachableError
 from actions.run.home.lease import (
     HomeLease,
     LeaseHeldError,
@@ -33,6 +33,7 @@ from actions.run.state.records import Operator, Output, RequestKind, RunRequest,
 from tests.support.homes import (
     ANNA,
     BEN,
+    TAKEN,
     Proxy,
     Replicated,
     opened,
@@ -250,6 +251,30 @@ def test_a_renewal_whose_answer_was_lost_is_no_conflict(home: Proxy, tmp_path: P
             await renew_lease(store, run_id, lease)
         home.mend()
         assert (await renew_lease(store, run_id, lease)).tag != lease.tag
+        store.close()
+
+    asyncio.run(work())
+
+
+def test_a_store_that_refuses_our_own_lease_does_not_give_it_to_another_machine(home: Proxy, tmp_path: Path) -> None:
+    """412 upon 412, as if earlier writes of a slow store landed late: what is there is ours each time."""
+
+    async def work() -> None:
+        store = opened()
+        run_id = f"own-{abs(hash(tmp_path)):x}"
+        lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
+        home.fault, home.applies = TAKEN, lambda method, path: method == "PUT"
+        with pytest.raises(UnreachableError, match="though no other machine has written it"):
+            await renew_lease(store, run_id, lease)
+        home.mend()
+        renewed = await renew_lease(store, run_id, lease)
+        home.fault, home.applies = TAKEN, lambda method, path: method == "PUT"
+        with pytest.raises(UnreachableError):
+            await renew_lease(store, run_id, renewed)
+        home.mend()
+        await take_lease(store, run_id, BEN, after=renewed, machine="b")
+        with pytest.raises(ConflictError, match="has taken over"):
+            await renew_lease(store, run_id, renewed)
         store.close()
 
     asyncio.run(work())

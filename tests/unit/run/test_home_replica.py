@@ -90,7 +90,16 @@ def test_a_small_file_that_did_not_change_is_written_once_whatever_becomes_of_th
     run_virtually(work(), has_sockets=True)
 
 
-@pytest.mark.parametrize("how", ["away", "busy", "expired", "denied", "answers lost"])
+REASONS = {
+    "away": "AWS did not answer s3:",
+    "busy": "AWS is busy with s3:",
+    "expired": "The AWS credentials are not valid any more (ExpiredToken)",
+    "denied": "AWS refused s3:",
+    "answers lost": "AWS did not answer s3:",
+}
+
+
+@pytest.mark.parametrize("how", REASONS)
 def test_an_hour_without_the_home_loses_nothing_and_shows(
     home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -114,10 +123,11 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
             kinds = {NoticeKind(name) for name in run.journal.heartbeat.state.waits}
             assert kinds == {NoticeKind.HOME_REFUSED if how in ("expired", "denied") else NoticeKind.HOME_AWAY}
             assert "does not answer" in shown(folder) or "refuses" in shown(folder)
+            assert REASONS[how] in shown(folder)
             home.mend()
             await seconds_until(clock, lambda: run.replica.sent == 1 + minutes, 60)
             await clock.sleep(45)
-            assert not run.journal.heartbeat.state.waits
+            assert not (run.journal.heartbeat.state.waits or run.journal.heartbeat.state.reasons)
             assert 1 <= len(run.log) <= 12, run.log
         assert await read_rows(run.store, folder.name) == stored(folder)
         await fetch_run(run.store, folder.name, tmp_path / "copy")

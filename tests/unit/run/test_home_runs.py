@@ -37,7 +37,7 @@ from actions.run.home import files
 from actions.run.home.files import unpack_launched
 from actions.run.home.lease import read_lease, take_lease
 from actions.run.home.listing import announce_run, list_home
-from actions.run.home.mirror import TakenHome, fetch_run, refreshed_copy
+from actions.run.home.mirror import TakenHome, fetch_run, is_lease_news, refreshed_copy
 from actions.run.home.segments import SegmentHead, read_rows
 from actions.run.home.series import parts_of
 from actions.run.home.store import open_home
@@ -471,7 +471,18 @@ def test_a_home_is_listed_and_its_runs_are_shown(
     assert main(["runs", "list", "--home", f"s3://{BUCKET}/empty"]) == 0
     assert "There are no runs in this home." in capsys.readouterr().out
     assert main(["--home", "s3:/nope", "runs", "list"]) == 2
+    assert is_lease_news(url, "fake-listed") is False  # the copy that `show` has made
     assert refreshed_copy(url, "fake-listed").is_dir()
+
+    async def take() -> None:
+        store = open_home(url)
+        await take_lease(store, "fake-listed", BEN, after=await read_lease(store, "fake-listed"))
+        store.close()
+
+    asyncio.run(take())
+    assert is_lease_news(url, "fake-listed") is True
+    refreshed_copy(url, "fake-listed")
+    assert is_lease_news(url, "fake-listed") is False
 
 
 def test_a_list_without_runs_and_one_with_a_damaged_run() -> None:

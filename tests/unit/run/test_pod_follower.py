@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from actions.base.clock import Clock
-from actions.base.errors import AccessError
+from actions.base.errors import AccessError, MissingError
 from actions.blueprint.stages import LogWatch, StageWatch
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog
@@ -80,6 +82,25 @@ async def test_a_pod_that_ran_and_is_gone_unread_leaves_a_gap(
     assert source.is_ended
     assert len(writer.losses()) == bool(loss)
     assert loss in "".join(writer.losses())
+
+
+@pytest.mark.parametrize("answers_between", [False, True])
+async def test_lines_that_the_disk_refused_are_lost_by_it_though_the_pod_is_missing_later(
+    tmp_path: Path, answers_between: bool
+) -> None:
+    async with session_to(LogServer(is_gone=True), tmp_path) as session, asyncio.timeout(60):
+        context = cast(StageContext, Stage(EventsOf(session, [STARTED])))
+        writer = SpoolWriter(tmp_path, "train")
+        source = writer.source(PLACE.namespace, PLACE.pod, PLACE.container, PLACE.uid)
+        follower = PodFollower(context, writer, FollowerWarnings(lambda _text: None), PLACE, source, has_started=True)
+        follower.fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        follower.failing(MissingError('pods "p" not found'))
+        if answers_between:
+            follower.reading()
+            assert follower.is_failing
+        await follower.follow()
+    (loss,) = writer.losses()
+    assert "it could not be kept: No space left on device" in loss
 
 
 class Pods:

@@ -38,13 +38,14 @@ from actions.run.presence.record import (
 from actions.run.presence.remote_view import job_on_screen, remote_view
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
 from actions.run.state.records import Operator, StageOutline
-from actions.run.state.view import NoticeKind, RunState, StageState
+from actions.run.state.view import Notice, NoticeKind, RunState, StageState
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN
 from tui.cli.tables.output import formatted
 
 ADA = Operator("ada", "bastion-1")
+BEN = Operator("ben", "laptop-2")
 AT = NOW.timestamp()
 
 
@@ -233,12 +234,17 @@ def test_a_view_is_the_stages_with_their_states_and_says_whose_it_is() -> None:
     assert "has torn it down" in remote_view(read(), is_gone=True).notices[0].text
 
 
-def test_a_copy_of_the_journal_counts_unless_it_is_of_a_later_epoch() -> None:
+def test_of_record_and_copy_the_one_with_the_later_epoch_names_the_machine() -> None:
     copy = fixed_runs.a_training_run()
     view = remote_view(read(), copy)
     assert view.stage("train").message == copy.stage("train").message
     assert view.owned == copy.owned
-    assert not remote_view(read(), replace(copy, epoch=2)).owned
+    notice = Notice(NoticeKind.ELSEWHERE, "It belongs to ben@laptop-2; here it can only be watched.")
+    taken = replace(copy, epoch=2, owner=BEN, notices=(notice,))
+    seen = remote_view(read(), taken, is_silent=True)
+    assert (seen.epoch, seen.owner, seen.state, seen.notices) == (2, BEN, taken.state, (notice,))
+    later = replace(a_presence(), epoch=3, owner=ADA)
+    assert remote_view(replace(read(), presence=later), taken).owner == ADA
 
 
 def test_a_record_in_another_namespace_is_no_match_for_that_in_default() -> None:
