@@ -98,10 +98,10 @@ class ConsoleApp(BaseApp[Any]):
         self.call_after_refresh(self.redraw)  # two themes may differ by a line filter alone, which changes no style
 
     def on_mount(self) -> None:
-        """Install keymap and signal handlers; start the feeds after the first frame."""
+        """Install keymap and signal handlers; after the first frame show the kept snapshot, then start the feeds."""
         take_keymap(self, self.services.settings.keymap)
         self.leave_on_signals()
-        self.call_after_refresh(self._start)
+        self.call_after_refresh(self._show_kept if self.services.settings.keeps_snapshots else self._start)
 
     def post_display_hook(self) -> None:
         """Report the painted frame to ticker and script driver."""
@@ -154,6 +154,16 @@ class ConsoleApp(BaseApp[Any]):
         for screen in self.screen_stack:
             if isinstance(screen, LiveScreen) and screen.is_mounted:
                 screen.refresh_data()
+
+    def _show_kept(self) -> None:
+        self.run_worker(self._start_with_kept(), group="start", exit_on_error=True)
+
+    async def _start_with_kept(self) -> None:
+        """Start the feeds when the kept snapshot is on screen: they would take the processor from it."""
+        await self.services.cluster.show_kept()
+        self._refresh_screens()
+        if not self.call_after_refresh(self._start):
+            await self._start()
 
     async def _start(self) -> None:
         if self._play is None and self.services.replay is None:

@@ -305,6 +305,7 @@ async def run_tool(
     finally:
         if child.returncode is None:
             signal_group(child.pid, signal.SIGKILL)
+            _close_pipes(child)
             await child.wait()
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail=err.decode(errors="replace")[-4000:])
@@ -421,7 +422,19 @@ async def _ended(child: asyncio.subprocess.Process, kill: Callable[[], None]) ->
             await child.wait()
     except TimeoutError:
         kill()
+        _close_pipes(child)
         await child.wait()
+
+
+def _close_pipes(child: asyncio.subprocess.Process) -> None:
+    """Close our ends of the pipes of a process that was killed.
+
+    asyncio waits for them before it tells that a process has ended, and a process that this one has left behind may
+    hold the other ends.
+    """
+    transport = getattr(child, "_transport", None)  # nothing public closes them
+    if isinstance(transport, asyncio.SubprocessTransport):
+        transport.close()
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:

@@ -31,7 +31,7 @@ Owner               kind:string=1 name:string=3 controller:bool=6
 Meta                name:string=1 namespace:string=3 uid:string=5 created:bytes=8 deleted:bytes=9 labels:bytes*=11 \
                     owners:bytes*=13
 Pod                 metadata:Meta=1 spec:Spec=2 status:PodStatus=3
-Spec                containers:Container*=2 node:string=10 init:Container*=20 overhead:Amount*=32
+Spec                containers:Container*=2 node:string=10 init:Container*=20 overhead:Amount*=32 resources:bytes=40
 Container           name:string=1 resources:bytes=8 restart_policy:string=24
 Resources           requests:Amount*=2
 Amount              key:string=1 value:Quantity=2

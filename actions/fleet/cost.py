@@ -115,7 +115,7 @@ class CostModel:
 
     def node_cost(self, node: NodeFacts, usage: NodeUsage = UNUSED) -> NodeCost:
         """The cost of one node under the requests on it; one object for all nodes that cost the same."""
-        offered, asked = node.allocatable, usage.requested
+        offered, asked = node.allocatable, node.requested(usage)
         place = (node.instance_type, node.region or self._region, node.capacity_type)
         key = (*place, offered.gpu, offered.neuron, asked.gpu, asked.neuron)
         cost = self._known.get(key)

@@ -6,6 +6,7 @@ Every text in here has passed `actions.base.untrusted`. Times are seconds since 
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
@@ -14,11 +15,13 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     cpu_milli: int = 0
     memory_bytes: int = 0
     gpu: int = 0
-    """`nvidia.com/gpu`, and MIG devices that are requested by their profile: `nvidia.com/mig-1g.10gb`."""
+    """GPUs, and parts of them under names of their own: MIG devices, shares of a GPU that is shared in time."""
     neuron: int = 0
-    """`aws.amazon.com/neuron`, whole devices (a device has two or more cores)."""
+    """`aws.amazon.com/neuron`, whole devices. Of a pod that requests cores, as many as these are at two a device."""
     efa: int = 0
     """`vpc.amazonaws.com/efa`, interfaces."""
+    neuron_cores: int = 0
+    """`aws.amazon.com/neuroncore`. How many a device has depends on its node: `NodeFacts.requested` converts them."""
 
     def plus(self, other: Resources) -> Resources:
         """Sum, resource by resource."""
@@ -28,10 +31,13 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
             self.gpu + other.gpu,
             self.neuron + other.neuron,
             self.efa + other.efa,
+            self.neuron_cores + other.neuron_cores,
         )
 
 
 NOTHING = Resources()
+CORES_PER_NEURON_DEVICE = 2
+"""Of Trainium 1 and Inferentia 2, where no node gives the number."""
 
 
 _BAD_WORDS = ("CrashLoopBackOff", "OOMKilled", "Terminating")
@@ -81,7 +87,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     def is_fine(self) -> bool:
         """True if it has succeeded, or runs with every container ready and is not being deleted."""
         if self.phase == "Running":
-            return self.ready >= len(self.containers) and self.reason not in _BAD_WORDS
+            return self.ready >= len(self.containers) and (not self.reason or self.reason not in _BAD_WORDS)
         return self.phase == "Succeeded"
 
 
@@ -94,7 +100,8 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     region: str = ""
     zone: str = ""
     capacity_type: str = ""
-    """`on-demand`, `spot`, `capacity-block`, or empty without a label for it."""
+    """`on-demand`, `spot`, `capacity-block`, or empty without a label for it; of nodes that are not instances of EC2
+    `fargate` or `hybrid`."""
     pool: str = ""
     """Karpenter NodePool or EKS node group."""
     allocatable: Resources = NOTHING
@@ -106,6 +113,17 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     created_at: float = 0.0
     version: str = ""
     """Kubelet version."""
+
+    def requested(self, usage: NodeUsage) -> Resources:
+        """Return the requests on this node, with those of Neuron cores as devices of this node, rounded up."""
+        asked, has = usage.requested, self.allocatable
+        if not asked.neuron_cores:
+            return asked
+        if has.neuron and has.neuron_cores:
+            devices = -(-asked.neuron_cores * has.neuron // has.neuron_cores)
+        else:
+            devices = -(-asked.neuron_cores // CORES_PER_NEURON_DEVICE)
+        return replace(asked, neuron=asked.neuron + devices)
 
 
 class NodeClaimFacts(msgspec.Struct, frozen=True, gc=False):
@@ -163,6 +181,7 @@ class NodeUsage(msgspec.Struct, frozen=True, gc=False):
     """The sums of the requests of the pods bound to one node. Ended pods do not count; terminating ones do."""
 
     requested: Resources = NOTHING
+    """Devices of pods that request Neuron cores are not in `neuron` here: see `NodeFacts.requested`."""
     pods: int = 0
 
 

@@ -131,7 +131,7 @@ def _row(
     pods = f"{use.pods}/{node.pods_allocatable}" if node.pods_allocatable else str(use.pods)
     resources = []
     for _, amount, written in present:
-        part, whole = amount(use.requested), amount(node.allocatable)
+        part, whole = amount(node.requested(use)), amount(node.allocatable)
         resources.append(f"{written(part)}/{written(whole)}" if part or whole else "-")
     price = f"{cost.price.usd_per_hour:.4f}" if cost.price else UNKNOWN
     facts = [node.name, node.instance_type, node.zone, node.capacity_type, node.pool]
@@ -212,7 +212,7 @@ def _node(node: NodeFacts, use: NodeUsage, cost: NodeCost) -> Json:
         "schedulable": node.is_schedulable,
         "pods": use.pods,
         "pods_allocatable": node.pods_allocatable,
-        "requested": _resources(use.requested),
+        "requested": _resources(node.requested(use)),
         "allocatable": _resources(node.allocatable),
         "accelerators": cost.accelerators,
         "idle_accelerators": cost.idle_accelerators,

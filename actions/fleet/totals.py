@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
+from actions.fleet.facts import NOTHING, UNUSED, NodeFacts, NodeUsage, Resources
 
 
 class FleetTotals(msgspec.Struct, frozen=True):
@@ -21,13 +21,36 @@ class FleetTotals(msgspec.Struct, frozen=True):
     allocatable: Resources = Resources()
 
 
+class ResourcesSum:
+    """A running sum of amounts. Its fields are written out: a loop over their names takes three times as long."""
+
+    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "neuron_cores")
+
+    def __init__(self) -> None:
+        self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = self.neuron_cores = 0
+
+    def add(self, amount: Resources, sign: int = 1) -> None:
+        """Put an amount in; with -1, take it out."""
+        if amount is NOTHING:
+            return
+        self.cpu_milli += sign * amount.cpu_milli
+        self.memory_bytes += sign * amount.memory_bytes
+        self.gpu += sign * amount.gpu
+        self.neuron += sign * amount.neuron
+        self.efa += sign * amount.efa
+        self.neuron_cores += sign * amount.neuron_cores
+
+    def total(self) -> Resources:
+        """The sum as it is."""
+        return Resources(self.cpu_milli, self.memory_bytes, self.gpu, self.neuron, self.efa, self.neuron_cores)
+
+
 class TotalsSum:
     """A running sum over nodes, so that one node's change does not cost a pass over all."""
 
     def __init__(self) -> None:
         self._nodes = self._ready = self._pods = 0
-        self._requested = [0] * len(_FIELDS)
-        self._allocatable = [0] * len(_FIELDS)
+        self._requested, self._allocatable = ResourcesSum(), ResourcesSum()
 
     def add(self, node: NodeFacts, usage: NodeUsage) -> None:
         """Put a node in."""
@@ -39,20 +62,14 @@ class TotalsSum:
 
     def total(self) -> FleetTotals:
         """The sums as they are."""
-        return FleetTotals(
-            self._nodes, self._ready, self._pods, Resources(*self._requested), Resources(*self._allocatable)
-        )
+        return FleetTotals(self._nodes, self._ready, self._pods, self._requested.total(), self._allocatable.total())
 
     def _count(self, node: NodeFacts, usage: NodeUsage, sign: int) -> None:
         self._nodes += sign
         self._ready += sign * node.is_ready
         self._pods += sign * usage.pods
-        for sums, amount in ((self._requested, usage.requested), (self._allocatable, node.allocatable)):
-            for place, name in enumerate(_FIELDS):
-                sums[place] += sign * getattr(amount, name)
-
-
-_FIELDS = Resources.__struct_fields__
+        self._requested.add(node.requested(usage), sign)
+        self._allocatable.add(node.allocatable, sign)
 
 
 def totals_of(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage]) -> FleetTotals:

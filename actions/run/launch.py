@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, ConsoleError, MissingError
-from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
+from actions.base.errors import ConfigError, ConsoleError, MissingError, RefusedError
+from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, private_directory, write_private
 from actions.base.own_images import registry_variable
+from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
@@ -66,6 +70,10 @@ from actions.terraform.version import version_now
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 _SHOWN = 3
 _MAX_BLUEPRINT_BYTES = 16 << 20
+_LOCK = ".launching"
+_LOCK_SECONDS = 10.0
+"""A folder is made in less than a second."""
+_LOOK_SECONDS = 0.05
 
 
 class Supplies(msgspec.Struct, frozen=True):
@@ -292,6 +300,7 @@ def create_run(
     limits: Limits | None = None,
     home: Path | None = None,
     home_url: str = "",
+    require: Callable[[], None] = lambda: None,
 ) -> Path:
     """Create a run of a blueprint, and return its folder. Nothing is started.
 
@@ -307,6 +316,7 @@ def create_run(
         home: The folder of all runs, if not the usual one.
         home_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
             tried: a run whose home cannot be written is not created. That blocks for some seconds at most.
+        require: Called last, with no other launch of this machine between this call and its folder; its errors pass.
 
     Raises:
         UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written.
@@ -316,6 +326,7 @@ def create_run(
         MissingError: An operator's release is: `mirror.fetch_missing` brings it.
         JournalError: The folder lies on a network file system.
     """
+    refuse_if_readonly(f"the launch of {blueprint.id}")
     chosen = _chosen(blueprint, binding, clock, home_url)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
@@ -326,7 +337,8 @@ def create_run(
         first, auto_approve=auto_approve, account=account, owner=owner, home=home_url, limits=limits or Limits()
     )
     supplies = _supplies(chosen, binding)
-    with _announced(created, clock):
+    with _announced(created, clock), one_at_a_time(home or runs_home()):
+        require()
         return create_folder(
             created,
             source=blueprint.folder,
@@ -336,6 +348,44 @@ def create_run(
             clock=clock,
             home=home,
         )
+
+
+@contextmanager
+def one_at_a_time(runs: Path) -> Iterator[None]:
+    """Wait until no other process or thread is here. The lock is the kernel's: it goes with the process that has it.
+
+    Args:
+        runs: The folder of all runs.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+        RefusedError: Another launch does not come to its end.
+    """
+    path, deadline = private_directory(runs) / _LOCK, time.monotonic() + _LOCK_SECONDS
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be made: {error.strerror}.", hint="Free some space there.") from error
+    try:
+        while not _is_locked(descriptor):
+            if time.monotonic() > deadline:
+                who = ", ".join(holders_of_locks([path])) or "another process"
+                raise RefusedError(
+                    f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
+                    hint="Wait for it, or end that process; then launch again.",
+                )
+            Event().wait(_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

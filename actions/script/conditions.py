@@ -207,7 +207,7 @@ def _accelerators(wanted: AcceleratorsCondition, snapshot: ClusterSnapshot | Non
     busy = 0
     if snapshot is not None:
         for node in nodes:
-            requested = snapshot.usage.get(node.name, UNUSED).requested
+            requested = node.requested(snapshot.usage.get(node.name, UNUSED))
             busy += requested.gpu + requested.neuron
     for amount, value in ((wanted.busy, busy), (wanted.idle, total - busy), (wanted.total, total)):
         if amount != "":

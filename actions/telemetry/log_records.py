@@ -54,6 +54,8 @@ class LogRecord(NamedTuple):
     """Seconds since the epoch, if the line has a time."""
     outline: str
     """`outlines.outline_of` the text."""
+    is_teed: bool = False
+    """It came through `torchrun --tee`, which reads two files: the order of standard output and errors is lost."""
 
 
 def split_records(line: str) -> Iterator[str]:
@@ -102,17 +104,18 @@ class PrefixReader:
     def read(self, text: str, at: float | None) -> LogRecord | None:
         """Return the record without prefixes; `None` if nothing is left of it."""
         self._learn(text)
-        rank, start = self._rank, 0
+        rank, start, is_teed = self._rank, 0, False
         for _ in range(_ROUNDS):
             prefix = _PREFIX.match(text, start)
             if prefix is None:
                 break
             start = prefix.end()
             rank = self._rank_in(prefix, rank)
+            is_teed = is_teed or bool(prefix["torch"])
             if at is None and prefix["at"]:
                 at = epoch_of(prefix["at"])
         rest = text[start:].rstrip()
-        return LogRecord(rest, rank, at, outline_of(rest)) if rest.strip() else None
+        return LogRecord(rest, rank, at, outline_of(rest), is_teed) if rest.strip() else None
 
     def _rank_in(self, prefix: re.Match[str], rank: int) -> int:
         if prefix["pid"]:

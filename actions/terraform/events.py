@@ -83,6 +83,11 @@ class TerraformEvent(msgspec.Struct, frozen=True):
     at: float | None = None
     """Time of writing, in seconds since the epoch; `None` for plain text."""
 
+    @property
+    def is_script(self) -> bool:
+        """Return whether its message is the text of a script that a `local-exec` is about to run."""
+        return self.kind is EventKind.PROVISION_PROGRESS and self.message.startswith("Executing: [")
+
 
 def read_events(line: bytes) -> Iterator[TerraformEvent]:
     """Read one line of the file, which holds one event, or several if line ends were lost on a full disk.

@@ -126,8 +126,93 @@ def failure_of(
     if problems:
         cause = _cause(problems)
         where = f" ({cause.address})" if cause.address else ""
-        return ToolError(shown, exit_code=code, tail=f"{cause.message}{where}", hint=_line(cause.detail))
+        detail, remedy = _line(cause.detail), _remedy(f"{cause.message}\n{cause.detail}")
+        hint = f"{_ended(detail)} {remedy}" if detail and remedy else detail or remedy
+        return ToolError(shown, exit_code=code, tail=f"{cause.message}{where}", hint=hint)
     return ToolError(shown, exit_code=code, tail=_silent(text, exit_code, progress))
+
+
+_REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"explicit deny in a service control policy|with an explicit deny in a (?:permissions boundary|resource)"
+        ),
+        "A policy above your role forbids it: ask the administrators of the organization; a retry does not help.",
+    ),
+    (
+        re.compile(
+            r"ExpiredToken|RequestExpired|token (?:included in the request )?is expired|No valid credential sources"
+        ),
+        "Log in again, then retry.",
+    ),
+    (
+        re.compile(r"UnauthorizedOperation|AccessDenied|AuthFailure|is not authorized to perform"),
+        "Give your role the rights in assets/iam/launch.json; the doctor names those that are missing.",
+    ),
+    (
+        re.compile(r"RequestLimitExceeded|Throttling|Rate exceeded|TooManyRequests"),
+        "Retry in a minute: AWS was asked too often.",
+    ),
+    (
+        re.compile(
+            r"VcpuLimitExceeded|[a-z]LimitExceeded|LimitExceededException|QuotaExceeded|MaxSpotInstanceCountExceeded"
+            r"|your (?:current vCPU limit|quota)|maximum number of (?:VPCs|addresses|\w+) has been reached"
+        ),
+        "Request a higher quota (Service Quotas), or remove what is not used; a retry alone does not help.",
+    ),
+    (
+        re.compile(
+            r"Insufficient(?:Instance|Host|Reserved\w*)Capacity|UnfulfillableCapacity|ReservationCapacityExceeded"
+            r"|not have sufficient [\w.-]+ capacity"
+        ),
+        "Retry later, allow other zones or types, or use a capacity reservation.",
+    ),
+    (
+        re.compile(r"UnsupportedAvailabilityZone|not supported in (?:your|the|this) requested [Aa]vailability [Zz]one"),
+        "Choose other zones: this one does not offer it.",
+    ),
+    (
+        re.compile(r"InvalidKMSKey|KMSKeyNotAccessible|KMS\w*DisabledException"),
+        "Let EC2 Auto Scaling's role use the KMS key (its key policy), or encrypt with AWS' own key.",
+    ),
+    (
+        re.compile(r"NodeCreationFailure|failed to join the kubernetes cluster"),
+        "Check the node role's access entry, routes to the API server, security groups, and the instance's console.",
+    ),
+    (
+        re.compile(
+            r"DependencyViolation|has dependencies and cannot be deleted|has \w+ attached|has a dependent object"
+        ),
+        "Remove what still uses it (node groups, network interfaces, load balancers of others), then retry.",
+    ),
+    (
+        re.compile(r"AlreadyExists|ResourceInUseException|AlreadyOwnedByYou|Invalid\w+\.Duplicate|already exists"),
+        "Choose another name, or remove what has it, if nobody uses that.",
+    ),
+    (
+        re.compile(
+            r"[Kk]ubernetes cluster unreachable|: Unauthorized$|the server has asked for the client to provide cred"
+        ),
+        "Give your role an access entry of the cluster, and see that this machine reaches its endpoint.",
+    ),
+    (
+        re.compile(r"context deadline exceeded|timed out waiting for the condition|timeout while waiting for state"),
+        "See what it waits for (kubectl get pods -A, the console of AWS), then retry: what was made is in the state.",
+    ),
+)
+"""Families of answers of AWS, Helm and Kubernetes, with the next step.
+
+Source: error codes of the EC2, EKS, IAM and STS API references; hashicorp/aws v5 and v6, helm v2 and v3.
+"""
+
+
+def _remedy(text: str) -> str:
+    """Return the next step for what a provider reports; empty for an error of no known family."""
+    return next((step for expression, step in _REMEDIES if expression.search(text)), "")
+
+
+def _ended(sentence: str) -> str:
+    return sentence if not sentence or sentence.endswith((".", "!", "?", ":")) else f"{sentence}."
 
 
 _OF_S3 = re.compile(r"operation error S3: (\w+),.*?StatusCode: (\d+),(.*)", re.S)

@@ -79,7 +79,7 @@ async def _measured(folder: Path, seconds: float) -> dict[str, float]:
     fence = Fence(
         folder,
         view,
-        arbiters_of(view, backend, CLOCK, home),
+        arbiters_of(runner_journal.view_if_readable, backend, CLOCK, home),
         require_lease=runner_journal.require_lease,
         clock=CLOCK,
         log=said.append,

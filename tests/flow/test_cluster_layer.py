@@ -19,12 +19,14 @@ from actions.cluster.objects.apply import ApplyConflictError, apply
 from actions.cluster.objects.catalogue import load_catalogue
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
 from actions.cluster.objects.operations import (
+    DrainPlan,
     Target,
     delete_target,
     evict_all,
     identify,
     restart_target,
     scale_target,
+    with_protected,
 )
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote import exec as execution
@@ -35,6 +37,7 @@ from actions.cluster.watch.table_format import ObjectRow, TableFormat
 from actions.sandbox.apiserver.printing.table import columns_of
 from actions.sandbox.apiserver.storage.resources import builtin_types
 from tests.flow.kubectl import Kubectl
+from tests.unit.cluster.clocks import HastyClock
 
 Document = dict[str, Any]
 WITHOUT_PRINTER = {"horizontalpodautoscalers.autoscaling"}
@@ -316,6 +319,40 @@ async def test_an_eviction_is_meant_for_one_pod(session: KubeSession) -> None:
     assert await exists(session, target)
     await evict_all(session, [target], clock=SystemClock(), deadline_seconds=DEADLINE_SECONDS)
     assert not await exists(session, target)
+
+
+class BriskClock(HastyClock):
+    """A clock on which a second is over in a fiftieth."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(seconds / 50)
+
+
+async def test_a_disruption_budget_holds_an_eviction_up_and_is_named(session: KubeSession) -> None:
+    discovery, labels = Discovery(session), {"app": "guarded"}
+    await apply(session, discovery, a_pod("sleep 1000000") | {"metadata": {"name": "worker", "labels": labels}})
+    await until(is_running, session)
+    budget: Document = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
+    await apply(session, discovery, budget | {"spec": {"minAvailable": 1, "selector": {"matchLabels": labels}}})
+    ref, sentence = ObjectRef("policy/v1", "PodDisruptionBudget", session.namespace, "guard"), ""
+    pods = (await load_catalogue(session)).find("pods").resource
+    worker = await identify(session, Target(pods, session.namespace, "worker"))
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while "needs" not in sentence:
+            plan = await with_protected(session, DrainPlan((worker,), 0, (), ()))
+            ((sentence, names),) = plan.protected
+    assert sentence == "The disruption budget guard needs 1 healthy pods and has 1 currently."
+    assert names == (f"{session.namespace}/worker",)
+    said: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+    eviction = evict_all(
+        session, [worker], clock=BriskClock(), deadline_seconds=3600, progress=lambda *news: said.put_nowait(news)
+    )
+    evicting = asyncio.create_task(eviction)
+    assert await said.get() == (1, f"1 pod left to evict: {session.namespace}/worker. {sentence}")
+    await merge_patch(session, discovery, ref, {"spec": {"minAvailable": 0}})
+    await evicting
+    assert not await exists(session, worker)
 
 
 async def exists(session: KubeSession, target: Target) -> bool:

@@ -13,6 +13,7 @@ from actions.cluster.state.pod_requests import parse_quantity
 from tests.operators.story import Document
 
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
+_NAME_PARTS = "abcdefghijklmnopqrstuvwxyz0123456789-"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| \+0000 UTC)?")
 _UID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 _ADDRESS = re.compile(r"\b(?!0\.0\.0\.0\b)(?:\d{1,3}\.){3}\d{1,3}\b")
@@ -52,7 +53,7 @@ class Names:
 
     def _know(self, beginning: str) -> None:
         if beginning not in self._patterns:
-            self._patterns[beginning] = re.compile(f"(?<![a-z0-9-]){re.escape(beginning)}({_SUFFIX})(?![a-z0-9])")
+            self._patterns[beginning] = re.compile(f"{re.escape(beginning)}({_SUFFIX})(?![a-z0-9])")
             self._numbers[beginning] = {}
 
     def hide(self, document: Document) -> Document:
@@ -73,6 +74,9 @@ class Names:
             numbers = self._numbers[beginning]
 
             def number(found: re.Match[str], beginning: str = beginning, numbers: dict[str, str] = numbers) -> str:
+                before = found.string[found.start() - 1 : found.start()]
+                if before and before in _NAME_PARTS:  # here, as an expression that begins with a look behind is slow
+                    return found[0]
                 return beginning + numbers.setdefault(found[1], f"<r{len(numbers) + 1}>")
 
             text = self._patterns[beginning].sub(number, text)

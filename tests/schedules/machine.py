@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,12 +103,13 @@ class Machine:
 
 
 @contextmanager
-def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
+def a_machine(base: Path, *, has_home: bool = False, keeps_disks: bool = False) -> Iterator[Machine]:
     """A machine in `base`; all that was started on it is ended, by pid. `XDG_STATE_HOME` is the machine's meanwhile.
 
     Args:
         base: An empty folder.
         has_home: There is a home for runs, and a second machine.
+        keeps_disks: Copy what is on the small disks at the end, to `state-at-end` beside each.
     """
     with ExitStack() as stack:
         (base / "hook").mkdir()
@@ -118,7 +120,7 @@ def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
         stack.callback(_end, sandbox.process.identity())
         stack.enter_context(_variables(XDG_STATE_HOME=str(base / "state"), **CREDENTIALS))
         stack.enter_context(_variables(AWS_SHARED_CREDENTIALS_FILE=str(sandbox.credentials)))
-        has_small_disk = stack.enter_context(_small_disk(base / "state"))
+        has_small_disk = stack.enter_context(_small_disk(base / "state", is_kept=keeps_disks))
         history = History(sandbox.kubeconfig)
         stack.callback(history.end)
         environment = {
@@ -133,7 +135,7 @@ def a_machine(base: Path, *, has_home: bool = False) -> Iterator[Machine]:
         hosts = [_host(stack, base, "anna", environment, account=account, sandbox=sandbox)]
         if account:
             (base / "second" / "state").mkdir(parents=True)
-            stack.enter_context(_small_disk(base / "second" / "state"))
+            stack.enter_context(_small_disk(base / "second" / "state", is_kept=keeps_disks))
             hosts.append(_host(stack, base / "second", "ben", environment, account=account, sandbox=sandbox))
             _make_bucket(account)
         machine = Machine(
@@ -173,7 +175,7 @@ def can_mount() -> bool:
 
 
 @contextmanager
-def _small_disk(folder: Path) -> Iterator[bool]:
+def _small_disk(folder: Path, *, is_kept: bool = False) -> Iterator[bool]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES},mode=700", "schedules", str(folder)]
     try:
         is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
@@ -182,8 +184,20 @@ def _small_disk(folder: Path) -> Iterator[bool]:
     try:
         yield is_mounted
     finally:
+        if is_mounted and is_kept:
+            _copy(folder, folder.with_name("state-at-end"))
         if is_mounted:
             subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy files and folders; sockets and the like are left out."""
+
+    def others(place: str, names: list[str]) -> list[str]:
+        paths = {name: Path(place) / name for name in names}
+        return [name for name, path in paths.items() if not (path.is_symlink() or path.is_file() or path.is_dir())]
+
+    shutil.copytree(folder, target, symlinks=True, ignore=others)
 
 
 @contextmanager

@@ -47,18 +47,21 @@ def impossible_here() -> dict[FaultKind, str]:
     return found
 
 
-def play(schedule: Schedule, *, home: Path | None = None, limit_seconds: float = LIMIT_SECONDS) -> Played:
+def play(
+    schedule: Schedule, *, home: Path | None = None, limit_seconds: float = LIMIT_SECONDS, keeps_disks: bool = False
+) -> Played:
     """Play a schedule once.
 
     Args:
         schedule: What is injected.
         home: An empty folder, which stays; a temporary one by default.
         limit_seconds: For the life.
+        keeps_disks: See `a_machine`.
     """
     folder = home or Path(tempfile.mkdtemp(prefix="eksml-schedule-"))
     began = time.monotonic()
     try:
-        with a_machine(folder, has_home=schedule.has_home) as machine:
+        with a_machine(folder, has_home=schedule.has_home, keeps_disks=keeps_disks) as machine:
             story = Life(schedule, machine, limit_seconds=limit_seconds).play()
             violations = violations_of(story, machine)
     finally:
@@ -75,6 +78,18 @@ def play(schedule: Schedule, *, home: Path | None = None, limit_seconds: float =
         steps=story.steps,
         retries=sum("operator: retry" in step for step in story.steps),
     )
+
+
+def _kept(schedule: Schedule, home: Path) -> Played:
+    """Play a schedule in a folder that stays if something breaks."""
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    result = play(schedule, home=home, keeps_disks=True)
+    if result.broken:
+        (home / "report.txt").write_text(f"{result.report()}\n", encoding="utf-8")
+    else:
+        shutil.rmtree(home, ignore_errors=True)
+    return result
 
 
 def shrink(schedule: Schedule, broken: list[Broken]) -> tuple[Schedule, Played | None]:
@@ -98,10 +113,17 @@ def shrink(schedule: Schedule, broken: list[Broken]) -> tuple[Schedule, Played |
             return smallest, went
 
 
-def play_seed(seed: int, *, without: frozenset[FaultKind], shrinks: bool) -> Played:
-    """Play a seed; with a smaller schedule if it breaks something."""
+def play_seed(seed: int, *, without: frozenset[FaultKind], shrinks: bool, keep: Path | None = None) -> Played:
+    """Play a seed; with a smaller schedule if it breaks something.
+
+    Args:
+        seed: See `schedule_of`.
+        without: As well.
+        shrinks: Look for a smaller schedule that breaks the same.
+        keep: A folder in which all files of a life that breaks something stay, below the number of its seed.
+    """
     schedule = schedule_of(seed, without=without)
-    result = play(schedule)
+    result = play(schedule) if keep is None else _kept(schedule, keep / str(seed))
     if result.broken and shrinks and len(schedule.faults) > 1:
         sys.stdout.write(f"{seed:4} is made smaller; as it is:\n{result.report()}\n")  # which takes many lives
         sys.stdout.flush()

@@ -252,7 +252,9 @@ async def compare(
     for shot in shots:
         await shot.step(console)
         await console.calm(shot.shows)
-        lines: Sequence[str] = styled(console.app) if size == SMALL and kind != "ascii" else rows(console.app)
+        lines: Sequence[str] = (
+            styled(console.app, console.drawn) if size == SMALL and kind != "ascii" else rows(console.drawn)
+        )
         differences.append(difference(file_of(shot.name, size, kind), lines, spare))
         await console.press(*shot.leave)
         console.app.clear_notifications()

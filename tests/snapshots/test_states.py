@@ -93,7 +93,7 @@ async def test_every_pane_in_a_state(
         for pane in ORDER:
             await console.line(f"open {pane}")
             await console.calm((_BORDER, PLANNED[size == NARROW] if pane == "blueprints" else ""))
-            lines += [f"==== {pane} ====", *rows(console.app)]
+            lines += [f"==== {pane} ====", *rows(console.drawn)]
     told = difference(FILES / f"{make.__name__}-{size[0]}x{size[1]}.txt", lines, tmp_path)
     assert not told, f"{told}\n\nIf this is how it shall be: make snapshots, and look at the files before the commit."
 

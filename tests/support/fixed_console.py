@@ -318,6 +318,8 @@ class FixedConsole:
         self.app = app
         self.pilot = pilot
         self.scene = scene
+        self.drawn: list[Strip] = []
+        """The rows of the terminal, as `calm` saw them last."""
 
     async def line(self, text: str) -> None:
         """Carry a typed line out."""
@@ -355,6 +357,7 @@ class FixedConsole:
                 is_there = isinstance(self.app.screen, shows)
             same = same + 1 if drawn == before and is_there else 0
             if same == _CALM:
+                self.drawn = drawn
                 return
         raise AssertionError(f"the screen never comes to rest with {shows!r}:\n{text}")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339
+from actions.base.files import write_private
 from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
@@ -362,16 +365,28 @@ def _remote_stages(at_work: str, ago: float) -> tuple[StagePresence, ...]:
 
 def spool_training(folder: Path) -> None:
     """Spool the output of the eight workers: a training with a stretch without numbers, four minutes of each GPU."""
-    writer = SpoolWriter(folder, "train")
-    for rank, pod in enumerate(workers()):
-        source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
-        writer.write_lines(source, _training_lines() if rank == 0 else _other_lines(rank))
-    for rank, pod in enumerate(workers()):
-        for place, load in enumerate((3, 2, 34, 71, 98, 97, 99, 52, 98, 99, 97)):
-            at = _NOW - 223 + 20 * place
-            writer.write_sample(pod.name, AcceleratorSample(at, _gpu_row(rank, load), pod.node))
-        writer.write_sample(pod.name, AcceleratorSample(_NOW - 3, _gpu_row(rank), pod.node))
-    writer.close()
+    for path, content in _training_spool().items():
+        file = folder / path
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(file, content, is_synced=False)
+
+
+@cache
+def _training_spool() -> dict[str, bytes]:
+    """Return the files of that spool by their paths: a sample is a file written safely, and there are a hundred."""
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        writer = SpoolWriter(folder, "train")
+        for rank, pod in enumerate(workers()):
+            source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
+            writer.write_lines(source, _training_lines() if rank == 0 else _other_lines(rank))
+        for rank, pod in enumerate(workers()):
+            for place, load in enumerate((3, 2, 34, 71, 98, 97, 99, 52, 98, 99, 97)):
+                at = _NOW - 223 + 20 * place
+                writer.write_sample(pod.name, AcceleratorSample(at, _gpu_row(rank, load), pod.node))
+            writer.write_sample(pod.name, AcceleratorSample(_NOW - 3, _gpu_row(rank), pod.node))
+        writer.close()
+        return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def spool_bandwidth(folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,22 +45,21 @@ def strips(app: App[Any]) -> list[Strip]:
     return app.screen._compositor.render_strips()
 
 
-def rows(app: App[Any]) -> list[str]:
+def rows(drawn: Iterable[Strip]) -> list[str]:
     """Return the rows of the terminal, without the blanks at their ends."""
-    return [strip.text.rstrip() for strip in strips(app)]
+    return [strip.text.rstrip() for strip in drawn]
 
 
-def styled(app: App[Any]) -> list[str]:
+def styled(app: App[Any], drawn: Sequence[Strip]) -> list[str]:
     """Return the rows of the terminal, and below them the digest of its colours."""
     names = _color_names(app)
-    drawn = [
-        _runs([cell for segment in strip for cell in _cells(segment.text, segment.style, names)])
-        for strip in strips(app)
+    runs = [
+        _runs([cell for segment in strip for cell in _cells(segment.text, segment.style, names)]) for strip in drawn
     ]
-    codes = _codes({cell for row in drawn for cell, _ in row})
-    lines = [" ".join(f"{codes[cell]}{width}" for cell, width in row) for row in drawn]
+    codes = _codes({cell for row in runs for cell, _ in row})
+    lines = [" ".join(f"{codes[cell]}{width}" for cell, width in row) for row in runs]
     legend = sorted((code, _described(cell)) for cell, code in codes.items())
-    return [*rows(app), "", "-- colours --", *_numbered(lines), "", *(f"{code} {text}" for code, text in legend)]
+    return [*rows(drawn), "", "-- colours --", *_numbered(lines), "", *(f"{code} {text}" for code, text in legend)]
 
 
 def difference(file: Path, lines: Sequence[str], spare: Path) -> str:

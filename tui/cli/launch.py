@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -54,11 +55,18 @@ def run(options: Namespace) -> int:
     if not (options.no_checks or options.demo or plan.is_cost_simulated):
         lines = [*asyncio.run(examine(options, blueprint, binding)), *watchdog_lines(options)]
         _require_passed(lines, waived=options.waive)
-    _require_no_other_run(blueprint, binding, chosen, waived=options.waive)
+    require = partial(_require_no_other_run, blueprint, binding, chosen, waived=options.waive)
+    require()
     if not options.yes:
         _require_yes(blueprint)
     folder, pid = _launched(
-        blueprint, binding, chosen, auto_approve=options.auto_approve, home_url=options.home, limits=limits
+        blueprint,
+        binding,
+        chosen,
+        auto_approve=options.auto_approve,
+        home_url=options.home,
+        limits=limits,
+        require=require,
     )
     if options.output == "json":
         document = {"id": folder.name, "folder": str(folder), "blueprint": blueprint.id, "pid": pid}
@@ -104,7 +112,14 @@ def _require_yes(blueprint: Blueprint) -> None:
 
 
 def _launched(
-    blueprint: Blueprint, binding: Binding, chosen: ChosenTarget, *, auto_approve: bool, home_url: str, limits: Limits
+    blueprint: Blueprint,
+    binding: Binding,
+    chosen: ChosenTarget,
+    *,
+    auto_approve: bool,
+    home_url: str,
+    limits: Limits,
+    require: Callable[[], None],
 ) -> tuple[Path, int | None]:
     """Create the run and start its runner; return its folder and the runner's process id."""
     from actions.run.client import start_runner
@@ -126,6 +141,7 @@ def _launched(
         account=asyncio.run(account_at_launch(blueprint, binding)),
         home_url=home_url,
         limits=limits,
+        require=require,
     )
     started = start_runner(folder, environment=chosen.environment)
     return folder, started.pid if started else None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from actions.cluster.objects.operations import Target
 
 _DRAIN_SECONDS = 1800.0
+_HOW_TO_END = ":uncordon ends the drain."
 
 
 class ObjectChanges:
@@ -34,6 +35,8 @@ class ObjectChanges:
         self._workspace = workspace
         self._services = services
         self._app = actions
+        self._drains: dict[str, asyncio.Task[str]] = {}
+        """The drains under way, by the uid of their node."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
@@ -85,45 +88,74 @@ class ObjectChanges:
         word = "cordoned" if is_cordoned else "uncordoned"
 
         async def set_cordoned(session: KubeSession, target: Target) -> str:
+            drain = None if is_cordoned else self._drains.pop(target.uid, None)
+            if drain is not None:
+                drain.cancel()
             is_change = await cordon_node(session, target, is_cordoned=is_cordoned)
-            return f"{target.title()} is {word}." if is_change else f"{target.title()} was {word} already."
+            end = "; its drain has ended" if drain is not None else ""
+            return f"{target.title()} is {word}{end}." if is_change else f"{target.title()} was {word} already{end}."
 
-        await self._each(text, set_cordoned, f"are {word}")
+        await self._each(text, set_cordoned, f"are {word}", kind="nodes")
 
     async def _drain(self, arguments: args.DrainArguments) -> None:
+        async def drain(session: KubeSession, target: Target) -> str:
+            if target.uid in self._drains:
+                raise RefusedError(f"{target.title()} is being drained already.", hint=_HOW_TO_END)
+            evicting = asyncio.create_task(self._evict(session, target, even_if_lost=arguments.even_if_lost))
+            self._drains[target.uid] = evicting
+            try:
+                return await evicting
+            except asyncio.CancelledError:
+                if target.uid in self._drains:
+                    raise
+                return ""  # the node was uncordoned
+            finally:
+                self._drains.pop(target.uid, None)
+                self._services.drains.pop(target.name, None)
+
+        await self._each(arguments.object, drain, "are drained", kind="nodes")
+
+    async def _evict(self, session: KubeSession, target: Target, *, even_if_lost: bool) -> str:
+        """Cordon a node and evict its pods; the footer shows what is left.
+
+        Raises:
+            RefusedError: Something would be lost, and the operator has not agreed to that.
+            ConsoleError: An eviction is forbidden, or pods are left after half an hour.
+        """
         from actions.cluster.objects.operations import cordon_node, evict_all, plan_drain
 
-        async def drain(session: KubeSession, target: Target) -> str:
-            await cordon_node(session, target, is_cordoned=True)
-            plan = await plan_drain(session, target.name)
-            if plan.objections() and not arguments.even_if_lost:
-                raise RefusedError(
-                    f"{target.title()} is cordoned, but not drained. {' '.join(plan.objections())}",
-                    hint="To evict them anyway: even_if_lost=true.",
-                )
-            await evict_all(
-                session,
-                plan.evicted,
-                clock=self._services.clock,
-                deadline_seconds=_DRAIN_SECONDS,
-                progress=lambda text: self._app.notify_plainly(f"{target.title()}: {text}"),
+        def progress(left: int, text: str) -> None:
+            if target.name not in self._services.drains:
+                self._app.notify_plainly(f"{target.title()}: {text} {_HOW_TO_END}")
+            self._services.drains[target.name] = left
+            self._services.ticker.request_paint()
+
+        await cordon_node(session, target, is_cordoned=True)
+        plan = await plan_drain(session, target.name)
+        if plan.objections() and not even_if_lost:
+            raise RefusedError(
+                f"{target.title()} is cordoned, but not drained. {' '.join(plan.objections())}",
+                hint="To evict them anyway: even_if_lost=true.",
             )
-            return f"{target.title()} is drained: {counted(len(plan.evicted), 'pod')} evicted."
+        await evict_all(
+            session, plan.evicted, clock=self._services.clock, deadline_seconds=_DRAIN_SECONDS, progress=progress
+        )
+        return f"{target.title()} is drained: {counted(len(plan.evicted), 'pod')} evicted."
 
-        await self._each(arguments.object, drain, "are drained")
-
-    async def _each(self, text: str, change: Callable[[KubeSession, Target], Awaitable[str]], done: str) -> None:
+    async def _each(
+        self, text: str, change: Callable[[KubeSession, Target], Awaitable[str]], done: str, *, kind: str = "pods"
+    ) -> None:
         """Change all objects that are meant; one that fails does not keep the others from being changed.
 
         Raises:
             ConsoleError: One failed; of several the first one's error, with their number.
         """
-        targets = await resolve_targets(self._services, self._workspace, text)
+        targets = await resolve_targets(self._services, self._workspace, text, kind=kind)
         session = self._services.cluster.session
         results = await asyncio.gather(*(change(session, target) for target in targets), return_exceptions=True)
         self._workspace.current.clear_marks()
         failed = [result for result in results if isinstance(result, BaseException)]
-        said = [result for result in results if isinstance(result, str)]
+        said = [result for result in results if isinstance(result, str) and result]
         if said:
             self._app.notify_plainly(said[0] if len(said) == 1 else f"{len(said)} objects {done}.")
         _raise_first(failed, len(targets))

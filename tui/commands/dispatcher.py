@@ -150,10 +150,11 @@ class CommandDispatcher:
 
     async def _confirmed_change(self, call: Call) -> Arguments | None:
         """Name the objects that a change is meant for, as they are when the dialog opens."""
-        from tui.commands.targets import confirmation_of_change, resolve_targets
+        from tui.commands.targets import KIND_OF_A_NAME, confirmation_of_change, resolve_targets
         from tui.screens.confirm import ConfirmModal, TypeNameModal
 
-        targets = await resolve_targets(self._services, self._workspace, getattr(call.arguments, "object", ""))
+        named, kind = getattr(call.arguments, "object", ""), KIND_OF_A_NAME.get(call.command.id, "pods")
+        targets = await resolve_targets(self._services, self._workspace, named, kind=kind)
         confirmation, resolved = await confirmation_of_change(self._services, call, targets)
         modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
         return resolved.arguments if await self._app.put_in_front(modal) else None

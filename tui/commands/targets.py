@@ -49,9 +49,21 @@ _OWNED = {
 }
 """The sentence on what is owned by one object, and by several."""
 
+KIND_OF_A_NAME = {"cordon": "nodes", "uncordon": "nodes", "drain": "nodes"}
+"""By command, the kind of a name without one, if it is not a pod's."""
+_DRAIN_WAITS = "The drain waits for them, 30 minutes at most, while this console is open; :uncordon ends it."
 
-async def resolve_targets(services: ConsoleServices, workspace: PaneWorkspace, text: str) -> tuple[Target, ...]:
+
+async def resolve_targets(
+    services: ConsoleServices, workspace: PaneWorkspace, text: str, *, kind: str = "pods"
+) -> tuple[Target, ...]:
     """Return the objects that are named; without names the marked ones, else the selected one. All have their uid.
+
+    Args:
+        services: The cluster's session and kinds.
+        workspace: The panes.
+        text: Names with commas between them: `kind/name`, `kind/namespace/name`.
+        kind: The kind of a name without one.
 
     Raises:
         MissingError: Nothing is selected, or there is no such object.
@@ -62,7 +74,7 @@ async def resolve_targets(services: ConsoleServices, workspace: PaneWorkspace, t
 
     await services.cluster.wait_connected()
     if text:
-        targets = [await _parsed(services, part.strip()) for part in text.split(",") if part.strip()]
+        targets = [await _parsed(services, part.strip(), kind) for part in text.split(",") if part.strip()]
     else:
         targets = [await _target_of(services, subject) for subject in _chosen(workspace)]
     if len(targets) > _MOST:
@@ -129,7 +141,7 @@ async def _target_of(services: ConsoleServices, subject: Subject) -> Target:
     return _target(kind, subject.namespace, subject.name, subject.uid)
 
 
-async def _parsed(services: ConsoleServices, text: str) -> Target:
+async def _parsed(services: ConsoleServices, text: str, kind: str) -> Target:
     path, _, uid = text.partition("@")
     default = services.namespace or services.cluster.namespace
     match path.split("/"):
@@ -140,7 +152,7 @@ async def _parsed(services: ConsoleServices, text: str) -> Target:
         case [namespace, name]:
             return _target(await services.objects.find("pods"), namespace, name, uid)
         case [name]:
-            return _target(await services.objects.find("pods"), default, name, uid)
+            return _target(await services.objects.find(kind), default, name, uid)
         case _:
             raise MissingError(f"{text!r} names no object.", hint="Name it as kind/name or kind/namespace/name.")
 
@@ -152,17 +164,22 @@ def _target(kind: ServedKind, namespace: str, name: str, uid: str) -> Target:
 
 
 async def _plan(services: ConsoleServices, target: Target) -> DrainPlan:
-    from actions.cluster.objects.operations import plan_drain
+    from actions.cluster.objects.operations import plan_drain, with_protected
 
     if target.qualified != "nodes":
         raise RefusedError(f"{target.title()} is not a node.", hint="Put the cursor on a node.")
-    return await plan_drain(services.cluster.session, target.name)
+    session = services.cluster.session
+    return await with_protected(session, await plan_drain(session, target.name))
 
 
 def _plan_lines(plan: DrainPlan) -> list[Cells]:
     stay = f"; {counted(plan.daemons, 'pod')} of daemons stay" if plan.daemons else ""
     lines = _paragraph(f"{counted(len(plan.evicted), 'pod')} to evict{stay}.", Tone.PLAIN)
-    return lines + [line for text in plan.objections() for line in _paragraph(text, Tone.BAD)]
+    lines += [line for text in plan.objections() for line in _paragraph(text, Tone.BAD)]
+    if not plan.protected:
+        return lines
+    lines += [line for text in plan.waits() for line in _paragraph(text, Tone.WARN)]
+    return lines + _paragraph(_DRAIN_WAITS, Tone.MUTED)
 
 
 def _names(targets: Sequence[Target]) -> list[Cells]:

@@ -144,7 +144,8 @@ class ClusterFeed:
 
     async def _follow(self, live: Callable[[], None]) -> None:
         is_first = self._state is None
-        keeper = await self._load_kept()
+        await self.show_kept()
+        keeper = self._keeper
         await _import_in_thread()
         if is_first:
             freeze_startup_objects()
@@ -200,17 +201,15 @@ class ClusterFeed:
             painter.cancel()
             writer.cancel()
 
-    async def _load_kept(self) -> SnapshotKeeper | None:
-        """Show what was kept of the target, when it is first connected to."""
-        if not self._keeps_snapshots:
-            return None
-        if self._keeper is None or self._keeper.target != self.target:
-            self._keeper = SnapshotKeeper(self.target, self._clock, self._changed)
-            await self._keeper.load()
-            if self._keeper.shown is not None:
-                self._state = None
-                self._completed()
-        return self._keeper
+    async def show_kept(self) -> None:
+        """Show what was kept of the target, if that is to be kept and has not been loaded yet."""
+        if not self._keeps_snapshots or (self._keeper is not None and self._keeper.target == self.target):
+            return
+        self._keeper = SnapshotKeeper(self.target, self._clock, self._changed)
+        await self._keeper.load()
+        if self._keeper.shown is not None:
+            self._state = None
+            self._completed()
 
     async def _keep(self, keeper: SnapshotKeeper | None, state: ClusterState, session: KubeSession) -> None:
         await self._settled.wait()
@@ -294,7 +293,8 @@ def reading_of(health: SourceHealth) -> FeedHealth:
             state = FeedState.ENDED
         case _:
             state = FeedState.WAITING
-    return FeedHealth(state, health.detail, health.since)
+    unread = f"{health.skipped} objects cannot be read" if health.skipped > 1 else "1 object cannot be read"
+    return FeedHealth(state, health.detail or (unread if health.skipped else ""), health.since)
 
 
 class FleetCosts:

@@ -74,8 +74,11 @@ class FleetTrouble:
             return False
         changes = snapshot.changes_since(shown)
         self._shown = type(snapshot)(revision=snapshot.revision, history=snapshot.history)
-        for name in changes.nodes if changes else self._known.keys() | snapshot.nodes.keys():
-            self._look_at_node(name, snapshot.nodes.get(name), snapshot.usage.get(name, UNUSED))
+        if changes or self._known:
+            for name in changes.nodes if changes else self._known.keys() | snapshot.nodes.keys():
+                self._look_at_node(name, snapshot.nodes.get(name), snapshot.usage.get(name, UNUSED))
+        else:
+            self._fill(snapshot)
         if is_same:
             for key in changes.pods if changes else self.pods.keys() | snapshot.pods.keys():
                 self._look_at_pod(key, snapshot.pods.get(key), now)
@@ -112,6 +115,13 @@ class FleetTrouble:
             if pod.restarts > self._restarts.get(key, 0):
                 self._restarted_at[key] = now
             self._restarts[key] = pod.restarts
+
+    def _fill(self, snapshot: ClusterSnapshot) -> None:
+        usage = snapshot.usage
+        self._known = {name: (node, usage.get(name, UNUSED)) for name, node in snapshot.nodes.items()}
+        for node, used in self._known.values():
+            self._sum.add(node, used)
+        self.nodes = {name: node for name, node in snapshot.nodes.items() if not node.is_ready}
 
     def _look_at_node(self, name: str, node: NodeFacts | None, usage: NodeUsage) -> None:
         before = self._known.pop(name, None)

@@ -86,7 +86,14 @@ class RunActions:
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
         place = self._settings.home if home is None else home
-        create = partial(self._create, auto_approve=auto_approve, account=account, limits=limits, home=place)
+        create = partial(
+            self._create,
+            auto_approve=auto_approve,
+            account=account,
+            limits=limits,
+            home=place,
+            require=partial(require_no_other_run, launch, waived=waived),
+        )
         folder = await self._disk.call(create, blueprint, binding)
         await self._runs.refresh_list()
         self._runs.choose(folder)
@@ -373,6 +380,7 @@ class RunActions:
         account: RunAccount | None,
         limits: Limits | None,
         home: str,
+        require: Callable[[], None],
     ) -> Path:
         from actions.run.launch import create_run
 
@@ -386,6 +394,7 @@ class RunActions:
             account=account,
             home_url=home,
             limits=limits,
+            require=require,
         )
         start_runner(folder, environment=self._settings.run_environment)
         return folder

@@ -120,6 +120,9 @@ class ConsoleServices:
         """The job shown by the log, accelerator and chart panes; `None` while they show the run."""
         self.picked_charts: dict[str, tuple[str, ...]] = {}
         """The names of the charts that the operator has picked, by what they are of: `RUN/STAGE`, a job."""
+        self.drains: dict[str, int] = {}
+        """The nodes that are being drained by this console, with the number of pods that are left."""
+        self._catalogue_read = asyncio.Event()
 
     async def require_target(self) -> None:
         """Refuse a kubeconfig, context or exec plugin that cannot be used. Having none is fine: a run may make one.
@@ -268,7 +271,10 @@ class ConsoleServices:
 
     async def _read_catalogue(self) -> None:
         await self._give_way()
-        await self.blueprints.run()
+        try:
+            await self.blueprints.run()
+        finally:
+            self._catalogue_read.set()
 
     async def _give_way(self) -> None:
         """Wait until what the operator has come for is on screen, so that less urgent work leaves it the processor."""
@@ -327,6 +333,7 @@ class ConsoleServices:
         await self._give_way()
         await self.cluster.identify()
         identity = self.cluster.identity
+        await self._catalogue_read.wait()  # importing the AWS library beside it, both held the loop up
         has_answers = self.replay is not None and bool(self.replay.replay.index.identities)
         if self.settings.profile or (identity and identity.account) or has_answers:
             self.supervisor.keep(

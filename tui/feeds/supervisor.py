@@ -53,7 +53,8 @@ class FeedHealth(msgspec.Struct, frozen=True):
         label = self._label(now)
         if not self.as_of:
             return label
-        return f"{self.as_of} · {'reading' if self.state is FeedState.STARTING else label}"
+        is_to_come = self.state is FeedState.STARTING or not label
+        return f"{self.as_of} · {'reading' if is_to_come else label}"
 
     def _label(self, now: float) -> str:
         match self.state:

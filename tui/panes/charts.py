@@ -313,6 +313,7 @@ class ChartsPane(PlotPane):
         self.show_health(FeedHealth(FeedState.ENDED, "from the runs' spools · esc ends the comparison"))
         chart, place = self._chart()
         if chart is None:
+            self._draw_nothing(f"{len(runs)} runs compared", f"Reading the curves of {len(runs)} runs…")
             return
         metric = chart.metrics[0]
         self.entitle(f"{chart.name}{place} of {len(runs)} runs compared")

@@ -7,18 +7,20 @@ from typing import ClassVar
 from textual.app import ComposeResult
 
 from actions.base.errors import MissingError
+from actions.fleet.facts import EventFacts
 from tui.feeds.services import CLUSTER, RUNS, ConsoleServices
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
 from tui.present.home.contents import HomeFacts, home_board
+from tui.present.home.latest import LatestEvents
 from tui.present.subject import Subject
 from tui.present.text import unused_text
 from tui.settings.keys import KeyContext, name_of
 from tui.widgets.sections import SectionList
 from tui.widgets.split import Split
 
-_NAMED_KEYS = ("open runs", "open blueprints", "open nodes", "command-line", "palette", "help")
+_NAMED_KEYS = ("open runs", "open blueprints", "open nodes", "open events", "command-line", "palette", "help")
 
 
 class HomePane(Pane):
@@ -33,6 +35,7 @@ class HomePane(Pane):
         self._keys = {line: name_of(KeyContext.EVERYWHERE, line, keymap) for line in _NAMED_KEYS}
         self._keys["why"] = name_of(KeyContext.HOME, "why", keymap)
         self._sections = SectionList()
+        self._latest = LatestEvents()
 
     def compose(self) -> ComposeResult:
         """Yield the sections."""
@@ -127,10 +130,16 @@ class HomePane(Pane):
             problems=home.problems,
             blueprints=catalogue.found if is_catalogue_read else None,
             broken=len(catalogue.broken),
+            latest=self._latest_events(),
             costs=home.costs,
             keys=self._keys,
             is_readonly=services.settings.readonly,
         )
+
+    def _latest_events(self) -> tuple[EventFacts, ...]:
+        snapshot = self.services.cluster.snapshot()
+        self._latest = self._latest.of(snapshot.events if snapshot is not None else ())
+        return self._latest.events
 
     def _cluster_state(self) -> Span:
         """Return the state of the cluster on screen in a few words; bad if it does not answer, or refuses."""
@@ -143,4 +152,6 @@ class HomePane(Pane):
             case FeedState.WAITING | FeedState.REFUSED:
                 return Span(self.services.label_of(health), Tone.BAD)
             case FeedState.ENDED:
+                if health.as_of and not health.detail:  # the feed has not started yet
+                    return Span(health.as_of, Tone.WARN)
                 return Span(health.detail or "not connected", Tone.MUTED)

@@ -30,7 +30,6 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
         width=14,
         flex=2,
         limit=_LONGEST_NAME,
-        sort_key=lambda row: row.rank,
         source=_node,
         keeps_ends=True,
     ),
@@ -88,12 +87,13 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
 
 
 class NodesPane(TablePane[NodeRow]):
-    """All nodes, accelerated ones first."""
+    """All nodes, those with the most accelerators first."""
 
     CONTEXT = KeyContext.NODES
     BINDINGS: ClassVar = bindings_of(KeyContext.NODES)
     NOUN = "nodes"
-    SORT = "name"
+    SORT = "accel"
+    IS_REVERSED = True
     EMPTY = "No node yet."
 
     def __init__(self, services: ConsoleServices) -> None:

@@ -89,7 +89,7 @@ def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
     yield _left(short), _right(short, with_idle=True)
     short = replace(short, unused=short.unused.partition(" for ")[0].replace(" accelerators", ""))
     yield _left(short), _right(short, with_idle=True)
-    short = replace(short, account="", trouble=short.trouble.partition(":")[0])
+    short = replace(short, account="", trouble=short.trouble.partition(": ")[0])
     yield _left(short), _right(short, with_idle=True)
     short = replace(short, region="")
     yield _left(short), _right(short, with_idle=True)

@@ -8,7 +8,6 @@ import msgspec
 
 from actions.fleet.cost import NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources, state_of
-from actions.fleet.node_report import has_accelerators
 from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone, meter
 
@@ -26,8 +25,6 @@ class NodeRow(msgspec.Struct, frozen=True):
     node: NodeFacts
     usage: NodeUsage
     cost: NodeCost
-    rank: tuple[bool, str, str]
-    """Position by default: accelerated nodes first, by pool, by name."""
 
     @property
     def accelerators(self) -> int:
@@ -55,14 +52,9 @@ def node_rows(
         cost = costs[node.name]
         row = known.get(node.name)
         if row is None or row.node is not node or row.usage is not use or row.cost is not cost:
-            row = NodeRow(node, use, cost, row.rank if row is not None and row.node is node else rank_of(node))
+            row = NodeRow(node, use, cost)
         rows[node.name] = row
     return rows
-
-
-def rank_of(node: NodeFacts) -> tuple[bool, str, str]:
-    """Return the position of a node by default."""
-    return (not has_accelerators(node), node.pool, node.name)
 
 
 def search_text(row: NodeRow) -> str:
@@ -146,7 +138,7 @@ def _share(
     row: NodeRow, amount: Callable[[Resources], int], written: Callable[[int], str], width: int, usual: int
 ) -> CellValue:
     """Return a bar and `part/whole`; bars of one column are equally long if their texts are not longer than `usual`."""
-    part, whole = amount(row.usage.requested), amount(row.node.allocatable)
+    part, whole = amount(row.node.requested(row.usage)), amount(row.node.allocatable)
     if not part and not whole:
         return _ABSENT
     text = f"{written(part)}/{written(whole)}"

@@ -260,7 +260,8 @@ class ConsoleScreen(LiveScreen[None]):
         panes = (split.current, split.arrangement, split.placing.is_zoomed, split.is_tabbed)
         is_watching = self._services.replay is not None or is_elsewhere(self._services, pane.subject())
         is_readonly = self._services.settings.readonly or is_watching
-        edges = (self.size.width, panes, state, selected, is_readonly)
+        drains = dict(self._services.drains)
+        edges = (self.size.width, panes, state, selected, is_readonly, drains)
         if edges == self._edges:
             return
         self._edges = edges
@@ -278,6 +279,7 @@ class ConsoleScreen(LiveScreen[None]):
                     alone=_alone(split),
                     keymap=keymap,
                     width=edges[0],
+                    drains=drains,
                 )
             ]
         )

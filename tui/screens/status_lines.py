@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.wording import counted
 from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
@@ -23,6 +25,8 @@ from tui.settings.keys import KeyContext, common_keys, footer, name_of
 _NEEDED = 2
 """The last keys of the footer, help and the way out, are shown at any width."""
 _SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "chart", "events": "ev", "objects": "obj"}
+_LEAST_NAME = 2
+"""Letters of a name that are shown on the narrowest screen."""
 _MARKS = {
     RunState.RUNNING: "▶",
     RunState.AWAITING_APPROVAL: "◆",
@@ -32,6 +36,7 @@ _MARKS = {
     RunState.TEARING_DOWN: "◀",
 }
 _TROUBLE_WIDTH = 46
+_SHORT_TROUBLE = 24
 _MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
 _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
@@ -56,11 +61,11 @@ class Alone(Enum):
 
 
 _ALONE = {
-    Alone.ZOOMED: ("zoom", "unzoom"),
-    Alone.IN_FRONT: ("back", "layout"),
-    Alone.TABBED: ("focus next", "next: too small for all"),
+    Alone.ZOOMED: ("zoom", "unzoom", "unzoom"),
+    Alone.IN_FRONT: ("back", "layout", "layout"),
+    Alone.TABBED: ("focus next", "next: too small for all", "next"),
 }
-"""The key that shows the others, and its words in the footer."""
+"""The key that shows the others, its words in the footer, and those of a narrow one."""
 
 
 class SelectedRun(msgspec.Struct, frozen=True):
@@ -177,7 +182,9 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
-    Names are shortened where they would not all fit; room for every mark is counted, so that none changes the names.
+    Where names would not all fit they are shortened, and the longest cut until they do; room for every mark is counted,
+    so that none changes the names. Where not even those fit, the first ones are left out as far as the current one
+    needs it.
 
     Args:
         order: Names of the panes, in the order of their keys.
@@ -187,34 +194,63 @@ def tabs_line(
         marks: The mark behind a name, by name.
         keymap: The operator's own keys.
     """
-    line = _tabs(order, present, current, marks, keymap, is_short=False)
-    if width_of(line) + sum(mark is None for mark in marks.values()) <= width:
+    spare = width - sum(mark is None for mark in marks.values())
+    line = _joined_tabs(_tabs({name: name for name in order}, present, current, marks, keymap, gap=" "))
+    if width_of(line) <= spare:
         return line
-    return _tabs(order, present, current, marks, keymap, is_short=True)
+    shown = {name: _SHORT.get(name, name) for name in order}
+    surplus = width_of(_joined_tabs(_tabs(shown, present, current, marks, keymap))) - spare
+    tabs = _tabs(_cut(shown, surplus), present, current, marks, keymap)
+    last = order.index(current) if current else 0
+    first = 0
+    while first < last and width_of(_joined_tabs(tabs[first : last + 1])) + bool(first) > width:
+        first += 1
+    return _joined_tabs([[Span("‹", Tone.MUTED)] * bool(first), *tabs[first:]])
+
+
+def _cut(shown: Mapping[str, str], columns: int) -> dict[str, str]:
+    """Return names without that many letters at their ends: of the longest first, and none like another.
+
+    Args:
+        shown: What is shown for each name.
+        columns: The number of letters that are too many; none if it is not positive.
+    """
+    cut = dict(shown)
+    for _ in range(columns):
+        able = [name for name, text in cut.items() if len(text) > _LEAST_NAME and text[:-1] not in cut.values()]
+        if not able:
+            break
+        longest = max(reversed(able), key=lambda name: len(cut[name]))
+        cut[longest] = cut[longest][:-1]
+    return cut
+
+
+def _joined_tabs(tabs: Sequence[Sequence[Span]]) -> Cells:
+    return tuple(span for tab in tabs for span in tab)
 
 
 def _tabs(
-    order: tuple[str, ...],
+    shown: Mapping[str, str],
     present: tuple[str, ...],
     current: str,
     marks: Mapping[str, Span | None],
     keymap: Keymap,
     *,
-    is_short: bool,
-) -> Cells:
-    spans: list[Span] = []
-    for name in order:
+    gap: str = "",
+) -> list[list[Span]]:
+    tabs: list[list[Span]] = []
+    for name, text in shown.items():
         key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
-        shown = _SHORT.get(name, name) if is_short else name
         opens, span = f"open {name}", marks.get(name)
         mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
-            spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
+            tabs.append([Span(f"[{key} {text}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)])
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
-            gap = "" if is_short else " "
-            spans += [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {shown}", tone, line=opens), *mark, Span(" ")]
-    return tuple(spans)
+            tabs.append(
+                [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {text}", tone, line=opens), *mark, Span(" ")]
+            )
+    return tabs
 
 
 def hints_line(
@@ -226,11 +262,13 @@ def hints_line(
     alone: Alone | None = None,
     keymap: Keymap = NO_CHANGES,
     width: int = 0,
+    drains: Mapping[str, int] = MappingProxyType({}),
 ) -> Cells:
     """Return the keys of the focused pane that apply to the selected run.
 
     A plan that waits and a stalled runner are shown in every pane that has no key for them. Where there is no room for
-    all, the pane's last keys are left out, then those of all panes but help and the way out: `?` shows them.
+    all, the pane's last keys are left out, then those of all panes but help and the way out: `?` shows them. At last
+    the states that all panes show have a word, or a sign.
 
     Args:
         context: Key context of the focused pane.
@@ -240,25 +278,13 @@ def hints_line(
         alone: The reason why one pane of several is shown.
         keymap: The operator's own keys.
         width: Columns that there are; 0 for any number.
+        drains: Pods that are left on the nodes that are being drained.
     """
-    spans: list[Span] = [Span(" ")]
-    if alone is not None:
-        does, words = _ALONE[alone]
-        spans += _hint(name_of(KeyContext.EVERYWHERE, does, keymap), words, Tone.WARN)
-    has_key_for_plan = (
-        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
-    )
-    if run is not None and run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
-        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += _hint(run_key, "◆ a plan waits", Tone.WARN)
-    if run is not None and run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
-        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        spans += _hint(run_key, "▲ runner stalled", Tone.BAD)
-    trouble = trouble_in(run.notices).partition(": ")[2] if run is not None else ""
-    if trouble:
-        run_key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
-        told = text_of(fit(Span(trouble.partition(": ")[0]), _TROUBLE_WIDTH)).rstrip()
-        spans += _hint(run_key, f"▲ {told}", Tone.BAD)
+    news = _alone_hints(alone, keymap)
+    if drains:
+        news.append(_News(name_of(KeyContext.EVERYWHERE, "open nodes", keymap), *_draining(drains), Tone.WARN))
+    if run is not None:
+        news += _run_news(run, context, selected, keymap)
     common = common_keys(context, keymap)
     hints = []
     for name, label in footer(context, keymap)[: -len(common)]:
@@ -266,18 +292,70 @@ def hints_line(
             shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
             hints.append(_hint(name, shown, Tone.MUTED))
     everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
-    while width and width_of(_joined(spans, hints, everywhere)[:-1]) > width:  # the last gap may be cut
+    for form in ("words", "short"):
+        line = _fitted([_hint(one.key, getattr(one, form), one.tone) for one in news], hints, everywhere, width)
+        if not width or width_of(line[:-1]) <= width:
+            return line
+    return _joined([_hint(one.key, one.sign, one.tone) for one in news], everywhere[-_NEEDED:])
+
+
+def _fitted(first: list[list[Span]], hints: list[list[Span]], everywhere: list[list[Span]], width: int) -> Cells:
+    """Return a line with as many of the keys as there is room for; one of the pane, and those that are needed, stay."""
+    hints, everywhere = [*hints], [*everywhere]
+    while width and width_of(_joined(first, hints, everywhere)[:-1]) > width:  # the last gap may be cut
         if len(hints) > 1:
             hints.pop()
         elif len(everywhere) > _NEEDED:
             everywhere.pop(-1 - _NEEDED)
         else:
             break
-    return _joined(spans, hints, everywhere)
+    return _joined(first, hints, everywhere)
 
 
-def _joined(first: list[Span], *groups: list[list[Span]]) -> Cells:
-    return (*first, *(span for group in groups for hint in group for span in hint))
+class _News(msgspec.Struct, frozen=True):
+    """A key at the beginning of the footer, with what every pane shows of a state: in words, in fewer, as a sign."""
+
+    key: str
+    words: str
+    short: str
+    sign: str
+    tone: Tone
+
+
+def _alone_hints(alone: Alone | None, keymap: Keymap) -> list[_News]:
+    if alone is None:
+        return []
+    does, words, short = _ALONE[alone]
+    return [_News(name_of(KeyContext.EVERYWHERE, does, keymap), words, short, short, Tone.WARN)]
+
+
+def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, keymap: Keymap) -> list[_News]:
+    """Return the key of the run with what it waits for or suffers from, except in panes with keys for that."""
+    key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+    news = []
+    has_key_for_plan = (
+        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
+    )
+    if run.state is RunState.AWAITING_APPROVAL and not has_key_for_plan:
+        news.append(_News(key, "◆ a plan waits", "◆ plan", "◆", Tone.WARN))
+    if run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
+        news.append(_News(key, "▲ runner stalled", "▲ stalled", "▲", Tone.BAD))
+    trouble = trouble_in(run.notices).partition(": ")[2].partition(": ")[0]
+    if trouble:
+        long, short = (text_of(fit(Span(trouble), width)).rstrip() for width in (_TROUBLE_WIDTH, _SHORT_TROUBLE))
+        news.append(_News(key, f"▲ {long}", f"▲ {short}", "▲", Tone.BAD))
+    return news
+
+
+def _draining(drains: Mapping[str, int]) -> tuple[str, str, str]:
+    """Return what the footer tells of drains, from wide to narrow."""
+    left = counted(sum(drains.values()), "pod")
+    which = next(iter(drains)).partition(".")[0] if len(drains) == 1 else f"{len(drains)} nodes"
+    return f"◐ draining {which}: {left} left", "◐ draining", "◐"
+
+
+def _joined(*groups: list[list[Span]]) -> Cells:
+    return (Span(" "), *(span for group in groups for hint in group for span in hint))
 
 
 def _hint(key: str, words: str, tone: Tone) -> list[Span]:

@@ -33,6 +33,9 @@ _STATES = frozenset({"error", "success", "warning"})
 """Tokens that must differ from each other."""
 _LEAST_CONTRAST = 3.0
 """WCAG's least contrast for large text and parts of a screen."""
+MUTED_SHARE = 0.6
+"""The foreground's share in muted text, as `tui.widgets.base` draws it."""
+_STEPS = 20
 _SHADES = {"surface": 0.03, "boost": 0.06, "panel": 0.1}
 """Share of the foreground in the grounds of widgets."""
 
@@ -48,7 +51,8 @@ def skin_theme(file: Path) -> Theme:
     is_dark = ground is None or ground.brightness < 0.5
     own = tokens("dark" if is_dark else "light")
     background = ground or Color.parse(own["background"])
-    foreground = _readable(_color(file, skin, "body.fgColor"), background) or Color.parse(own["foreground"])
+    chosen = _readable(_color(file, skin, "body.fgColor"), background) or Color.parse(own["foreground"])
+    foreground = _readable_when_muted(chosen, background)
     found = {token: own[token] for token in _TAKEN}
     for token, paths in _TAKEN.items():
         taken = {found[other] for other in _STATES - {token}} if token in _STATES else set()
@@ -107,6 +111,13 @@ def _color(file: Path, skin: Mapping[str, Any], path: str) -> Color | None:
         raise InputError(
             f"{file}: {str(value)[:60]!r} at k9s.{path} is not a colour.", hint="Write '#rrggbb'."
         ) from error
+
+
+def _readable_when_muted(color: Color, ground: Color) -> Color:
+    """Return the colour, so much darker or lighter that muted text in it can be read, too: skins have no such text."""
+    away = Color(0, 0, 0) if ground.brightness >= 0.5 else Color(255, 255, 255)
+    shades = (color.blend(away, step / _STEPS) for step in range(_STEPS + 1))
+    return next((shade for shade in shades if _readable(ground.blend(shade, MUTED_SHARE), ground) is not None), away)
 
 
 def _readable(color: Color | None, ground: Color) -> Color | None:

@@ -158,8 +158,10 @@ class TableRenderer(Generic[RowT]):
         """Draw the cursor's position, the number of rows, the filter, and the number of columns that do not fit."""
         total, shown = len(order.rows), len(order.keys)
         named = noun if total != 1 else _singular(noun)
-        count = f"{total:,} {named}" if total == shown else f"{shown:,} of {total:,} {named}"
-        cells = [Span(f"{position + 1:,} · {count}" if shown else count, Tone.MUTED)]
+        count = f"{total:,} {named}" if total == shown else f"{shown:,} · {total:,} {named}"
+        if shown:
+            count = f"{position + 1:,} of {count}"
+        cells = [Span(count, Tone.MUTED)]
         if order.needle:
             cells.append(Span(f"  /{order.needle}", Tone.ACCENT))
         hidden = len(self.columns) - len(self.fitted)

@@ -23,6 +23,7 @@ from actions.cluster.diagnose.evidence import (
     ObservedState,
     Pod,
 )
+from actions.cluster.diagnose.rules.resources import AMD, EFA, GPU, NEURON, accelerator_of
 from actions.cluster.diagnose.select import scopes_of
 from actions.cluster.kinds import JOB_NAMES
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
@@ -38,7 +39,7 @@ _TERMINATING_SECONDS = 600.0
 _WAITING = ("BackOff", "Err", "Invalid", "CreateContainer", "RunContainer")
 _OBJECTS_WAITED_FOR = ("NodePool", "NodeClaim", "PersistentVolumeClaim")
 _OF_SCHEDULERS = ("FailedScheduling", "Unschedulable")
-_RESOURCES = {"gpu": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron", "efa": "vpc.amazonaws.com/efa"}
+_RESOURCES = {"gpu": GPU, "neuron": NEURON, "efa": EFA}
 _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -226,16 +227,17 @@ def _node(node: NodeFacts) -> Node:
     return Node(
         name=node.name,
         instance_type=node.instance_type,
-        allocatable=_texts(node.allocatable),
+        allocatable=_texts(node.allocatable, AMD if accelerator_of(node.instance_type) == AMD else GPU),
         conditions=(ready,),
         taints=tuple(taint.partition("=")[0].partition(":")[0] for taint in node.taints),
         created_at=node.created_at,
     )
 
 
-def _texts(amount: Resources) -> dict[str, str]:
-    """Return the amounts as a node's status has them."""
-    devices = {_RESOURCES[name]: str(getattr(amount, name)) for name in _RESOURCES if getattr(amount, name)}
+def _texts(amount: Resources, gpu: str) -> dict[str, str]:
+    """Return the amounts as a node's status has them, whose GPUs are of a name."""
+    names = _RESOURCES | {"gpu": gpu}
+    devices = {names[name]: str(getattr(amount, name)) for name in names if getattr(amount, name)}
     return {"cpu": f"{amount.cpu_milli}m", "memory": str(amount.memory_bytes), **devices}
 
 

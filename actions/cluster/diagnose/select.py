@@ -162,6 +162,7 @@ def _scope(evidence: Evidence, key: tuple[str, str], pods: tuple[Pod, ...]) -> E
         ),
         logs=tuple(log for log in evidence.logs if log.pod in names),
         jobs=jobs,
+        namespaces=tuple(one for one in evidence.namespaces if one.name == key[0]),
         node_claims=tuple(filter(dependencies.holds_claim, evidence.node_claims)),
         queued=tuple(one for one in evidence.queued if any(name in one.name for name in owned)),
         gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in owned)),
@@ -228,8 +229,13 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         evidence,
         pods=pods,
         jobs=jobs,
+        namespaces=tuple(one for one in evidence.namespaces if one.name == _namespace_of(selector)),
         nodes=tuple(node for node in evidence.nodes if dependencies.has_unscheduled_pods or node.name in hosts),
-        events=tuple(one for one in evidence.events if _is_event(one, names, hosts) or dependencies.holds_event(one)),
+        events=tuple(
+            one
+            for one in evidence.events
+            if _is_event(one, names, hosts) or dependencies.holds_event(one) or _is_of_replica_set(one, selector)
+        ),
         logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
         node_claims=tuple(
             one
@@ -245,7 +251,13 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
     return found
 
 
+def _namespace_of(selector: ObjectSelector) -> str:
+    return selector.name if selector.kind == "Namespace" else selector.namespace
+
+
 def _is_known(evidence: Evidence, selector: ObjectSelector) -> bool:
+    if selector.kind == "Namespace":
+        return any(namespace.name == selector.name for namespace in evidence.namespaces)
     if selector.kind == "Node":
         return any(node.name == selector.name for node in evidence.nodes)
     if selector.labels and evidence.jobs:
@@ -313,6 +325,12 @@ def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
     if event.kind == "Node":
         return event.name in hosts
     return event.name in names
+
+
+def _is_of_replica_set(event: Event, selector: ObjectSelector) -> bool:
+    """Return whether the event is about a ReplicaSet of the selected Deployment: it is that which makes pods."""
+    is_set = (selector.kind, event.kind) == ("Deployment", "ReplicaSet")
+    return is_set and event.name.rpartition("-")[0] == selector.name and _is_here(event.namespace, selector)
 
 
 def _is_itself(thing: KubeObject, kind: str, selector: ObjectSelector) -> bool:

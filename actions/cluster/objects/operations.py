@@ -8,6 +8,7 @@ are left, refused or evicted; five seconds between two attempts at a pod that a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,15 @@ from actions.base.clock import Clock
 from actions.base.errors import ConflictError, MissingError, RefusedError, UnreachableError
 from actions.base.wording import counted, listed
 from actions.cluster.auth.session import KubeSession, decode_document
-from actions.cluster.http.errors import ApiError
+from actions.cluster.http.errors import ApiError, ApiStatus
 from actions.cluster.objects.client import METADATA, ApiResource, Document, list_pages
 
 RESTARTED = ("deployments.apps", "daemonsets.apps", "statefulsets.apps")
 """Kinds with a pod template whose change has all pods replaced."""
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 _MIRROR = "kubernetes.io/config.mirror"
+_TOO_MANY_REQUESTS = 429
+_BUDGET_CAUSE = "DisruptionBudget"
 _ATTEMPTS = 5
 _AGAIN_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -187,12 +190,14 @@ class DrainPlan(msgspec.Struct, frozen=True):
         daemons: Pods of DaemonSets and static pods, which stay.
         unmanaged: Pods that no controller makes again.
         with_data: Pods with an `emptyDir`, whose data is lost.
+        protected: The server's sentences on budgets that allow no eviction now, each with the pods in question.
     """
 
     evicted: tuple[Target, ...]
     daemons: int
     unmanaged: tuple[str, ...]
     with_data: tuple[str, ...]
+    protected: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def objections(self) -> tuple[str, ...]:
         """Return the reasons to ask once more before anything is evicted."""
@@ -202,6 +207,12 @@ class DrainPlan(msgspec.Struct, frozen=True):
         if self.with_data:
             found.append(f"Data in emptyDir volumes is lost: {_some(self.with_data)}.")
         return tuple(found)
+
+    def waits(self) -> tuple[str, ...]:
+        """Return what the drain would wait for if it began now."""
+        return tuple(
+            f"Not evicted before their budget allows it: {_some(pods)}. {text}" for text, pods in self.protected
+        )
 
 
 _PODS = ApiResource("v1", "Pod", "pods", True)
@@ -235,13 +246,27 @@ async def plan_drain(session: KubeSession, node: str) -> DrainPlan:
     return DrainPlan(tuple(evicted), daemons, tuple(unmanaged), tuple(with_data))
 
 
+async def with_protected(session: KubeSession, plan: DrainPlan) -> DrainPlan:
+    """Return a plan with the pods that disruption budgets protect now, as the server answers evictions on trial.
+
+    Raises:
+        ApiError: Evictions are forbidden.
+    """
+    held = await _evict_once(session, plan.evicted, is_trial=True)
+    by_reason: dict[str, list[str]] = {}
+    for pod in plan.evicted:
+        if pod.uid in held:
+            by_reason.setdefault(held[pod.uid], []).append(f"{pod.namespace}/{pod.name}")
+    return msgspec.structs.replace(plan, protected=tuple((text, tuple(pods)) for text, pods in by_reason.items()))
+
+
 async def evict_all(
     session: KubeSession,
     pods: Sequence[Target],
     *,
     clock: Clock,
     deadline_seconds: float,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Callable[[int, str], None] = lambda *_: None,
 ) -> None:
     """Evict pods, and wait until they are gone; disruption budgets are respected, however long that takes.
 
@@ -250,7 +275,7 @@ async def evict_all(
         pods: By uid; one that is replaced meanwhile counts as gone.
         clock: For waits.
         deadline_seconds: Time for all of it.
-        progress: Takes a sentence whenever what is left has changed.
+        progress: Takes the number of pods that are left, and a sentence, whenever these have changed.
 
     Raises:
         UnreachableError: Pods are left at the deadline; the message names them and the budget that protects one.
@@ -275,31 +300,43 @@ async def evict_all(
         sentence = _progress(waiting, held)
         if sentence != said:
             said = sentence
-            progress(sentence)
+            progress(len(waiting), sentence)
         if clock.monotonic() >= until:
             raise UnreachableError(sentence, hint="The node stays cordoned; drain it again, or look at the pods.")
         await clock.sleep(_LOOK_SECONDS)
 
 
-async def _evict_once(session: KubeSession, pods: Sequence[Target]) -> dict[str, str]:
+async def _evict_once(session: KubeSession, pods: Sequence[Target], *, is_trial: bool = False) -> dict[str, str]:
     """Request evictions; return the reasons of those that a disruption budget does not allow now, by uid."""
-    held: dict[str, str] = {}
-    for pod in pods:
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        }
-        try:
-            await session.request("POST", f"{pod.path}/eviction", body=msgspec.json.encode(body))
-        except (MissingError, ConflictError):
-            continue  # it is gone, or another pod has its name
-        except ApiError as error:
-            if error.status.code != 429:
-                raise
-            held[pod.uid] = error.status.message
-    return held
+    answers = await asyncio.gather(*(_evict(session, pod, is_trial=is_trial) for pod in pods))
+    return {pod.uid: answer for pod, answer in zip(pods, answers, strict=True) if answer}
+
+
+async def _evict(session: KubeSession, pod: Target, *, is_trial: bool) -> str:
+    options: Document = {"preconditions": {"uid": pod.uid}}
+    body: Document = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": options | ({"dryRun": ["All"]} if is_trial else {}),
+    }
+    query = {"dryRun": "All"} if is_trial else None
+    try:
+        await session.request("POST", f"{pod.path}/eviction", query=query, body=msgspec.json.encode(body))
+    except (MissingError, ConflictError):
+        pass  # it is gone, or another pod has its name
+    except ApiError as error:
+        if error.status.code != _TOO_MANY_REQUESTS:
+            raise
+        return _budget_words(error.status)
+    return ""
+
+
+def _budget_words(status: ApiStatus) -> str:
+    """Return the sentence that names the budget; only the cause does."""
+    found = next((cause.message for cause in status.causes if cause.reason == _BUDGET_CAUSE and cause.message), "")
+    text = found or status.message
+    return text if text.endswith(".") else f"{text}."
 
 
 async def _is_gone(session: KubeSession, pod: Target) -> bool:

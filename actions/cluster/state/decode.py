@@ -16,7 +16,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.untrusted import one_line, plain_text
 from actions.cluster.objects.status_rules import object_status
-from actions.cluster.state.pod_requests import effective_requests, resources_of
+from actions.cluster.state.pod_requests import effective_requests, parse_quantity, resources_of
 from actions.cluster.state.pod_status import (
     ContainerSpec,
     ContainerStatus,
@@ -38,6 +38,8 @@ _REGION = "topology.kubernetes.io/region"
 _ZONE = "topology.kubernetes.io/zone"
 _TYPE = "node.kubernetes.io/instance-type"
 _CAPACITY = ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType")
+_RESERVATION = "karpenter.k8s.aws/capacity-reservation-type"
+_COMPUTE = "eks.amazonaws.com/compute-type"
 _POOL = (
     "karpenter.sh/nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -204,10 +206,10 @@ def decode_node(raw: Raw) -> NodeFacts:
         instance_type=_first(labels, (_TYPE, "beta.kubernetes.io/instance-type")),
         region=_first(labels, (_REGION,)),
         zone=_first(labels, (_ZONE,)),
-        capacity_type=_first(labels, _CAPACITY).lower().replace("_", "-"),
+        capacity_type=_capacity_type(labels),
         pool=_first(labels, _POOL),
         allocatable=resources_of(allocatable),
-        pods_allocatable=int(allocatable.get("pods", "0")),
+        pods_allocatable=round(parse_quantity(allocatable.get("pods", "0"))),
         is_ready=any(entry.type == "Ready" and entry.status == "True" for entry in status.conditions or ()),
         is_schedulable=not spec.unschedulable,
         taints=tuple(_taint(taint) for taint in spec.taints or ()),
@@ -266,7 +268,7 @@ def decode_claim(raw: Raw) -> NodeClaimFacts:
         node=safe(str(status.get("nodeName") or "")),
         instance_type=_first(labels, (_TYPE,)),
         zone=_first(labels, (_ZONE,)),
-        capacity_type=_first(labels, _CAPACITY),
+        capacity_type=_capacity_type(labels),
         state=verdict.state.value,
         message=one_line(verdict.message or verdict.reason, limit=_MESSAGE_LIMIT),
         created_at=_epoch(metadata.get("creationTimestamp")),
@@ -293,12 +295,14 @@ def workload_of(document: dict[str, Any]) -> WorkloadFacts:
 
 def _requests(spec: PodSpec) -> Resources:
     containers, init = spec.containers or (), spec.init_containers or ()
-    if len(containers) == 1 and not init and not spec.overhead:
+    whole_pod = spec.resources.requests if spec.resources else None
+    if len(containers) == 1 and not init and not spec.overhead and not whole_pod:
         return _of_container(containers[0])
     return effective_requests(
         (_of_container(container) for container in containers),
         ((_of_container(container), container.restart_policy == "Always") for container in init),
         resources_of(spec.overhead),
+        whole_pod,
     )
 
 
@@ -319,6 +323,19 @@ def _started_at(statuses: list[ContainerStatus] | tuple[()]) -> float:
 
 def _first(labels: dict[str, str], names: tuple[str, ...]) -> str:
     return next((shared(labels[name]) for name in names if name in labels), "")
+
+
+def _capacity_type(labels: dict[str, str]) -> str:
+    """Return how a node is bought. A reservation other than a capacity block is billed as on-demand.
+
+    Source: Karpenter 1.3 and later, `capacity-reservation-type` of reserved nodes; labels of EKS for nodes that are not
+    instances of EC2.
+    """
+    found = _first(labels, _CAPACITY).lower().replace("_", "-")
+    if found == "reserved":
+        return {"capacity-block": "capacity-block", "default": "on-demand"}.get(labels.get(_RESERVATION, ""), found)
+    compute = labels.get(_COMPUTE, "")
+    return found or (shared(compute) if compute in ("fargate", "hybrid") else "")
 
 
 def _taint(taint: _Taint) -> str:

@@ -84,7 +84,7 @@ class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     pod_version: str
     texts: list[str]
     groups: list[tuple[str, ...]]
-    amounts: list[tuple[int, int, int, int, int]]
+    amounts: list[tuple[int, int, int, int, int, int]]
     nodes: int
     pods: int
 
@@ -184,17 +184,17 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
         read = _node_facts(msgspec.msgpack.decode(next(frames), type=_Nodes), head, amounts)
         nodes.update((node.name, node) for node in read)
     pods: dict[str, PodFacts] = {}
-    index = PodIndex()
     nothing = {one: NOTHING for one in amounts if one == NOTHING}
     shared = [nothing.get(one, one) for one in amounts]
     for _ in range(0, head.pods, _PORTION):
-        for pod in _pod_facts(msgspec.msgpack.decode(next(frames), type=_Pods), head, shared):
-            key = pod.key
-            pods[key] = pod
-            index.change(key, None, pod)
+        columns = msgspec.msgpack.decode(next(frames), type=_Pods)
+        namespaces = map(head.texts.__getitem__, columns.namespaces)
+        keys = map("/".join, zip(namespaces, columns.names, strict=True))
+        pods.update(zip(keys, _pod_facts(columns, head, shared), strict=True))
     if len(nodes) != head.nodes or len(pods) != head.pods or next(frames, None) is not None:
         raise ValueError("another number of objects")
-    index.update_totals()
+    index = PodIndex()
+    index.fill(pods)
     snapshot = ClusterSnapshot(
         revision=1,
         nodes=nodes,

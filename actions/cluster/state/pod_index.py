@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
+from collections.abc import Mapping
+
+from actions.fleet.facts import NodeUsage, PodFacts, Resources
+from actions.fleet.totals import ResourcesSum
+
+_ENDED = ("Succeeded", "Failed")
 
 
 class PodIndex:
@@ -35,6 +40,26 @@ class PodIndex:
                 self._member_set(after.node)[key] = None
                 self._moved.add(after.node)
 
+    def fill(self, pods: Mapping[str, PodFacts]) -> None:
+        """Put many pods into an empty index, in the order of the mapping: a fifth of the time of a change for each."""
+        sums, members = self._sums, self._members
+        for key, pod in pods.items():
+            node = pod.node
+            if not node:
+                continue
+            keys = members.get(node)
+            if keys is None:
+                keys = members[node] = {}
+            keys[key] = None
+            if pod.phase in _ENDED:
+                continue
+            total = sums.get(node)
+            if total is None:
+                total = sums[node] = _NodeTotal()
+            total.add(pod.requests, 1)
+        self.usage = {node: total.as_usage() for node, total in sums.items()}
+        self.keys = {node: tuple(keys) for node, keys in members.items()}
+
     def update_totals(self) -> None:
         """Bring `usage` and `keys` up to date for the nodes whose pods have changed."""
         for node in self._counted:
@@ -54,7 +79,7 @@ class PodIndex:
         self._moved.clear()
 
     def _count(self, pod: PodFacts, sign: int) -> None:
-        if pod.phase in ("Succeeded", "Failed"):
+        if pod.phase in _ENDED:
             return
         total = self._sums.get(pod.node)
         if total is None:
@@ -70,29 +95,19 @@ class PodIndex:
 
 
 class _NodeTotal:
-    """The requests of the pods of one node."""
+    """The number of the pods of one node that have not ended, and what they request."""
 
-    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "pods")
+    __slots__ = ("pods", "requests")
 
     def __init__(self) -> None:
-        self.pods = self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = 0
+        self.pods = 0
+        self.requests = ResourcesSum()
 
     def add(self, requests: Resources, sign: int) -> None:
         self.pods += sign
-        if requests is NOTHING:
-            return
-        self.cpu_milli += sign * requests.cpu_milli
-        self.memory_bytes += sign * requests.memory_bytes
-        self.gpu += sign * requests.gpu
-        self.neuron += sign * requests.neuron
-        self.efa += sign * requests.efa
+        self.requests.add(requests, sign)
+        if requests.neuron_cores:  # how many devices they are depends on the node
+            self.requests.neuron -= sign * requests.neuron
 
     def as_usage(self) -> NodeUsage:
-        asked = Resources(
-            cpu_milli=self.cpu_milli,
-            memory_bytes=self.memory_bytes,
-            gpu=self.gpu,
-            neuron=self.neuron,
-            efa=self.efa,
-        )
-        return NodeUsage(asked, self.pods)
+        return NodeUsage(self.requests.total(), self.pods)

@@ -159,13 +159,14 @@ def _run_and_stage(meta: Message) -> tuple[str, str]:
 
 
 def _requests(spec: Message, containers: Sequence[Message]) -> Resources:
-    if len(containers) == 1 and not spec.init and not spec.overhead:
+    if len(containers) == 1 and not spec.init and not spec.overhead and not spec.resources:
         return _requested(containers[0].resources)
     overhead = {entry.key: entry.value.text for entry in spec.overhead}
     return effective_requests(
         (_requested(entry.resources) for entry in containers),
         ((_requested(entry.resources), entry.restart_policy == "Always") for entry in spec.init),
         resources_of(overhead),
+        {entry.key: entry.value.text for entry in _resources(spec.resources).requests} if spec.resources else None,
     )
 
 

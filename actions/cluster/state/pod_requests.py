@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from actions.fleet.facts import NOTHING, Resources
+from msgspec.structs import replace
+
+from actions.fleet.facts import CORES_PER_NEURON_DEVICE, NOTHING, Resources
 from actions.fleet.quantity import parse_quantity
 
 __all__ = ["effective_requests", "parse_quantity", "resources_of"]
 
-_CORES_PER_NEURON_DEVICE = 2
-"""Cores per device of Trainium 1 and Inferentia 2, for pods that request cores rather than devices."""
+_GPUS = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu")
+"""GPUs, and shares of one where the device plugin renames what it shares in time (`renameByDefault`)."""
 _MIG_PREFIX = "nvidia.com/mig-"
 """Parts of GPUs, `nvidia.com/mig-1g.10gb`, where the device plugin names them by their profile (strategy `mixed`)."""
 _MEMO_SIZE = 16384
@@ -39,14 +41,18 @@ def _resources(pairs: tuple[tuple[str, str], ...]) -> Resources:
     return Resources(
         cpu_milli=round(parse_quantity(amounts.get("cpu", "0")) * 1000),
         memory_bytes=whole("memory"),
-        gpu=whole("nvidia.com/gpu") + sum(whole(name) for name in amounts if name.startswith(_MIG_PREFIX)),
-        neuron=devices or -(-cores // _CORES_PER_NEURON_DEVICE),
+        gpu=sum(whole(name) for name in amounts if name in _GPUS or name.startswith(_MIG_PREFIX)),
+        neuron=devices or -(-cores // CORES_PER_NEURON_DEVICE),
         efa=whole("vpc.amazonaws.com/efa"),
+        neuron_cores=cores,
     )
 
 
 def effective_requests(
-    containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]], overhead: Resources
+    containers: Iterable[Resources],
+    init: Iterable[tuple[Resources, bool]],
+    overhead: Resources,
+    whole_pod: Mapping[str, str] | None = None,
 ) -> Resources:
     """Return the resources that a pod occupies on its node, by the scheduler's rule.
 
@@ -54,8 +60,23 @@ def effective_requests(
         containers: Requests of the main containers.
         init: Requests of the init containers in order; whether each is a sidecar (`restartPolicy: Always`).
         overhead: The pod's overhead.
+        whole_pod: Requests of the pod as a whole (`spec.resources`), which replace what its containers sum up to.
+
+    Source: `PodRequests` of k8s.io/component-helpers v0.34.4.
     """
-    total, sidecars, peak = overhead, NOTHING, NOTHING
+    total = _of_containers(containers, init)
+    if whole_pod:
+        given = resources_of(whole_pod)
+        total = replace(
+            total,
+            cpu_milli=given.cpu_milli if "cpu" in whole_pod else total.cpu_milli,
+            memory_bytes=given.memory_bytes if "memory" in whole_pod else total.memory_bytes,
+        )
+    return total if overhead is NOTHING else total.plus(overhead)
+
+
+def _of_containers(containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]]) -> Resources:
+    total, sidecars, peak = NOTHING, NOTHING, NOTHING
     for requests in containers:
         total = requests if total is NOTHING else total.plus(requests)
     for requests, is_sidecar in init:
@@ -66,7 +87,7 @@ def effective_requests(
             peak = _larger(peak, sidecars.plus(requests))
     if peak is NOTHING:
         return total
-    return _larger(total.plus(sidecars), peak.plus(overhead))
+    return _larger(total.plus(sidecars), peak)
 
 
 def _larger(left: Resources, right: Resources) -> Resources:
@@ -76,4 +97,5 @@ def _larger(left: Resources, right: Resources) -> Resources:
         max(left.gpu, right.gpu),
         max(left.neuron, right.neuron),
         max(left.efa, right.efa),
+        max(left.neuron_cores, right.neuron_cores),
     )

@@ -29,7 +29,7 @@ class PodMeta(msgspec.Struct, rename="camel", gc=False):
 
 
 class Requests(msgspec.Struct, gc=False):
-    """`resources` of a container."""
+    """`resources` of a container, or of a pod as a whole."""
 
     requests: dict[str, str] | None = None
 
@@ -49,6 +49,7 @@ class PodSpec(msgspec.Struct, rename="camel", gc=False):
     containers: list[ContainerSpec] | None = None
     init_containers: list[ContainerSpec] | None = None
     overhead: dict[str, str] | None = None
+    resources: Requests | None = None
 
 
 class StateDetail(msgspec.Struct, rename="camel", gc=False):

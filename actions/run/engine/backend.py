@@ -53,7 +53,7 @@ from actions.run.stages.network import NetworkHandler
 from actions.run.stages.terraform import TerraformHandler
 from actions.run.state.planner import kept_stages
 from actions.run.state.records import Resolution, RunAccount, TerraformBody
-from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
+from actions.run.state.view import Goal, OwnedObject, RunView, StageState, StageView, TerraformMemory
 from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose
 from actions.run.teardown.drain import drain_nodes
 from actions.run.teardown.sharing import others_in_cluster
@@ -173,6 +173,11 @@ class LiveBackend:
         """Return the connection to the run's cluster; `None` before the run has one."""
         access = self._access_of(view)
         return await access.open(known_cluster_uid(view)) if access.is_possible else None
+
+    def removes_cluster(self, view: RunView) -> bool:
+        left = (StageState.PENDING, StageState.SKIPPED)
+        is_left = all(step.state in left for step in view.teardown if step.kind == "kubeconfig")
+        return view.goal is Goal.TEARDOWN and not is_left and self._is_own_cluster(view)
 
     def reservation(self, view: RunView) -> str:
         request = capacity_request(self._blueprint, self._binding(view))

@@ -51,6 +51,10 @@ class ClusterReader(Protocol):
         """
         ...
 
+    def removes_cluster(self, view: RunView) -> bool:
+        """Return whether a step of the run's teardown that has begun removes the cluster."""
+        ...
+
 
 class Companion(Protocol):
     """A task beside the runner's work. It shares the runner's loop: no call of it may block for long."""
@@ -80,16 +84,19 @@ def home_of(view: RunView) -> ObjectStore | None:
     return open_home(view.home, region=view.cluster.region) if view.home else None
 
 
-def arbiters_of(view: RunView, backend: RunBackend, clock: Clock, home: ObjectStore | None) -> list[Arbiter]:
+def arbiters_of(
+    current: Callable[[], RunView], backend: RunBackend, clock: Clock, home: ObjectStore | None
+) -> list[Arbiter]:
     """Return the places that name the machine that carries out a run, for its fence.
 
     Args:
-        view: The run.
+        current: Returns the run, without waiting.
         backend: The run's.
         clock: The machine's.
         home: See `home_of`.
     """
     arbiters: list[Arbiter] = []
+    view = current()
     if isinstance(backend, ClusterReader):
 
         async def read() -> SeenLease | None:
@@ -100,7 +107,7 @@ def arbiters_of(view: RunView, backend: RunBackend, clock: Clock, home: ObjectSt
             is_old = clock.now().timestamp() - lease.seen_at > OLD_SECONDS
             return SeenLease(lease.epoch, lease.owner, lease.presence.machine, lease.presence.heartbeat, is_old)
 
-        arbiters.append(ReadingArbiter(CLUSTER_ARBITER, read))
+        arbiters.append(ReadingArbiter(CLUSTER_ARBITER, read, lambda: backend.removes_cluster(current())))
     if home is not None:
 
         async def read_home() -> SeenLease | None:

@@ -11,8 +11,10 @@ over from a runner that may be alive waits longer than that before anything is c
 A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
 if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
 taken over, until a moment ago. Then it sends nothing to either, where it would arrive once the network is back, in
-whoever's time that is. One that was away itself, stopped or asleep, waits for an answer of an arbiter that has
-answered before: by another one no machine can have taken the run over. What this leaves open is in docs/takeover.md.
+whoever's time that is. One that has just begun, and one that was away itself, stopped or asleep, waits for an answer of
+an arbiter that has answered before: by another one no machine can have taken the run over. A cluster that the run's own
+teardown destroys is not waited for. A cluster that answers again, and has no lease yet, does not speak for a home that
+had one: that is waited for a moment, as places come back one by one. What this leaves open is in docs/takeover.md.
 
 At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
 folder (`actions.run.journal.machine`). If that gives another sign, it lives and has the run, and this runner ends. If
@@ -52,6 +54,8 @@ _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 2.0
 _UNANSWERED_SECONDS = 30.0
 """Time after a question without an answer in which a change may be made without the next one."""
+_RETURNED_SECONDS = 15.0
+"""Time since a cluster without a lease answers again in which a home that had one is waited for."""
 
 Log = Callable[[str], None]
 
@@ -83,6 +87,10 @@ class Arbiter(Protocol):
         """
         ...
 
+    def may_be_gone(self) -> bool:
+        """Return whether this run itself removes the place, so that no answer may ever come."""
+        ...
+
 
 class ReadingArbiter:
     """An arbiter that is one function.
@@ -90,14 +98,24 @@ class ReadingArbiter:
     Args:
         name: See `Arbiter`.
         read: See `Arbiter.read`.
+        may_be_gone: See `Arbiter.may_be_gone`.
     """
 
-    def __init__(self, name: str, read: Callable[[], Awaitable[SeenLease | None]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], Awaitable[SeenLease | None]],
+        may_be_gone: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.name = name
         self._read = read
+        self._may_be_gone = may_be_gone
 
     async def read(self) -> SeenLease | None:
         return await self._read()
+
+    def may_be_gone(self) -> bool:
+        return self._may_be_gone()
 
 
 def fence_sentence(run_id: str, state: FenceState) -> str:
@@ -198,17 +216,18 @@ class Fence:
         self._lost = asyncio.Event()
         self._taken = FenceState()
         now = self._now()
-        known = read_fence(folder)
-        was_alive = max(known.alive_at, view.created_at)
         self._verified: tuple[float, float] | None = None
         self._alive = now
-        self._was_away = now[1] - was_alive > TRUST_SECONDS
-        self._known_to = set(known.known_to)
+        self._was_away = True  # whoever has carried the run out before this process
+        self._known_to = set(read_fence(folder).known_to)
+        self._written: tuple[str, ...] | None = None
         self._silent: set[str] = set()
         """The arbiters that did not answer when they were asked last."""
         self._unanswered: set[str] = set()
         """Those of them with which no connection came about."""
         self._is_unsure = False
+        self._returned_at = float("-inf")
+        """The last time at which the cluster answered after it had not, without a lease of the run."""
         self._asked = now
         self._asked_since = float("-inf")
 
@@ -233,8 +252,7 @@ class Fence:
         Raises:
             FencedError: Another machine carries out the run.
         """
-        self._write_alive()
-        written = asked = self._boot()
+        asked = self._boot()
         while not self._lost.is_set():
             self._look_for_absence()
             now = self._boot()
@@ -242,9 +260,8 @@ class Fence:
                 asked = now
                 with guarded_by(None):
                     await self._ask()
-            if now - written >= _ASK_AGAIN_SECONDS and not self._lost.is_set():
-                written = now
-                self._write_alive()
+            if not self._lost.is_set():
+                self._write_known()
             await self._pause()
         self._refuse_if_lost("the run")
 
@@ -291,7 +308,7 @@ class Fence:
 
     async def _ask(self) -> None:
         """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts."""
-        began = self._now()
+        began, was_silent = self._now(), CLUSTER_ARBITER in self._silent
         answers = await asyncio.gather(*(self._answer(arbiter) for arbiter in self._arbiters))
         self._asked, self._asked_since = self._now(), max(began[0], self._asked_since)
         for _, seen in answers:
@@ -307,6 +324,8 @@ class Fence:
             self._known_to |= vouching
             self._vouched(began)
             return
+        if was_silent and CLUSTER_ARBITER not in self._silent:
+            self._returned_at = self._boot()
         silent = [name for name, _ in answers]
         if not self._is_unsure:
             self._log(f"fence: no answer from {listed(silent, 3)} on whether the run was taken over")
@@ -316,8 +335,9 @@ class Fence:
         """Return why a change has to wait, as a sentence."""
         if self._others.held:
             return self._others.sentence()
+        what = "has just begun, or was stopped or asleep" if self._was_away else "was cut off"
         return (
-            f"this process was stopped or asleep, and {listed(self._waits_for(), 3)} did not answer whether another "
+            f"this process {what}, and {listed(self._waits_for(), 3)} did not answer whether another "
             "machine has taken the run over meanwhile."
         )
 
@@ -344,6 +364,7 @@ class Fence:
             self._verified = at
         if self._is_fresh():
             self._was_away = self._is_unsure = False
+            self._returned_at = float("-inf")
 
     def _lose(self, taken: FenceState) -> None:
         self._taken = taken
@@ -361,8 +382,13 @@ class Fence:
         self._alive = now
 
     def _waits_for(self) -> list[str]:
-        """Return the names of the arbiters that have to answer before the next change; none if it was not away."""
-        return [each.name for each in self._arbiters if each.name in self._known_to] if self._was_away else []
+        """Return the names of the arbiters one of which has to answer before the next change; none if it may be made
+        without."""
+        known = [each for each in self._arbiters if each.name in self._known_to]
+        if self._was_away:
+            return [each.name for each in known if not each.may_be_gone()]
+        has_returned = self._boot() - self._returned_at <= _RETURNED_SECONDS
+        return [each.name for each in known if each.name in self._silent] if has_returned else []
 
     def _goes_on_unsure(self, *, stays_here: bool) -> bool:
         """Return whether a change need not wait for another question: none was answered a moment ago.
@@ -375,6 +401,7 @@ class Fence:
         return (
             self._is_unsure
             and not self._was_away
+            and not self._waits_for()
             and not self._others.held
             and _elapsed(self._asked, self._now()) <= _UNANSWERED_SECONDS
         )
@@ -386,10 +413,12 @@ class Fence:
         """Return the time since the machine's start, and the wall time, in seconds."""
         return self._boot(), self._clock.now().timestamp()
 
-    def _write_alive(self) -> None:
-        if not self._waits_for() and read_elsewhere(self._folder, self._epoch) is None:
-            state = FenceState(alive_at=self._clock.now().timestamp(), known_to=tuple(sorted(self._known_to)))
-            write_fence(self._folder, state)
+    def _write_known(self) -> None:
+        """Keep which arbiters have answered for the next process; not over the note of another companion."""
+        known = tuple(sorted(self._known_to))
+        if known != self._written and read_elsewhere(self._folder, self._epoch) is None:
+            write_fence(self._folder, FenceState(known_to=known))
+            self._written = known
 
 
 def _elapsed(since: tuple[float, float], now: tuple[float, float]) -> float:

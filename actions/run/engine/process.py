@@ -95,7 +95,7 @@ async def _fence_of(
     return Fence(
         folder,
         view,
-        arbiters_of(view, backend, clock, home),
+        arbiters_of(runner_journal.view_if_readable, backend, clock, home),
         require_lease=runner_journal.require_lease,
         clock=clock,
         log=lambda line: _log(clock, line),

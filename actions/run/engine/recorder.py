@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,6 +41,7 @@ async def when_usable(
     heartbeat: Heartbeat,
     clock: Clock,
     make_room: Callable[[], bool] = lambda: False,
+    allow: Callable[[], Awaitable[None]] | None = None,
 ) -> T:
     """Return the result of a call that uses the journal, repeated until it can be used, however long that takes.
 
@@ -49,8 +51,11 @@ async def when_usable(
         heartbeat: Records the obstacle, and keeps beating meanwhile.
         clock: For the pauses.
         make_room: Called on a full disk; returns whether it has freed space.
+        allow: Awaited before each attempt; raises if it may not be made, for which there may be a reason by then.
     """
     while True:
+        if allow is not None:
+            await allow()
         try:
             done = call()
         except JournalUnwritableError as error:
@@ -163,17 +168,21 @@ class RunnerJournal:
         Raises:
             ConflictError: Another runner has taken the lease, or this machine may no longer carry out the run.
         """
-        await require_guard(f"the record {kind_of(body)}", stays_here=True)
-        await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt))
+        await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt), allow=_guard_of(body))
 
     async def write_at_limit(self, body: Body) -> None:
-        """Append a record that ends work, on a full disk with the reserved space; then the runner has news."""
+        """Append a record that ends work, on a full disk with the reserved space; then the runner has news.
+
+        Raises:
+            ConflictError: As `write`.
+        """
         await when_usable(
             lambda: self._journal.append(body),
             folder=self._folder,
             heartbeat=self._heartbeat,
             clock=self._clock,
             make_room=lambda: release_reserve(self._folder),
+            allow=_guard_of(body),
         )
         self._has_own_news = True
 
@@ -257,9 +266,14 @@ class RunnerJournal:
     def _known(self) -> RunView:
         return fold(self._records, holder=self._lease.token)
 
-    async def _retried(self, call: Callable[[], T]) -> T:
+    async def _retried(self, call: Callable[[], T], *, allow: Callable[[], Awaitable[None]] | None = None) -> T:
         return await when_usable(
-            call, folder=self._folder, heartbeat=self._heartbeat, clock=self._clock, make_room=self._uses_reserve
+            call,
+            folder=self._folder,
+            heartbeat=self._heartbeat,
+            clock=self._clock,
+            make_room=self._uses_reserve,
+            allow=allow,
         )
 
     def _uses_reserve(self) -> bool:
@@ -268,6 +282,11 @@ class RunnerJournal:
             return False
         extend_log(self._folder, by=RESERVE_BYTES // 2)
         return True
+
+
+def _guard_of(body: Body) -> Callable[[], Awaitable[None]]:
+    """Return the call that requires that this process may write a record now."""
+    return partial(require_guard, f"the record {kind_of(body)}", stays_here=True)
 
 
 def _joined(notes: Mapping[str, str], warnings: Mapping[str, str], stage: str) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConflictError, ConsoleError
 from actions.base.guard import FencedError
 from actions.base.untrusted import one_line, redact
 from actions.run.context.protocols import (
@@ -42,6 +42,8 @@ POLL_SECONDS = 0.2
 """Interval at which the runner looks for requests."""
 ROOM_SECONDS = 2.0
 """Pause before a stage is repeated that could not write a file on a full disk."""
+ORDERLY_SECONDS = 12.0
+"""Time for the end of a stage's work when this machine has lost the run; a program has ten seconds of it."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 T = TypeVar("T")
@@ -275,7 +277,7 @@ class Runner:
                     is_cancelled = task.cancel()
             return None if task.cancelled() else task.result()
         finally:
-            task.cancel()
+            await self._stop(task)
 
     async def _attended(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, with messages written meanwhile. Requests wait until it is done."""
@@ -286,7 +288,16 @@ class Runner:
                 self._journal.flush_notes()
             return task.result()
         finally:
-            task.cancel()
+            await self._stop(task)
+
+    async def _stop(self, task: asyncio.Task[T]) -> None:
+        """Cancel a task, and give it, and a program that it runs, time for an orderly end: the loop ends after this."""
+        if not task.cancel():
+            return
+        await asyncio.wait({task}, timeout=ORDERLY_SECONDS)
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error is not None and not isinstance(error, ConflictError):  # which is told as the reason of the end
+            self._log(f"{type(error).__name__} at the end of the work: {error}")
 
     async def _wait_for_news(self) -> None:
         while not self._journal.has_news():

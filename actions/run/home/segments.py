@@ -175,11 +175,19 @@ async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: 
         epoch: Of the lease that the caller has taken.
 
     Raises:
+        TakenError: A machine of a later epoch has written there: it has taken the lease since.
         FormatError: The journal in the home is damaged.
     """
     while True:
         names = await segment_names(store, run_id)
-        last = (await read_segment(store, names[-1])).last if names else 0
+        newest = await read_segment(store, names[-1]) if names else None
+        if newest is not None and newest.head.epoch > epoch:
+            raise TakenError(
+                f"Another machine has taken over {run_id} meanwhile (epoch {newest.head.epoch}).",
+                epoch=newest.head.epoch,
+                hint="Look at who has it: eksml-tui runs list --home.",
+            )
+        last = newest.last if newest is not None else 0
         row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, kind_of(body), "", 0, encode_body(body))
         try:
             await append_rows(store, run_id, [row], epoch=epoch)

@@ -1,4 +1,4 @@
-"""The fence block in a run's folder: until when a runner here was sure to carry the run out, or who has taken it over.
+"""The fence block in a run's folder: which places have answered for its runner here, or who has taken the run over.
 
 Its runner writes it while it works, and last when it learns of the later epoch of another machine, from the run's home
 or its cluster. Every command that acts on the run reads it first, and refuses.
@@ -21,8 +21,6 @@ from actions.run.state.view import RunView
 class FenceState(msgspec.Struct, frozen=True):
     """The content of a run's fence block."""
 
-    alive_at: float = 0.0
-    """Seconds since the epoch: until then a runner of this machine was at work and not fenced."""
     known_to: tuple[str, ...] = ()
     """Names of the arbiters that have had a lease of the run."""
     taken_by: Operator | None = None

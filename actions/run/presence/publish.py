@@ -99,6 +99,8 @@ class PresenceCompanion:
         self._access = ClusterAccess(kubeconfig_path(folder), "", clock, token_factory)
         self._version = ""
         """Resource version of the record as last written or read; empty before that, and if it is gone."""
+        self._is_unsure = False
+        """The answer to the last write was lost: it may have taken, or may yet."""
         self._published: tuple[object, ...] = ()
         self._seen_seq = -1
         self._next_at = 0.0
@@ -124,7 +126,7 @@ class PresenceCompanion:
         """Publish the run as its runner leaves it; after a teardown, remove what may have been written meanwhile."""
         try:
             if view.state is RunState.TORN_DOWN:
-                if self._version:
+                if self._version or self._is_unsure:
                     async with asyncio.timeout(_TAKEN_BACK_SECONDS):
                         await remove_record(await self._connection(view), view)
             elif known_cluster_uid(view):
@@ -183,7 +185,10 @@ class PresenceCompanion:
         if not self._version:
             found = await connection.find(ref)
             if found is None:
-                return _version_of(await connection.create(manifest_of(presence, created)))
+                self._is_unsure = True
+                made = await connection.create(manifest_of(presence, created))
+                self._is_unsure = False
+                return _version_of(made)
             self._refuse_other(found, presence)
             self._version = _version_of(found)
         change = {"metadata": {"resourceVersion": self._version, "labels": LABELS}} | data_of(presence, created)

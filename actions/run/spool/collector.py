@@ -219,7 +219,7 @@ class StageCollector:
         """The missing parts of the stage's logs, one sentence each; complete once the collector is stopped."""
         self._context = context
         self._logs = watch.logs or LogWatch()
-        self._writer = SpoolWriter(context.folder, context.stage.id)
+        self._writer = SpoolWriter(context.folder, context.stage.id, clock=context.clock)
         self._warnings = FollowerWarnings(context.journal.warn)
         self._sampler = Sampler(context, watch, self._writer, self._warnings)
         self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}

@@ -24,6 +24,7 @@ from actions.run.spool.format import (
     SourceLine,
     line_of_finding,
     number_of_finding,
+    pieces_of,
     points_line_in,
     span_record_in,
     whole_lines,
@@ -221,12 +222,10 @@ class PointsBook:
         Raises:
             OSError: The disk has no space for the repair.
         """
-        offset, damaged, good = 0, 0, list[tuple[int, int]]()
-        while True:
-            raws, end = whole_lines(self._file.path, offset, 1 << 20)
-            if end == offset:
-                break
-            for raw in raws:
+        damaged, good = 0, list[tuple[int, int]]()
+        for piece in pieces_of(self._file.path):
+            offset = piece.begin
+            for raw in piece.raws:
                 line = points_line_in(raw)
                 if line is None:
                     damaged += 1

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -34,6 +34,8 @@ from actions.telemetry.points import Point, TrainingProgress
 from actions.telemetry.tools.device_history import SpanRecord
 
 LogFinding = Point | TrainingProgress
+PIECE_BYTES = 1 << 20
+"""Size of the pieces in which a long file is read."""
 
 _head_in = itemgetter(slice(TEXT_AT))
 _letter_in = itemgetter(0)
@@ -161,6 +163,32 @@ def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[lis
         return [], offset
     end = data.rfind(b"\n") + 1
     return (data[: end - 1].split(b"\n"), offset + end) if end else ([], offset)
+
+
+class LinePiece(NamedTuple):
+    """Consecutive whole lines of a file."""
+
+    raws: list[bytes]
+    """Without their newlines."""
+    begin: int
+    """Offset of the first one."""
+    end: int
+    """Offset behind the last one."""
+
+
+def pieces_of(path: Path, *, limit_bytes: int = PIECE_BYTES) -> Iterator[LinePiece]:
+    """Yield all whole lines of a file, as many at a time as `limit_bytes` hold; a longer line alone.
+
+    Raises:
+        OSError: It cannot be read. A missing file has no lines.
+    """
+    offset = 0
+    while True:
+        raws, end = whole_lines(path, offset, limit_bytes)
+        if end == offset:
+            return
+        yield LinePiece(raws, offset, end)
+        offset = end
 
 
 class Scan(NamedTuple):

@@ -28,6 +28,7 @@ from actions.run.spool.format import (
     EndLine,
     SourceLine,
     finding_line_in,
+    pieces_of,
     points_file,
     source_line_in,
     sources_file,
@@ -37,8 +38,6 @@ from actions.run.state.view import StageState
 
 CATCH_UP_SECONDS = 2.0
 """Silence of a running container's log after which it is taken as read up to now."""
-
-_CHUNK_BYTES = 1 << 20
 _HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED, StageState.PENDING, StageState.UNKNOWN})
 """A stage that is begun again is pending."""
 
@@ -98,13 +97,8 @@ def lacks_findings(folder: Path, stage: str) -> bool:
 
 
 def _numbers_of_findings(path: Path) -> Iterator[int]:
-    offset = 0
-    while True:
-        raws, end = whole_lines(path, offset, _CHUNK_BYTES)
-        if end == offset:
-            return
-        yield from (line.number for line in map(finding_line_in, raws) if line is not None)
-        offset = end
+    for piece in pieces_of(path):
+        yield from (line.number for line in map(finding_line_in, piece.raws) if line is not None)
 
 
 class LastLines(StageCollector):

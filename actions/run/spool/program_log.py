@@ -33,7 +33,7 @@ class ProgramLog:
         self._program = program
         self._operation = operation
         self._is_adopted = is_adopted
-        self._writer = SpoolWriter(context.folder, context.stage.id)
+        self._writer = SpoolWriter(context.folder, context.stage.id, clock=context.clock)
         self._source: SpooledSource | None = None
         self._to_skip = 0
         self._waiting: list[LogLine] = []

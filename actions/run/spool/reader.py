@@ -14,6 +14,7 @@ from actions.cluster.logs.batch import line_in, marker_of, stamp_in
 from actions.cluster.logs.lines import LogLine, ns_of
 from actions.run.spool.compacted import compacted_path, line_from, opened, stored_size
 from actions.run.spool.format import (
+    PIECE_BYTES,
     WHOLE_STAGE,
     AcceleratorSample,
     EndLine,
@@ -29,6 +30,7 @@ from actions.run.spool.format import (
     is_record,
     lines_file,
     number_of_finding,
+    pieces_of,
     points_file,
     points_line_in,
     readable,
@@ -42,7 +44,6 @@ from actions.run.spool.format import (
 )
 from actions.telemetry.tools.device_history import SpanRecord
 
-CHUNK_BYTES = 1 << 20
 _REPAIRED = "-- this log was repaired: it is shown again from its beginning --"
 
 
@@ -91,7 +92,7 @@ class SpoolReader:
         self._sources_offset = 0
         self._identities: dict[Path, tuple[str, int]] = {}
 
-    def lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledLine], int]:
+    def lines(self, from_offset: int = 0, *, limit_bytes: int = PIECE_BYTES) -> tuple[list[SpooledLine], int]:
         """Return about `limit_bytes` of lines from `from_offset` on, and the offset behind them.
 
         Lines of one container are in order, except for lost ones that were read again; containers are interleaved as
@@ -100,7 +101,7 @@ class SpoolReader:
         records, end = self.tagged_lines(from_offset, limit_bytes=limit_bytes)
         return [self._line_of(record) for record in records], end
 
-    def tagged_lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
+    def tagged_lines(self, from_offset: int = 0, *, limit_bytes: int = PIECE_BYTES) -> tuple[list[bytes], int]:
         """Return lines like `lines`, as tagged lines (`actions.cluster.logs.batch`), the form for many at once."""
         piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
         records = piece.raws if are_records(piece.raws) else readable(scan(piece.raws, piece.begin, piece.end))
@@ -154,7 +155,7 @@ class SpoolReader:
             raise _unreadable(path, error) from error
         return start
 
-    def findings(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledFinding], int]:
+    def findings(self, from_offset: int = 0, *, limit_bytes: int = PIECE_BYTES) -> tuple[list[SpooledFinding], int]:
         """Return points and progress from `from_offset` on, and the offset behind them. Damaged ones are left out."""
         piece = self._read(points_file(self._folder, self._stage), from_offset, limit_bytes)
         found = []
@@ -178,7 +179,7 @@ class SpoolReader:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return {}  # damaged: the next sample replaces it
 
-    def device_spans(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpanRecord], int]:
+    def device_spans(self, from_offset: int = 0, *, limit_bytes: int = PIECE_BYTES) -> tuple[list[SpanRecord], int]:
         """Return accelerators over time from `from_offset` on, and the offset behind them, without damaged ones."""
         piece = self._read(devices_file(self._folder, self._stage), from_offset, limit_bytes)
         return [record for record in map(span_record_in, piece.raws) if record is not None], piece.end
@@ -206,15 +207,9 @@ class SpoolReader:
 
     def has_printed_lines(self) -> bool:
         """Return whether any container has printed a line."""
-        offset, path = 0, lines_file(self._folder, self._stage)
+        pieces = pieces_of(lines_file(self._folder, self._stage))
         try:
-            while True:
-                raws, end = whole_lines(path, offset, CHUNK_BYTES)
-                if end == offset:
-                    return False
-                if any(is_record(raw) and raw[:1] in (b"L", b"F") for raw in raws):
-                    return True
-                offset = end
+            return any(raw[:1] in (b"L", b"F") and is_record(raw) for piece in pieces for raw in piece.raws)
         except OSError:
             return False
 

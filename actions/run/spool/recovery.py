@@ -22,6 +22,7 @@ from actions.run.spool.format import (
     damage_marker,
     introduced_in,
     letters_in,
+    pieces_of,
     scan,
     source_in,
     source_line_in,
@@ -267,18 +268,13 @@ class Loader:
         return source
 
     def _load_lines(self) -> None:
-        path, offset = self.lines_file.path, 0
         latest = max(int((self.lines_file.modified_at + _LATEST_SECONDS) * 1e9), 0)
         self._latest = stamp_of(latest)
         near = b""
-        while True:
-            raws, end = whole_lines(path, offset, _REPLAY_BYTES)
-            if end == offset:
-                return
-            found = scan(raws, offset, end, latest=self._latest)
-            offset = end
+        for piece in pieces_of(self.lines_file.path, limit_bytes=_REPLAY_BYTES):
+            found = scan(piece.raws, piece.begin, piece.end, latest=self._latest)
             if found.is_whole:
-                near = self._replay(raws)
+                near = self._replay(piece.raws)
                 continue
             places = zip(found.records, pairwise([*found.begins, found.end]), strict=True)
             for is_whole, group in groupby(places, key=lambda placed: placed[0] is not None):

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from actions.base.clock import SystemClock
+from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import private_directory, write_private
 from actions.cluster.logs.batch import LogBatch, batches_of, marker_of, tag_of
@@ -57,13 +57,15 @@ class SpoolWriter:
     Args:
         folder: The run's.
         stage: Id of the stage.
+        clock: Dates the mark of a gap in a log without a line.
     """
 
-    def __init__(self, folder: Path, stage: str) -> None:
+    def __init__(self, folder: Path, stage: str, *, clock: Clock | None = None) -> None:
         self.repairs: tuple[str, ...] = ()
         """The parts that were repaired when it was opened, one sentence each."""
         self._folder = folder
         self._stage = stage
+        self._clock = clock or SystemClock()
         self._accelerators = accelerators_file(folder, stage)
         self._samples: dict[str, AcceleratorSample] = {}
         self._devices = DeviceBook(devices_file(folder, stage))
@@ -364,17 +366,17 @@ class SpoolWriter:
     def _note(self, gap: GapLine, text: str, source: SpooledSource | None) -> None:
         self._gaps[gap.key] = gap
         line = source.line if source is not None else WHOLE_STAGE
-        at_ns = _now_of(source) if source is not None else _latest_ns(self._loaded)
+        at_ns = _now_of(source) if source is not None else self._latest_ns()
         record = marker_of(f"-- {text} --", line.number, at_ns) + b"\n" if text else b""
         self._unwritten.append((gap, record))
         if self._loaded is not None:
             self._end()
 
-
-def _latest_ns(loaded: Loader | None) -> int:
-    """Return the time of the newest line of the stage; without one the present."""
-    sources = loaded.by_number.values() if loaded is not None else ()
-    return max((source.cursor.at_ns for source in sources), default=0) or int(SystemClock().now().timestamp() * 1e9)
+    def _latest_ns(self) -> int:
+        """Return the time of the newest line of the stage; without one the present."""
+        sources = self._loaded.by_number.values() if self._loaded is not None else ()
+        newest = max((source.cursor.at_ns for source in sources), default=0)
+        return newest or int(self._clock.now().timestamp() * 1e9)
 
 
 def _now_of(source: SpooledSource | None) -> int:

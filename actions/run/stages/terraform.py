@@ -346,7 +346,8 @@ class _EventLog:
 
     async def __aenter__(self) -> OnEvent:
         def take(event: TerraformEvent) -> None:
-            self._context.journal.note(event.message)
+            if not event.is_script:  # hundreds of characters of shell tell nothing at a glance; the log has them
+                self._context.journal.note(event.message)
             self._log.take(event.message)
 
         return take

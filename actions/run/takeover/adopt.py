@@ -178,7 +178,7 @@ async def adopt_run(
         epoch=epoch, unread=unread,
     )  # fmt: skip
     known_to = (CLUSTER_ARBITER,) if lost.lease else ()
-    write_fence(folder, FenceState(alive_at=clock.now().timestamp(), known_to=known_to))
+    write_fence(folder, FenceState(known_to=known_to))
     remove_mark(folder)
     if starts:
         start_runner(folder, environment=environment)

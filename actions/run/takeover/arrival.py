@@ -22,6 +22,7 @@ from actions.blueprint.stages import ManifestsStage
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import ApiResource
 from actions.run.context.access import ClusterConnection
+from actions.run.context.stage_context import CLUSTER_UID, known_cluster_uid
 from actions.run.engine.backend import LiveBackend
 from actions.run.journal.folder import journal_path
 from actions.run.journal.mirrored import MirrorMark, write_mark
@@ -38,6 +39,7 @@ from actions.run.state.records import (
     Created,
     Identified,
     Operator,
+    Output,
     RunAccount,
     TerraformBody,
 )
@@ -322,7 +324,8 @@ class Searched(msgspec.Struct, frozen=True):
 async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, since: float) -> Searched:
     """Record objects that the lost runner made after its last record.
 
-    They carry the run's label and a stage of it, were written by this program, and are younger than that record.
+    They carry the run's label and a stage of it, were written by this program, and are younger than that record. If the
+    run's journal does not know the run's cluster yet, they tell that this is it, which is recorded, too.
 
     Args:
         folder: The run's.
@@ -341,8 +344,13 @@ async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, 
             return Searched()
         context = backend.read_only_context(view)
         found, unread = await objects_of(connection, context.blueprint, view, since=since)
+        is_found = bool(found.own) and not known_cluster_uid(view)
+        uid = await connection.session.cluster_uid() if is_found else ""
     finally:
         await backend.aclose()
+    access = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)
+    if uid and access is not None:
+        records.write(Output({CLUSTER_UID: uid}), stage=access.id, attempt=max(access.attempt, 1))
     for one in found.own:
         stage = view.stage(one.item.stage)
         records.write(one.item.announcement(), stage=stage.id, attempt=max(stage.attempt, 1))

@@ -25,11 +25,12 @@ from actions.base.readonly import refuse_if_readonly
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
+from actions.run.context.stage_context import known_cluster_uid
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER
 from actions.run.home.lease import HomeLease
 from actions.run.home.mirror import TakenHome, mirror_path
-from actions.run.home.store import open_home
+from actions.run.home.store import TakenError, open_home
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_home
 from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
@@ -174,7 +175,7 @@ async def take_over_run(
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
         found, is_young = await _searched(folder, records, clock, taken, since=since)
-    write_fence(folder, FenceState(alive_at=clock.now().timestamp(), known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
+    write_fence(folder, FenceState(known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
     if (lease.is_live or is_young) and not is_machine_gone:
         say(f"Waiting {GRACE_SECONDS:.0f} s: until then the earlier machine may still change something.")
         await clock.sleep(GRACE_SECONDS)
@@ -260,7 +261,11 @@ async def _searched(
         return Searched(), False
     try:
         is_young = await _claimed(folder, records, clock, lease)
-        return await record_strays(folder, records, clock, since=since), is_young
+        was_known = bool(known_cluster_uid(records.view()))
+        found = await record_strays(folder, records, clock, since=since)
+        if not was_known and known_cluster_uid(records.view()):  # by what the earlier machine has made there
+            is_young = await _claimed(folder, records, clock, lease) or is_young
+        return found, is_young
     except ConflictError:
         raise
     except ConsoleError as error:
@@ -389,11 +394,14 @@ async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOve
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
 
     Raises:
+        TakenError: Another machine has taken it over meanwhile.
         ConsoleError: The home fails; its hint has the remedy for the lease.
     """
     try:
         await home.record(folder.name, body, lease)
         await _fetched(home, folder, lease, clock)
+    except TakenError:
+        raise
     except ConsoleError as error:
         error.hint = f"{error.hint} The lease is this machine's: repeat the command.".strip()
         raise

@@ -15,12 +15,12 @@ from actions.sandbox.apiserver.endpoints.changes import (
     serve_create,
     serve_delete,
     serve_delete_collection,
-    serve_eviction,
     serve_patch,
     serve_replace,
     serve_scale,
 )
 from actions.sandbox.apiserver.endpoints.discovery import add_discovery
+from actions.sandbox.apiserver.endpoints.eviction import serve_eviction
 from actions.sandbox.apiserver.endpoints.list_watch import list_objects, serve_watch
 from actions.sandbox.apiserver.printing.view import View, form_of
 from actions.sandbox.apiserver.remote.exec import serve_attach, serve_exec

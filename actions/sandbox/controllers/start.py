@@ -13,12 +13,13 @@ from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
-from actions.sandbox.clientkit.kinds import DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS
+from actions.sandbox.clientkit.kinds import BUDGETS, DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS
 from actions.sandbox.controllers.addons import ADDON_KINDS, addon_controllers
 from actions.sandbox.controllers.bootstrap import bootstrap_cluster
 from actions.sandbox.controllers.core.claims import ClaimController, VolumeController
 from actions.sandbox.controllers.core.daemon_sets import DaemonSetController
 from actions.sandbox.controllers.core.deployments import DeploymentController, ReplicaSetController
+from actions.sandbox.controllers.core.disruptions import DisruptionController
 from actions.sandbox.controllers.core.jobs import JobController
 from actions.sandbox.controllers.core.pods import PodGarbageCollector
 from actions.sandbox.controllers.core.scheduler import Scheduler
@@ -26,7 +27,7 @@ from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobControlle
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 
-_WATCHED = (*ADDON_KINDS, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
+_WATCHED = (*ADDON_KINDS, REPLICA_SETS, DAEMON_SETS, BUDGETS, PYTORCH_JOBS)
 
 
 class NodeAgent(Protocol):
@@ -84,6 +85,7 @@ def _controllers(
         DeploymentController(client, caches),
         DaemonSetController(client, caches),
         JobController(client, caches),
+        DisruptionController(client, caches),
         ClaimController(client, caches),
         VolumeController(client, caches),
         PyTorchJobController(client, caches),

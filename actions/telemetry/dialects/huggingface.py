@@ -1,7 +1,8 @@
 """Dictionaries of the Hugging Face Trainer, TRL and their relatives.
 
 The step is not in the dictionary. It is the counter of the bar's redraw right after it: tqdm clears the bar, prints
-the dictionary, draws the bar again; the bar before may be many steps old.
+the dictionary, draws the bar again; the bar before may be many steps old. Behind `torchrun --tee` the bar after it may
+be of a later step: such a point has its epoch alone.
 
 Source: `docs/facts/training-logs.md#hugging-face-trainer`; transformers 4 and 5 (which quotes its numbers), captured in
 `tests/fixtures/corpus/logs/hf_*`.
@@ -51,7 +52,7 @@ _PATIENCE = 20
 class HuggingFace(WaitingDialect):
     """Reads the dictionaries, holding each until the bar shows its step.
 
-    A stream without bars is not held back: its points have no step, only an epoch.
+    A stream without bars is not held back: its points have no step, only an epoch; nor are lines of `torchrun --tee`.
     """
 
     marks: ClassVar[tuple[str, ...]] = ("Total opt", "loss'", "'train_runtime'", *BAR_MARKS)
@@ -100,7 +101,7 @@ class HuggingFace(WaitingDialect):
         counted = _COUNTED.search(record.text) if "max_steps" in record.text else None
         epoch = number_of(values["epoch"]) if "epoch" in values else None
         points = named_points(record, int(counted[1]) if counted else None, values, _NAMES, epoch=epoch)
-        if self._total is None or counted:
+        if self._total is None or counted or record.is_teed:
             return points
         self._held = [point for point in points if isinstance(point, Point)]
         return []

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from actions.base import process
 from actions.base.errors import ToolError, UnreachableError
 from actions.base.process import (
     ProcessIdentity,
@@ -21,7 +26,9 @@ from actions.base.process import (
     run_in_terminal,
     run_tool,
     spawn_detached,
+    stream_tool,
 )
+from tests.support.polling import until
 
 
 def test_we_are_alive_and_a_namesake_is_not() -> None:
@@ -56,6 +63,37 @@ async def test_a_missing_tool_is_an_error_not_a_crash() -> None:
 async def test_a_tool_that_hangs_is_ended_with_its_children() -> None:
     with pytest.raises(UnreachableError, match="did not answer"):
         await run_tool([sys.executable, "-c", "import time; time.sleep(60)"], deadline_seconds=0.5)
+
+
+@pytest.mark.parametrize("how", [run_tool, partial(stream_tool, on_line=print)], ids=["run", "stream"])
+def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
+    how: Callable[..., Coroutine[Any, Any, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that it has left behind holds its pipes open: no wait for that one, and no complaint at the end."""
+    pid = tmp_path / "pid"
+    program = (
+        "import pathlib, subprocess, sys, time;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True);"
+        f"pathlib.Path({str(pid)!r}).write_text(str(child.pid)); time.sleep(600)"
+    )
+    complaints: list[object] = []
+    monkeypatch.setattr(process, "_END_SECONDS", 0.2)
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+
+    async def work() -> None:
+        tool = asyncio.ensure_future(how([sys.executable, "-c", program], deadline_seconds=600))
+        await until(lambda: pid.exists() and pid.read_text(), "the child of the tool")
+        tool.cancel()
+        with suppress(asyncio.CancelledError):
+            async with asyncio.timeout(20):
+                await tool
+
+    try:
+        asyncio.run(work())
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    gc.collect()
+    assert complaints == []
 
 
 def test_children_get_only_known_variables(monkeypatch: pytest.MonkeyPatch) -> None:

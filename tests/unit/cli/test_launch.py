@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -74,6 +75,25 @@ def test_a_second_launch_beside_a_run_at_work_is_refused_with_the_sentence_of_th
     assert list_runs() == [run]
     assert main([*WORDS, *words, "--yes", "--waive", "other runs"]) == 0
     assert len(list_runs()) == 2
+
+
+def test_of_two_launches_at_one_instant_the_later_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked for other runs before either has made its own."""
+    launched = launch._launched
+
+    def late(*arguments: Any, **options: Any) -> tuple[Path, int | None]:
+        monkeypatch.setattr(launch, "_launched", launched)
+        assert main([*WORDS, "--yes"]) == 0
+        return launched(*arguments, **options)
+
+    monkeypatch.setattr(launch, "_launched", late)
+    assert main([*WORDS, "--yes"]) == 1
+    (run,) = list_runs()
+    told = capsys.readouterr().err
+    assert f"The run {run.id} of this blueprint is waiting in default of {run.cluster}." in told
+    assert "--waive 'other runs'" in told
 
 
 def test_a_launch_in_another_namespace_or_after_a_teardown_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ import pytest
 import yaml
 from aiohttp import web
 
+from actions.base.errors import AccessError
+from actions.base.executors import in_thread
 from actions.base.wording import aligned_text
 from tests.unit.cluster.faults import page
 from tests.unit.cluster.samples import EVENT, NODE, POD
@@ -88,8 +90,6 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def _printed(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Run a command beside the server that it asks."""
-    from actions.base.executors import in_thread
-
     async with serving(_cluster) as address:
         kubeconfig = write_kubeconfig(folder, address)
         options = parse_arguments(["--kubeconfig", str(kubeconfig), *words])
@@ -107,6 +107,22 @@ async def test_pods_are_printed_with_their_fields(
     assert await _printed(["-n", "training", "pods"], tmp_path, capsys) == "No pods.\n"
     head = await _printed(["pods", "-n", "training", "-o", "csv"], tmp_path, capsys)
     assert head.startswith("namespace,name,phase,")
+
+
+async def test_a_refusal_of_all_namespaces_names_the_option_for_one(tmp_path: Path, kubeconfig: Path) -> None:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden"}, status=403)
+
+    for words, hint in (
+        (["pods"], "with -n NAME"),
+        (["events"], "with -n NAME"),
+        (["pods", "-n", "x"], "another user"),
+    ):
+        async with serving(refuse) as address:
+            options = parse_arguments(["--kubeconfig", str(write_kubeconfig(tmp_path, address)), *words])
+            with pytest.raises(AccessError) as refused:
+                await in_thread("command", function_of(options.command), options)
+        assert hint in refused.value.hint
 
 
 async def test_events_and_costs_are_printed(

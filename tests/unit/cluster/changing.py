@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+BUDGET = "The disruption budget web needs 3 healthy pods and has 3 currently"
+_REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def a_pod(name: str, **more: Any) -> dict[str, Any]:
@@ -55,14 +56,18 @@ class Objects:
             return refused(404, "NotFound")
         if request.method == "GET":
             return web.json_response(self.pods[name])
-        self.sent.append(body["deleteOptions"]["preconditions"]["uid"])
+        is_trial = body["deleteOptions"].get("dryRun") == ["All"] == request.query.getall("dryRun", [])
+        if not is_trial:
+            self.sent.append(body["deleteOptions"]["preconditions"]["uid"])
         if self.protected and name.startswith("protected"):
-            self.protected -= 1
-            return refused(429, BUDGET)
-        del self.pods[name]
+            self.protected -= not is_trial
+            return refused(429, _REFUSAL, cause=BUDGET)
+        if not is_trial:
+            del self.pods[name]
         return web.json_response({}, status=201)
 
 
-def refused(code: int, message: str) -> web.Response:
+def refused(code: int, message: str, *, cause: str = "") -> web.Response:
     body = {"kind": "Status", "status": "Failure", "code": code, "reason": message, "message": message}
-    return web.json_response(body, status=code)
+    details = {"details": {"causes": [{"reason": "DisruptionBudget", "message": cause}]}} if cause else {}
+    return web.json_response(body | details, status=code)

@@ -86,16 +86,22 @@ def _spec(spec: Document) -> Message:
         containers=[_container(entry) for entry in spec.get("containers") or ()],
         init=[_container(entry) for entry in spec.get("initContainers") or ()],
         overhead=_amounts(spec.get("overhead")),
+        resources=_resources(spec),
     )
 
 
 def _container(entry: Document) -> Message:
-    requests = (entry.get("resources") or {}).get("requests")
     return CLASSES["Container"](
         name=entry["name"],
         restart_policy=entry.get("restartPolicy"),
-        resources=CLASSES["Resources"](requests=_amounts(requests)).SerializeToString(),
+        resources=_resources(entry),
     )
+
+
+def _resources(entry: Document) -> bytes:
+    requests = (entry.get("resources") or {}).get("requests")
+    data: bytes = CLASSES["Resources"](requests=_amounts(requests)).SerializeToString()
+    return data
 
 
 def _status(document: Document) -> Message:

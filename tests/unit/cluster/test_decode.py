@@ -14,6 +14,7 @@ from actions.fleet.facts import NOTHING, PodFacts, Resources
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_container, a_pod, with_conditions
 
 GIB = 1 << 30
+RESERVATION = "karpenter.k8s.aws/capacity-reservation-type"
 
 
 def _pod(document: dict[str, Any]) -> PodFacts:
@@ -141,6 +142,30 @@ def test_an_eks_node_group_names_pool_and_capacity_in_its_own_way() -> None:
     assert (node.capacity_type, node.pool) == ("capacity-block", "core")
 
 
+@pytest.mark.parametrize(
+    ("labels", "bought"),
+    [
+        ({"karpenter.sh/capacity-type": "reserved", RESERVATION: "capacity-block"}, "capacity-block"),
+        ({"karpenter.sh/capacity-type": "reserved", RESERVATION: "default"}, "on-demand"),
+        ({"karpenter.sh/capacity-type": "reserved"}, "reserved"),
+        ({"eks.amazonaws.com/compute-type": "fargate"}, "fargate"),
+        ({"eks.amazonaws.com/compute-type": "hybrid"}, "hybrid"),
+        ({"eks.amazonaws.com/compute-type": "auto", "karpenter.sh/capacity-type": "spot"}, "spot"),
+        ({"eks.amazonaws.com/compute-type": "auto"}, ""),
+    ],
+)
+def test_how_a_node_is_bought_is_read_from_its_labels(labels: dict[str, str], bought: str) -> None:
+    document = copy.deepcopy(NODE)
+    document["metadata"]["labels"] = labels
+    assert decode_node(msgspec.json.encode(document)).capacity_type == bought
+
+
+def test_a_number_of_pods_may_be_any_quantity() -> None:
+    document = copy.deepcopy(NODE)
+    document["status"]["allocatable"]["pods"] = "1k"
+    assert decode_node(msgspec.json.encode(document)).pods_allocatable == 1000
+
+
 def test_an_event_is_read_in_both_forms() -> None:
     old = decode_event(msgspec.json.encode(EVENT))
     assert (old.kind, old.name, old.count) == ("Pod", "esm1nv-pretraining-worker-0", 3)
@@ -210,9 +235,17 @@ def test_neuron_cores_count_as_devices() -> None:
     assert resources_of({"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32"}).neuron == 16
 
 
-def test_mig_devices_count_beside_whole_gpus() -> None:
-    parts = {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "4", "nvidia.com/mig-3g.40gb": "2"}
-    assert resources_of(parts).gpu == 7
+@pytest.mark.parametrize(
+    ("amounts", "gpus"),
+    [
+        ({"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "4", "nvidia.com/mig-3g.40gb": "2"}, 7),
+        ({"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "4"}, 4),
+        ({"nvidia.com/mig-1g.10gb.shared": "8"}, 8),
+        ({"amd.com/gpu": "2"}, 2),
+    ],
+)
+def test_gpus_count_under_every_name(amounts: dict[str, str], gpus: int) -> None:
+    assert resources_of(amounts).gpu == gpus
 
 
 def test_requests_follow_the_schedulers_rule() -> None:
@@ -222,3 +255,7 @@ def test_requests_follow_the_schedulers_rule() -> None:
     assert effective_requests([cpu(100), cpu(200)], [(cpu(1000), False)], cpu(50)).cpu_milli == 1050
     assert effective_requests([cpu(100)], [(cpu(30), True), (cpu(50), False)], NOTHING).cpu_milli == 130
     assert effective_requests([cpu(100)], [(cpu(30), True), (cpu(500), False)], NOTHING).cpu_milli == 530
+    for_all = {"cpu": "3", "hugepages-2Mi": "4Mi"}
+    assert effective_requests([cpu(100)], [(cpu(30), True)], cpu(50), for_all).cpu_milli == 3050
+    both = Resources(cpu_milli=100, memory_bytes=GIB, gpu=1)
+    assert effective_requests([both], [], NOTHING, for_all) == Resources(cpu_milli=3000, memory_bytes=GIB, gpu=1)

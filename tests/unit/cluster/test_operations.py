@@ -18,6 +18,7 @@ from actions.cluster.objects.operations import (
     plan_drain,
     restart_target,
     scale_target,
+    with_protected,
 )
 from tests.unit.cluster.changing import BUDGET, Objects, a_pod
 from tests.unit.cluster.clocks import HastyClock
@@ -95,19 +96,34 @@ async def test_a_drain_leaves_daemons_and_names_what_is_lost(tmp_path: Path) -> 
 
 async def test_evictions_wait_for_disruption_budgets_and_tell_what_is_left(tmp_path: Path) -> None:
     objects = Objects(pods={name: a_pod(name) for name in ("protected-0", "web-0")}, protected=2)
-    said: list[str] = []
+    said: list[tuple[int, str]] = []
     async with session_to(objects, tmp_path) as session:
         plan = await plan_drain(session, "node-1")
-        await evict_all(session, plan.evicted, clock=HastyClock(), deadline_seconds=600, progress=said.append)
+        await evict_all(
+            session, plan.evicted, clock=HastyClock(), deadline_seconds=600, progress=lambda *news: said.append(news)
+        )
         with pytest.raises(MissingError):
             await identify(session, plan.evicted[0])
     assert objects.sent.count("u-protected-0") == 3
-    assert said == [f"1 pod left to evict: work/protected-0. {BUDGET}"]
+    assert said == [(1, f"1 pod left to evict: work/protected-0. {BUDGET}.")]
+
+
+async def test_a_plan_names_what_budgets_protect_now_and_evicts_nothing(tmp_path: Path) -> None:
+    names = ("protected-0", "protected-1", "web-0")
+    objects = Objects(pods={name: a_pod(name) for name in names}, protected=1)
+    async with session_to(objects, tmp_path) as session:
+        plan = await with_protected(session, await plan_drain(session, "node-1"))
+    assert plan.waits() == (
+        f"Not evicted before their budget allows it: work/protected-0, work/protected-1. {BUDGET}.",
+    )
+    assert (objects.sent, list(objects.pods)) == ([], list(names))
 
 
 async def test_evictions_that_do_not_end_name_the_pods_and_the_budget(tmp_path: Path) -> None:
     objects = Objects(pods={"protected-0": a_pod("protected-0")}, protected=10_000)
     async with session_to(objects, tmp_path) as session:
         plan = await plan_drain(session, "node-1")
-        with pytest.raises(UnreachableError, match=r"1 pod left to evict: work/protected-0\. Cannot evict"):
+        with pytest.raises(
+            UnreachableError, match=r"1 pod left to evict: work/protected-0\. The disruption budget web"
+        ):
             await evict_all(session, plan.evicted, clock=HastyClock(), deadline_seconds=30)

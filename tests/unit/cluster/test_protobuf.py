@@ -61,6 +61,8 @@ def _some_pod(dice: random.Random, name: str) -> dict[str, Any]:
             for entry in entries
         ]
     document["spec"]["overhead"] = dice.choice([None, {"memory": "64Mi"}])
+    whole_pod = [None, {"requests": {"cpu": "3"}}, {"limits": {"memory": "4Gi"}}]
+    document["spec"]["resources"] = random.Random(name).choice(whole_pod)  # beside the dice: what they gave stays
     conditions = [
         {"type": kind, "status": dice.choice(["True", "False"]), "reason": dice.choice(["", "SchedulingGated", "X"])}
         for kind in ("PodScheduled", "Initialized", "Ready")

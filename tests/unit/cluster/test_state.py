@@ -61,6 +61,30 @@ class Counted:
         return self.index.usage, {node: tuple(sorted(keys)) for node, keys in self.index.keys.items()}
 
 
+def test_many_pods_at_once_are_counted_as_each_by_itself_and_go_on_changing() -> None:
+    dice = random.Random(11)
+    pods = [
+        _pod(f"p{index}", dice.choice(["", "a", "b"]), gpu=dice.randint(0, 8), phase=dice.choice(["Running", "Failed"]))
+        for index in range(200)
+    ]
+    at_once, one_by_one = PodIndex(), PodIndex()
+    at_once.fill({pod.key: pod for pod in pods})
+    for pod in pods:
+        one_by_one.change(pod.key, None, pod)
+    one_by_one.update_totals()
+    assert at_once.usage == one_by_one.usage
+    assert at_once.keys == one_by_one.keys
+
+    for pod in pods[::2]:
+        moved = _pod(pod.name, "c", gpu=3)
+        for index in (at_once, one_by_one):
+            index.change(pod.key, pod, moved)
+    for index in (at_once, one_by_one):
+        index.update_totals()
+    assert at_once.usage == one_by_one.usage
+    assert at_once.keys == one_by_one.keys
+
+
 async def test_sums_equal_a_fresh_count_after_any_changes() -> None:
     dice = random.Random(7)
     it = Counted()

@@ -1,7 +1,8 @@
-"""Logs of trainings that really ended so, over two H100: each has its true cause first."""
+"""Logs of programs that really ended so, on two H100 and on one H200: each has its true cause first."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,11 @@ import pytest
 from tests.unit.diagnose.samples import codes, is_quoted, why
 from tests.unit.diagnose.troubles import ended
 
-LOGS = Path(__file__).parents[2] / "fixtures" / "h100x2"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def log_of(name: str) -> str:
-    return (LOGS / f"log_{name}.txt").read_text(encoding="utf-8")
+def log_of(name: str, machine: str = "h100x2") -> str:
+    return (FIXTURES / machine / f"log_{name}.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,65 @@ def test_ranks_of_one_machine_need_no_network() -> None:
     log = log_of("one_node_nccl_info")
     assert codes({"logs": log}) == []
     assert codes({"logs": log.replace("nNodes 1", "nNodes 2")}) == ["EFA_NOT_USED"]
+
+
+ON_ONE_GPU = {
+    "anomaly": ("JOB_FAILED", "Function 'SqrtBackward0' returned nan values"),
+    "checkpoint_cut": ("CHECKPOINT_DAMAGED", "damaged or was not written whole"),
+    "checkpoint_empty": ("CHECKPOINT_DAMAGED", "damaged or was not written whole"),
+    "checkpoint_keys": ("JOB_FAILED", "Unexpected key(s) in state_dict"),
+    "checkpoint_pickle": ("JOB_FAILED", "Weights only load failed"),
+    "compiler": ("JOB_FAILED", "No such file or directory: '/nonexistent/gcc'"),
+    "cpu_memory_error": ("JOB_FAILED", "MemoryError"),
+    "cublas_alloc": ("GPU_OOM", "A GPU is out of memory"),
+    "cupy_memory": ("GPU_OOM", "A GPU is out of memory"),
+    "duplicate_gpu": ("NCCL_DUPLICATE_GPU", "Ranks 0 and 1 use the same GPU"),
+    "embedding": ("GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
+    "gloo_monitored": ("JOB_FAILED", "Rank 1 failed to pass monitoredBarrier in 5000 ms"),
+    "gloo_peer": ("JOB_FAILED", "rank 1 ended with exit code 3 and printed no error"),
+    "hf_resume": ("JOB_FAILED", "No valid checkpoint found in output directory"),
+    "hub_no_network": ("JOB_FAILED", "We couldn't connect to 'https://huggingface.co'"),
+    "hub_offline": ("JOB_FAILED", "We couldn't connect to 'https://huggingface.co'"),
+    "jax_coordinator": ("RENDEZVOUS", "The coordinator of the JAX processes does not answer"),
+    "jax_memory": ("GPU_OOM", "asked 256.00GiB"),
+    "lightning_checkpoint": ("JOB_FAILED", "Checkpoint file not found: /fsx/ckpt/last.ckpt"),
+    "lightning_devices": ("GPU_RUNTIME", "More ranks are started than there are GPUs"),
+    "loader_bus": ("SHM_TOO_SMALL", "/dev/shm"),
+    "loader_files": ("JOB_FAILED", "Too many open files"),
+    "loader_killed": ("OOM_CHILD_KILLED", "A child process was killed"),
+    "missing_module": ("JOB_FAILED", "No module named 'flash_attn'"),
+    "nccl_devices": ("GPU_RUNTIME", "More ranks are started than there are GPUs"),
+    "nccl_net": ("EFA_NOT_USED", "NCCL does not find the network that NCCL_NET asks for"),
+    "no_gpu": ("GPU_RUNTIME", "The program sees no GPU"),
+    "no_gpu_ordinal": ("GPU_RUNTIME", "More ranks are started than there are GPUs"),
+    "no_master": ("JOB_FAILED", "environment variable RANK expected, but not set"),
+    "oom_other_process": ("GPU_OOM", "asked 60.00 GiB, free 38.77 GiB, total 139.80 GiB"),
+    "port_in_use": ("JOB_FAILED", "port: 29604, useIpv6: false, code: -98, name: EADDRINUSE"),
+    "quota": ("NODE_DISK_FULL", "A checkpoint could not be written whole"),
+    "rendezvous": ("RENDEZVOUS", "Only some of the workers arrived at the rendezvous"),
+    "safetensors_cut": ("CHECKPOINT_DAMAGED", "damaged or was not written whole"),
+    "scaler": ("LOSS_DIVERGED", "its loss or gradients are no numbers any more"),
+    "sigterm": ("JOB_FAILED", "torchrun was ended from outside (SIGTERM)"),
+    "store_alone": ("RENDEZVOUS", "1 of 2 processes arrived at the rendezvous"),
+    "store_name": ("RENDEZVOUS", "The name of the rendezvous, trainer-master-0.trainer, has no address"),
+    "store_timeout": ("RENDEZVOUS", "The rendezvous at 127.0.0.1:29606 does not answer"),
+    "threads": ("JOB_FAILED", "can't start new thread"),
+    "torchrun_no_file": ("JOB_FAILED", "can't open file '/workspace/train/pretrain.py'"),
+    "triton_illegal": ("GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
+}
+
+
+@pytest.mark.parametrize("name", ON_ONE_GPU)
+def test_small_programs_on_one_gpu_have_the_cause_of_their_end_first(name: str) -> None:
+    log = log_of(name, "h200")
+    first, *_ = why(ended(log))
+    code, words = ON_ONE_GPU[name]
+    assert first.code.value == code
+    assert words in first.headline
+    assert first.severity.value == "error"
+    shown = ended(re.sub(r"\x1b\[\d*m", "", log))
+    assert all(is_quoted(quote, shown) for quote in first.evidence)
+
+
+def test_every_log_is_looked_at() -> None:
+    assert {path.name for path in (FIXTURES / "h200").glob("log_*")} == {f"log_{name}.txt" for name in ON_ONE_GPU}

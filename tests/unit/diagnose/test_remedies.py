@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.unit.diagnose.samples import Document, why
+from actions.cluster.diagnose.engine import diagnose
+from actions.cluster.diagnose.parse_input import parse_evidence
+from actions.cluster.diagnose.select import ObjectSelector, select_evidence
+from tests.unit.diagnose.samples import Document, an_event, why
 
 GPUS = {"nvidia.com/gpu": "8"}
 SHORT = (
@@ -140,3 +145,123 @@ def test_a_driver_or_a_device_is_not_blamed_for_something_else(log: str, code: s
     found = why(ended(1, log=log))
     assert found[0].code.value == code
     assert words in found[0].headline
+
+
+VIOLATIONS = (
+    'host namespaces (hostNetwork=true), privileged (container "a" must not set securityContext.privileged=true),'
+    ' unrestricted capabilities (container "a" must set securityContext.capabilities.drop=["ALL"]),'
+    ' runAsNonRoot != true (pod or container "a" must set securityContext.runAsNonRoot=true),'
+    ' seccompProfile (pod or container "a" must set securityContext.seccompProfile.type to "RuntimeDefault")'
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words", "step"),
+    [
+        (
+            'Internal error occurred: failed calling webhook "gone.example.com": failed to call webhook: Post'
+            ' "https://gone.default.svc:443/x?timeout=10s": service "gone" not found',
+            "the admission webhook gone.example.com does not answer",
+            "Bring its service up",
+        ),
+        (
+            f'pods "train-6cbkd" is forbidden: violates PodSecurity "restricted:latest": {VIOLATIONS}',
+            "Pod Security restricted of the namespace forbids host namespaces, privileged, unrestricted capabilities"
+            " and 2 more",
+            "Take these out of the pod template",
+        ),
+        (
+            'admission webhook "policy.example.com" denied the request: no team label',
+            'admission webhook "policy.example.com" denied the request: no team label',
+            "Correct the pod template",
+        ),
+        (
+            'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 64Gi',
+            "A LimitRange of the namespace forbids the pod: maximum memory usage per Container is 1Gi, but limit is",
+            "Keep within the limits",
+        ),
+        (
+            'pods "x" is forbidden: failed quota: compute: must specify limits.cpu for: main; limits.memory for: main',
+            "The ResourceQuota compute takes only pods that state limits.cpu for: main",
+            "State these in the pod template",
+        ),
+        (
+            'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, used:'
+            " requests.nvidia.com/gpu=0, limited: requests.nvidia.com/gpu=2",
+            "asks for requests.nvidia.com/gpu=8, 0 of 2 are in use",
+            "Raise the quota of the namespace, or ask for less: one pod is more than all of it.",
+        ),
+        (
+            'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, used:'
+            " requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8",
+            "8 of 8 are in use",
+            "Raise the quota of the namespace, end other work in it, or ask for less.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("owner", [("Job", "train"), ("ReplicaSet", "train-7d7f96fdbb")])
+def test_a_refused_pod_has_the_remedy_of_what_refuses_it(
+    refusal: str, words: str, step: str, owner: tuple[str, str]
+) -> None:
+    kind, name = owner
+    event = an_event("FailedCreate", f"Error creating: {refusal}", name, kind=kind)
+    above = an_event("ScalingReplicaSet", "Scaled up replica set train-7d7f96fdbb to 1", "train", kind="Deployment")
+    evidence, _ = parse_evidence(json.dumps({"events": [event, above]}).encode())
+    subject = ObjectSelector("Deployment" if kind == "ReplicaSet" else kind, "train", "ml")
+    (found,) = diagnose(select_evidence(evidence, subject))
+    assert words in found.headline
+    assert found.next_step.startswith(step)
+    assert len(found.headline) < 200
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        ("An error occurred (403) when calling the HeadObject operation: Forbidden", "Give the role of the pod"),
+        (
+            "An error occurred (AccessDenied) when calling the AssumeRoleWithWebIdentity operation: Not authorized",
+            "Check eks.amazonaws.com/role-arn",
+        ),
+        (
+            "An error occurred (ExpiredToken) when calling GetObject: The provided token has expired.",
+            "Let the pod take",
+        ),
+        (
+            "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+            "Give the pod's service account a role",
+        ),
+        (
+            "HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://example.test/x",
+            "Wait and start it again",
+        ),
+        ("OSError: [Errno -3] Temporary failure in name resolution", "Check that the pod reaches that host"),
+        ("ModuleNotFoundError: No module named 'flash_attn'", "Install the module in the image"),
+        (
+            "ImportError: libstdc++.so.6: version `GLIBCXX_3.4.32' not found",
+            "Use packages that were built for this image",
+        ),
+        ("OSError: [Errno 116] Stale file handle: '/fsx/data/x'", "See whether the file system was away"),
+        ("PermissionError: [Errno 13] Permission denied: '/fsx/checkpoints'", "Let the pod's user write there"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/fsx/x'", "Correct the path"),
+        (
+            "RuntimeError: Error(s) in loading state_dict for GPT: size mismatch for emb.weight",
+            "Load it with the parameters",
+        ),
+        (
+            "AssertionError: world size (16) is not divisible by total_model_size",
+            "Make parallel and batch sizes divide",
+        ),
+        ("The server socket has failed to listen. port: 29500, name: EADDRINUSE", "Start one torchrun in each pod"),
+        (
+            "RuntimeError: unable to open shared memory object: Too many open files (24)",
+            "Raise the limit of open files",
+        ),
+        ("RuntimeError: neuronx-cc failed with 70", "Read the compiler's messages"),
+        ("MemoryError: Unable to allocate 64.0 GiB for an array", "Raise limits.memory of the pod"),
+        ("KeyError: 'hidden_size'", "Read the end of its log"),
+    ],
+)
+def test_an_error_of_a_known_family_has_its_remedy(error: str, step: str) -> None:
+    (found,) = why(ended(1, log=f"Traceback (most recent call last):\n{error}\n"))
+    assert found.code.value == "JOB_FAILED"
+    assert found.next_step.startswith(step)

@@ -7,9 +7,12 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from actions.cluster.state.pod_index import PodIndex
+from actions.cluster.state.pod_requests import resources_of
 from actions.fleet.cost import CostModel, CostSum, total_of
-from actions.fleet.facts import NodeUsage
+from actions.fleet.facts import NodeUsage, PodFacts
 from tests.unit.fleet.builders import a_node, asking
 
 MODEL = CostModel.load(region="us-west-2")
@@ -49,6 +52,25 @@ def test_idle_is_the_share_of_the_price_that_is_not_requested() -> None:
     cost = MODEL.node_cost(node, asking(gpu=3))
     assert (cost.accelerators, cost.idle_accelerators) == (4, 1)
     assert cost.idle_usd_per_hour == Decimal("5.672") / 4
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "devices", "cores", "asked", "idle"),
+    [("trn2.48xlarge", 16, 64, 32, 8), ("trn2.48xlarge", 16, 128, 64, 8), ("inf2.48xlarge", 12, 24, 24, 0),
+     ("inf1.24xlarge", 16, 64, 1, 15)],
+)  # fmt: skip
+def test_neuron_cores_are_devices_of_their_node(
+    instance_type: str, devices: int, cores: int, asked: int, idle: int
+) -> None:
+    node = a_node(instance_type=instance_type)
+    node = replace(node, allocatable=replace(node.allocatable, neuron=devices, neuron_cores=cores))
+    index = PodIndex()
+    for number in range(asked):
+        pod = PodFacts(f"u{number}", "default", f"p{number}", node=node.name, phase="Running")
+        index.change(pod.key, None, replace(pod, requests=resources_of({"aws.amazon.com/neuroncore": "1"})))
+    index.update_totals()
+    cost = MODEL.node_cost(node, index.usage[node.name])
+    assert (cost.accelerators, cost.idle_accelerators) == (devices, idle)
 
 
 def test_a_node_without_accelerators_is_never_idle() -> None:

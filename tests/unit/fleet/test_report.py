@@ -91,7 +91,14 @@ def test_json_has_the_documented_keys() -> None:
     assert (parsed["schema"], parsed["region"]) == ("eksml-nodes/1", "us-west-2")
     gpu = parsed["nodes"][0]
     assert gpu["price"] == {"usd_per_hour": 5.672, "source": "tsaol/aws-gpu 77fcd9fe", "as_of": "2026-01-21"}
-    assert gpu["requested"] == {"cpu_milli": 12000, "memory_bytes": 0, "gpu": 3, "neuron": 0, "efa": 0}
+    assert gpu["requested"] == {
+        "cpu_milli": 12000,
+        "memory_bytes": 0,
+        "gpu": 3,
+        "neuron": 0,
+        "efa": 0,
+        "neuron_cores": 0,
+    }
     assert (gpu["idle_accelerators"], gpu["idle_usd_per_hour"], gpu["created_at"]) == (1, 1.418, "2025-11-20T00:53:20Z")
 
 

@@ -42,7 +42,7 @@ def test_a_type_that_is_not_listed_is_none() -> None:
 
 def test_every_instance_type_is_known_once_and_has_memory() -> None:
     table = InstanceTable.load()
-    assert len(table) == 101
+    assert len(table) == 114
     assert all(kind.vcpu > 0 and kind.memory_bytes > 0 for kind in table)
 
 

@@ -78,7 +78,7 @@ async def test_home_is_first_and_each_line_is_one_key_from_what_it_is_about(
         await console.press("escape")
         await go_to(console, "default/tokenizer-nightly-29063510")
         await console.press("l")
-        await console.calm("[5 logs]")
+        await console.calm("[5 log")
         assert BROKEN.split("/")[1] in screen_text(console.app), "of a job, the pod that is not fine"
         await console.press("H")
         await go_to(console, "cost")
@@ -96,7 +96,7 @@ async def test_one_key_from_the_first_screen_is_the_log_of_the_run_that_needs_th
         opened: list[str] = []
         monkeypatch.setattr(console.app.services, "open_run", opened.append)
         await console.press("l")
-        await console.calm("[5 logs]")
+        await console.calm("[5 log")
         assert [run.startswith("efa-nccl-tests") for run in opened] == [True], "the run that Home begins at"
         await console.press("H")
         await go_to(console, "cost")

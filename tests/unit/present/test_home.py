@@ -25,6 +25,8 @@ from tui.feeds.home import RunMoney
 from tui.present.cells import Span, Tone
 from tui.present.header import parse_context_name
 from tui.present.home.contents import HomeFacts, home_board
+from tui.present.home.latest import LatestEvents
+from tui.present.subject import Subject
 
 _ARN = "arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks"
 _SHIPPED = Path(__file__).parents[3] / "blueprints"
@@ -89,12 +91,42 @@ def test_each_thing_is_one_key_from_its_place() -> None:
     assert lines[f"run {waiting}"] == f"open run of={waiting}"
 
 
+def test_the_lines_that_are_left_show_the_newest_events_and_a_screen_without_any_is_as_before() -> None:
+    snapshot = picture()
+    newest = LatestEvents().of(snapshot.events)
+    assert newest.of(snapshot.events) is newest
+    assert [event.last_seen_at for event in newest.events] == sorted(
+        (event.last_seen_at for event in snapshot.events), reverse=True
+    )
+    facts = some_facts(latest=newest.events)
+    board = home_board(facts, 198, 60)
+    text = "\n".join(texts(board))
+    assert len(board.lines) == 60
+    assert "Latest events ──" in text
+    assert "── 8 all events" in text
+    first = newest.events[0]
+    (line,) = (line for line in text.splitlines() if f"{first.kind}/{first.name}" in line and first.reason in line)
+    assert first.message[:40] in line
+    entry = next(entry for entry in board.entries if entry.key == f"event {first.uid}")
+    assert (entry.line, entry.subject) == ("open events", Subject(first.kind, first.name, first.namespace))
+    for unread in ("totals", "runs", "blueprints"):
+        assert "Latest events" not in shown(replace(facts, **{unread: None}), 198, 60)
+    for width, height in ((78, 21), (118, 33)):
+        assert home_board(facts, width, height) == home_board(some_facts(), width, height)
+
+
 def test_contexts_are_cluster_region_and_account_the_current_one_first() -> None:
     text = shown(some_facts(contexts=(("a-lab", "a-lab"), (_ARN, _ARN))))
 
     assert text.index("▶ bionemo-on-eks · live · us-west-2") < text.index("a-lab")
     assert _ARN not in text
     assert parse_context_name(_ARN).account == "111122223333"
+
+
+def test_the_minute_of_a_kept_picture_is_whole() -> None:
+    text = shown(some_facts(cluster_state=Span("as of 14:02", Tone.WARN)))
+    assert "bionemo-on-eks · as of 14:02 · us-west-2" in text
+    assert "· no answer ·" in shown(some_facts(cluster_state=Span("no answer: connection refused", Tone.BAD)))
 
 
 def test_the_fleet_is_told_in_totals_with_bars() -> None:

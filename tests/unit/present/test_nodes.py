@@ -11,7 +11,7 @@ from actions.fleet.cost import NodeCost
 from actions.fleet.facts import NodeUsage, Resources
 from tests.support.builders import GIB, a_node
 from tui.present.cells import CellValue, text_of, width_of
-from tui.present.nodes import NodeRow, accelerator_cell, cpu_cell, memory_cell, rank_of
+from tui.present.nodes import NodeRow, accelerator_cell, cpu_cell, memory_cell
 
 
 def a_row(share: float = 0.5) -> NodeRow:
@@ -20,7 +20,7 @@ def a_row(share: float = 0.5) -> NodeRow:
         cpu_milli=round(127_900 * share), memory_bytes=round(whole.memory_bytes * share), gpu=round(8 * share)
     )
     node = replace(a_node(), allocatable=whole)
-    return NodeRow(node, NodeUsage(asked, 3), NodeCost(None, 8, 0), rank_of(node))
+    return NodeRow(node, NodeUsage(asked, 3), NodeCost(None, 8, 0))
 
 
 @pytest.mark.parametrize("cell", [cpu_cell, memory_cell, accelerator_cell])

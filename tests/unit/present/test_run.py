@@ -101,6 +101,17 @@ def test_on_a_narrow_screen_a_plan_that_waits_is_told_in_whole_words() -> None:
     assert max(map(len, lines)) <= 46
     assert lines[0].endswith("awaiting approval · 5s")
     assert lines[1:3] == ["Plan: 2 to add, 0 to change, 0 to destroy.", "Press a to approve."]
+    narrow = [text_of(line) for line in stage_detail(stage, now=NOW_SECONDS, width=34)]
+    assert max(map(len, narrow)) <= 34
+    assert "0 to destroy." in " ".join(narrow)
+
+
+def test_a_run_whose_pods_crash_without_progress_has_no_time_left() -> None:
+    view = a_run(a_stage("data", StageState.RUNNING, started_seconds_ago=30), a_stage("train"))
+    crashing = replace(view, notices=(Notice(NoticeKind.PODS, "Training: worker-7 restarted 7×"),))
+
+    assert " left" not in texts(run_heading(crashing, now=NOW_SECONDS))
+    assert "left" in texts(run_heading(crashing, now=NOW_SECONDS, left={"data": 30.0}))
 
 
 def test_where_no_approval_is_taken_no_key_is_named() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +18,13 @@ from actions.cluster.http.errors import error_of, status_of
 from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER, TRUST_SECONDS, Fence, SeenLease
+from actions.run.engine.recorder import RunnerJournal
 from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.machine import SILENT_COPY_SECONDS
-from actions.run.state.records import Operator
+from actions.run.journal.store import Journal
+from actions.run.state.records import LimitReached, Operator
 from tests.support.polling import until
 from tests.unit.run.world import make_run
 
@@ -65,6 +72,8 @@ class Place:
         self.then = then
         """The lease from the fourth question on."""
         self.is_away = is_away
+        self.is_going = False
+        """The run's own teardown removes it."""
         self.asked = 0
 
     async def read(self) -> SeenLease | None:
@@ -72,6 +81,9 @@ class Place:
         if self.is_away:
             raise UnreachableError("away")
         return self.then if self.then and self.asked > 3 else self.lease
+
+    def may_be_gone(self) -> bool:
+        return self.is_going
 
 
 @pytest.fixture
@@ -258,16 +270,92 @@ async def test_an_arbiter_that_never_knew_the_run_is_not_waited_for(folder: Path
     assert home.asked == 1
 
 
-async def test_a_runner_that_starts_long_after_the_last_one_asks_first(folder: Path, clocks: Clocks) -> None:
-    write_fence(folder, FenceState(alive_at=clocks.wall, known_to=("the home",)))
-    clocks.pass_time(86_400)
-    home = Place(is_away=True)
-    waiting = asyncio.ensure_future(a_fence(folder, clocks, home).require("POST /a"))
+@pytest.mark.parametrize("seconds", [2.0, 86_400.0], ids=["at once", "a day"])
+async def test_a_runner_that_follows_another_one_asks_before_it_records_anything(
+    folder: Path, clocks: Clocks, seconds: float
+) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    first = a_fence(folder, clocks, home)
+    await first.require("POST /a")
+    first._write_known()  # and dies
+    clocks.pass_time(seconds)
+    home.is_away = True
+    waiting = asyncio.ensure_future(a_fence(folder, clocks, home).require("the record outcome", stays_here=True))
     await until(lambda: clocks.slept >= 3, "the fence to wait for an answer")
     assert not waiting.done()
     home.is_away, home.lease = False, SeenLease(5, BEN)
     with pytest.raises(FencedError):
         await waiting
+
+
+async def test_a_cluster_that_the_teardown_removes_is_not_waited_for(folder: Path, clocks: Clocks) -> None:
+    write_fence(folder, FenceState(known_to=(CLUSTER_ARBITER,)))
+    cluster = Place(CLUSTER_ARBITER, is_away=True)
+    waiting = asyncio.ensure_future(a_fence(folder, clocks, cluster).require("terraform destroy"))
+    await until(lambda: clocks.slept >= 3, "the fence to wait for an answer")
+    assert not waiting.done()
+    cluster.is_going = True
+    await waiting
+    fence = a_fence(folder, clocks, cluster, Place("the home", SeenLease(5, BEN)))
+    with pytest.raises(FencedError):  # another place speaks for it all the same
+        await fence.require("terraform destroy")
+
+
+class Returning(Place):
+    """A place that is away up to some question."""
+
+    returns_at = sys.maxsize
+
+    async def read(self) -> SeenLease | None:
+        self.is_away = self.is_away and self.asked < self.returns_at
+        return await super().read()
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_a_cluster_that_is_back_without_a_lease_does_not_speak_for_the_home(
+    folder: Path, clocks: Clocks, *, is_taken: bool
+) -> None:
+    home, cluster = Returning(HOME_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    fence = a_fence(folder, clocks, home, cluster)
+    await fence.require("PATCH /a", in_cluster=True)
+    home.is_away = cluster.is_away = True
+    clocks.pass_time(TRUST_SECONDS - 1)
+    await fence.require("PATCH /b", in_cluster=True)
+    clocks.pass_time(TRUST_SECONDS - 1)
+    with pytest.raises(UnreachableError):
+        await fence.require("PATCH /b", in_cluster=True)
+    cluster.is_away, home.lease, asked = False, SeenLease(2, BEN), cluster.asked
+    clocks.pass_time(1)
+    if is_taken:
+        home.returns_at = home.asked + 2
+        with pytest.raises(FencedError):
+            await fence.require("PATCH /b", in_cluster=True)
+    else:  # a home that stays away does not stop a run whose cluster is there
+        await fence.require("PATCH /b", in_cluster=True)
+    assert 1 < cluster.asked - asked < 12
+
+
+@pytest.mark.parametrize("at_limit", [False, True])
+async def test_a_record_that_waits_for_the_disk_is_not_written_once_the_run_is_taken_over(
+    folder: Path, clocks: Clocks, *, at_limit: bool
+) -> None:
+    home = Place(lease=SeenLease(1, ANNA))
+    lease = take_runner_lease(journal_path(folder), clocks)
+    journal = Journal(journal_path(folder), clocks, fence=lease.token, lock_seconds=0.0)
+    runner_journal, before = RunnerJournal(journal, lease, clocks), journal.last_seq()
+    write = runner_journal.write_at_limit if at_limit else runner_journal.write
+    with closing(sqlite3.connect(journal_path(folder), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with guarded_by(a_fence(folder, clocks, home)):
+            waiting = asyncio.ensure_future(write(LimitReached("budget", "It is spent.")))
+        await until(lambda: clocks.slept >= 2, "the record to wait")
+        home.lease = SeenLease(2, BEN)
+        clocks.pass_time(3600)
+        other.execute("ROLLBACK")
+    with pytest.raises(FencedError):
+        await waiting
+    assert journal.last_seq() == before
+    journal.close()
 
 
 async def test_the_fence_ends_the_runner_although_nothing_is_changed(folder: Path, clocks: Clocks) -> None:
@@ -303,7 +391,7 @@ async def test_the_guard_holds_for_tasks_begun_inside_and_for_no_other(folder: P
 async def test_the_note_of_another_companion_is_kept(folder: Path, clocks: Clocks) -> None:
     fence = a_fence(folder, clocks, Place())
     note_elsewhere(folder, BEN, 2)
-    fence._write_alive()
+    fence._write_known()
     assert (read_fence(folder).taken_by, read_fence(folder).epoch) == (BEN, 2)
 
 

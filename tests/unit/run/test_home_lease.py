@@ -13,15 +13,23 @@ import pytest
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, RefusedError, UnreachableError
-from actions.run.home.lease import LeaseHeldError, RunStatus, claim_lease, read_lease, renew_lease, take_lease
-from actions.run.home.mirror import become_original, fetch_run
+from actions.run.home.lease import (
+    HomeLease,
+    LeaseHeldError,
+    RunStatus,
+    claim_lease,
+    read_lease,
+    renew_lease,
+    take_lease,
+)
+from actions.run.home.mirror import TakenHome, become_original, fetch_run
 from actions.run.home.replica import Replica
 from actions.run.home.segments import append_to_home, read_rows
-from actions.run.home.store import ObjectStore
+from actions.run.home.store import ObjectStore, TakenError
 from actions.run.journal import machine
 from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
 from actions.run.journal.folder import journal_path
-from actions.run.state.records import Output, RequestKind, RunRequest, TakenOver
+from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
 from tests.support.homes import (
     ANNA,
     BEN,
@@ -127,6 +135,35 @@ def test_the_journal_alone_fences_a_machine_that_passed_the_check_of_its_lease(h
         old.close()
 
     run_virtually(work(), has_sockets=True)
+
+
+def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_the_later(
+    home: Proxy, tmp_path: Path
+) -> None:
+    """The last record of a takeover tells who has the run."""
+    folder, eve = a_run(tmp_path), Operator("eve", "bastion-3")
+
+    async def work() -> None:
+        clock = VirtualClock()
+        old = Replicated(folder, clock)
+        async with accompanied(old):
+            await seconds_until(clock, lambda: old.replica.sent == 1, 5)
+        taken = TakenHome(old.store, clock)
+        first = await taken.take(folder.name, BEN, after=await lease_there(old.store, folder.name))
+        second = await taken.take(folder.name, eve, after=await lease_there(old.store, folder.name))
+        await taken.record(folder.name, TakenOver(eve, second.epoch, BEN), second)
+        with pytest.raises(TakenError, match=r"Another machine has taken over .* meanwhile \(epoch 3\)"):
+            await taken.record(folder.name, TakenOver(BEN, first.epoch, ANNA), first)
+        assert [row.seq for row in await read_rows(old.store, folder.name)] == [1, 2]
+        old.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+async def lease_there(store: ObjectStore, run_id: str) -> HomeLease:
+    lease = await read_lease(store, run_id)
+    assert lease is not None
+    return lease
 
 
 def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(

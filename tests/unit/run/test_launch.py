@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.base.errors import BlueprintError, ConfigError
+from actions.base.errors import BlueprintError, ConfigError, RefusedError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.parameters import bind
 from actions.blueprint.source_files import git_modules
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.client import load_run
+from actions.run import launch
+from actions.run.client import list_runs, load_run
 from actions.run.journal.folder import load_environment
-from actions.run.launch import create_run
+from actions.run.launch import create_run, one_at_a_time
 from tests.support.answering import write_kubeconfig
 
 WITHOUT_ACCESS = """
@@ -49,6 +52,19 @@ def launched(home: Path, *, preset: str = "rehearsal", existing_cluster: bool = 
         environment=environment,
         clock=SystemClock(),
         home=home / "runs",
+    )
+
+
+def launched_after(home: Path, require: Callable[[], None]) -> Path:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    return create_run(
+        blueprint,
+        bind(blueprint, {}, preset="rehearsal", existing_cluster=False),
+        target=ClusterTarget(),
+        environment={},
+        clock=SystemClock(),
+        home=home / "runs",
+        require=require,
     )
 
 
@@ -165,3 +181,45 @@ def test_modules_that_git_fetches_are_known_by_their_source(tmp_path: Path, sour
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "main.tf").write_text(f'module "m" {{\n  count  = 1\n  source = "{source}"\n}}\n')
     assert git_modules(tmp_path, "root") == ((source,) if is_by_git else ())
+
+
+def test_a_launch_looks_for_other_runs_when_the_one_before_it_has_made_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    is_waiting = threading.Event()
+    try_to_lock = launch._is_locked
+
+    def tried(descriptor: int) -> bool:
+        is_locked = try_to_lock(descriptor)
+        if not is_locked:
+            is_waiting.set()
+        return is_locked
+
+    def look() -> None:
+        seen.append(len(list_runs(tmp_path / "runs")))
+        if len(seen) == 1:  # the other one is begun while this one is between its look and its folder
+            second.start()
+            assert is_waiting.wait(60)
+
+    monkeypatch.setattr(launch, "_is_locked", tried)
+    second = threading.Thread(target=lambda: launched_after(tmp_path, look))
+    launched_after(tmp_path, look)
+    second.join()
+    assert seen == [0, 1]
+
+
+def test_what_refuses_a_launch_at_the_last_moment_leaves_nothing(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise RefusedError("Another run is there.")
+
+    with pytest.raises(RefusedError, match="Another run is there"):
+        launched_after(tmp_path, refuse)
+    assert list_runs(tmp_path / "runs") == []
+
+
+def test_a_launch_that_does_not_come_to_its_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_LOCK_SECONDS", 0.1)
+    with one_at_a_time(tmp_path / "runs"), pytest.raises(RefusedError, match="Another launch on this machine, by"):
+        launched(tmp_path)
+    launched(tmp_path)  # the lock has gone with the other

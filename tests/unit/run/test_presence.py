@@ -397,3 +397,34 @@ def test_a_record_of_another_machine_at_the_same_epoch_is_written_over_when_that
     clock.seconds += SILENT_COPY_SECONDS + 1
     companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
     companion._refuse_other(a_document(), replace(own, machine="copy/boot"))  # this machine itself
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_record_whose_making_was_not_answered_is_removed_at_the_end_of_a_teardown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
+) -> None:
+    """It was on its way while the audit removed what there was."""
+
+    async def create(_: object) -> None:
+        raise UnreachableError("reset")
+
+    async def find(_: object) -> None:
+        if not is_lost:
+            raise UnreachableError("reset")
+
+    async def connect(_: object) -> SimpleNamespace:
+        return SimpleNamespace(find=find, create=create)
+
+    async def remove(*_: object) -> str:
+        removed.append("")
+        return ""
+
+    removed: list[str] = []
+    monkeypatch.setattr(publish, "remove_record", remove)
+    companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(created=fixed_runs._created), _Clock())
+    monkeypatch.setattr(companion, "_connection", connect)
+    view = fixed_runs.a_training_run()
+    with pytest.raises(UnreachableError):
+        await companion._publish(view)
+    await companion.finish(replace(view, state=RunState.TORN_DOWN))
+    assert len(removed) == is_lost

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actions.base.clock import SystemClock
+from actions.base.guard import FencedError
 from actions.run.client import load_run, send_request
+from actions.run.context.protocols import Performed
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
@@ -18,7 +22,7 @@ from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
-from tests.unit.run.world import FakeWorkshop, World, make_run
+from tests.unit.run.world import FakeStage, FakeWorkshop, World, make_run
 
 CLOCK = SystemClock()
 
@@ -73,6 +77,55 @@ async def test_a_cancel_interrupts_the_job_and_removes_it(tmp_path: Path) -> Non
         send_request(folder, RequestKind.CANCEL, start=False)
         assert (await runner).state is RunState.CANCELLED
     assert World(folder).names() == ["operators", "provision"]
+
+
+async def test_the_work_of_a_stage_comes_to_its_own_end_when_the_run_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that it runs has been asked to end: the loop must not close under it."""
+    folder = make_run(tmp_path, CLOCK)
+
+    async def perform(_: object) -> Performed:
+        (folder / "begun").touch()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.1)
+            (folder / "ended").touch()
+        raise AssertionError
+
+    monkeypatch.setattr(FakeStage, "perform", perform)
+    async with at_work(folder) as runner:
+        await until(folder, lambda _: (folder / "begun").exists())
+        runner.cancel()
+        await asyncio.wait({runner})
+        assert (folder / "ended").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [(FencedError("taken over."), []), (OSError("gone"), ["OSError at the end of the work: gone"])],
+    ids=["fenced", "failed"],
+)
+async def test_work_that_ends_in_an_error_is_not_forgotten(error: Exception, logged: list[str]) -> None:
+    """Python complains of an error that nobody has looked at, in the log of the run."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise error
+
+    nothing: Any = None
+    told: list[str] = []
+    task = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    await Runner(nothing, nothing, CLOCK, told.append)._stop(task)
+    del task
+    gc.collect()
+    assert (complaints, told) == ([], logged)
 
 
 async def test_a_parked_run_goes_on_with_retry(tmp_path: Path) -> None:

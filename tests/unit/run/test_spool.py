@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from actions.base.clock import SystemClock
 from actions.cluster.logs.lines import LogCursor, LogLine
-from actions.run.spool.format import AcceleratorSample, devices_file, lines_file, points_file
+from actions.run.spool.format import AcceleratorSample, devices_file, lines_file, pieces_of, points_file
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
+from actions.run.takeover.arrival import SetClock
 from actions.telemetry.points import Point, TrainingProgress
 from actions.telemetry.tools.device_history import Quantity
 
@@ -193,6 +195,26 @@ def test_a_reader_can_begin_near_the_end(tmp_path: Path) -> None:
     lines, _ = reader.lines(reader.tail_offset(500))
     assert 0 < len(lines) < 6
     assert lines[-1].text == step(99).text
+
+
+def test_the_mark_of_a_gap_without_a_line_has_the_time_of_the_runner_s_clock(tmp_path: Path) -> None:
+    clock = SetClock(SystemClock(), 1_700_000_000.5)
+    writer = SpoolWriter(tmp_path, STAGE, clock=clock)
+    writer.open()
+    writer.open_gap(None, "unseen", "its pods were gone before they were seen")
+    writer.close()
+    (marker,) = SpoolReader(tmp_path, STAGE).lines()[0]
+    assert marker.at_ns == 1_700_000_000_500_000_000
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 7, 100, 1 << 20])
+def test_a_file_comes_in_pieces_of_whole_lines(tmp_path: Path, limit_bytes: int) -> None:
+    path = tmp_path / "lines.log"
+    path.write_bytes(b"one\n\ntwo\n" + b"long" * 9 + b"\ntorn")
+    pieces = list(pieces_of(path, limit_bytes=limit_bytes))
+    assert [raw for piece in pieces for raw in piece.raws] == [b"one", b"", b"two", b"long" * 9]
+    assert [piece.begin for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
+    assert all(piece.end - piece.begin == sum(len(raw) + 1 for raw in piece.raws) for piece in pieces)
 
 
 def test_all_of_it_is_private(tmp_path: Path) -> None:

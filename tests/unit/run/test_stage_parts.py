@@ -11,6 +11,9 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import BlueprintError, ConfigError
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.parameters import bind
 from actions.cloud.aws_session import MissingPermissionError
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.objects.client import ObjectRef
@@ -18,10 +21,14 @@ from actions.run.checks.cluster import allows_instance_type
 from actions.run.context import secrets
 from actions.run.context.secrets import fetch_secrets, referenced_environment, resolve_secret
 from actions.run.engine.backend import LiveBackend
-from actions.run.journal.folder import blueprint_path
+from actions.run.journal.folder import blueprint_path, journal_path
 from actions.run.journal.reader import load_run
+from actions.run.journal.store import Journal
+from actions.run.launch import create_run
 from actions.run.objects.inventory import wait_command
 from actions.run.stages.kubeconfig import copy_of
+from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
+from actions.run.state.view import StageState
 from tests.support.answering import write_kubeconfig
 from tests.support.smallrun import a_small_run
 
@@ -45,6 +52,45 @@ def test_a_stage_whose_kind_was_changed_in_the_runs_copy_is_refused(tmp_path: Pa
     message = "Stage rules is of kind check in the run's copy of its blueprint, and of kind network in its journal."
     with pytest.raises(BlueprintError, match=f"^{re.escape(message)}$"):
         LiveBackend(folder, SystemClock()).describe(view, view.stage("rules"))
+
+
+@pytest.mark.parametrize("existing_cluster", [False, True])
+async def test_a_teardown_removes_the_cluster_from_the_step_on_that_gives_the_way_to_it_up(
+    tmp_path: Path, *, existing_cluster: bool
+) -> None:
+    """The fence of a runner waits no more for such a cluster, which may never answer again."""
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    folder = create_run(
+        blueprint,
+        bind(blueprint, {}, preset="rehearsal", existing_cluster=existing_cluster),
+        target=ClusterTarget(kubeconfig),
+        environment={},
+        clock=SystemClock(),
+        home=tmp_path / "runs",
+    )
+    backend, journal = LiveBackend(folder, SystemClock()), Journal(journal_path(folder), SystemClock())
+
+    def removes() -> bool:
+        return backend.removes_cluster(load_run(folder))
+
+    def step(action: Action, stage: str) -> bool:
+        journal.append(Intent(action), stage=stage, attempt=1)
+        found = removes()
+        journal.append(Outcome(action, Result.DONE, ""), stage=stage, attempt=1)
+        return found
+
+    made = [stage.id for stage in load_run(folder).stages if stage.state is StageState.PENDING][:6]
+    assert not any(step(Action.PERFORM, stage) for stage in made)
+    journal.append(RunRequest(RequestKind.TEARDOWN))
+    assert not removes()
+    order = [one.id for one in load_run(folder).teardown if one.id in made]
+    found = {stage: step(Action.UNDO, stage) for stage in order}
+    assert existing_cluster or order[0] != "kubeconfig" != order[-1]
+    behind = order[order.index("kubeconfig") :]
+    assert found == {stage: stage in behind and not existing_cluster for stage in order}
+    journal.close()
+    await backend.aclose()
 
 
 def a_pool(*requirements: dict[str, Any]) -> dict[str, Any]:

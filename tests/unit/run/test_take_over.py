@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from actions.base.errors import (
 from actions.cloud.aws_session import MissingPermissionError
 from actions.run.client import list_runs, load_run, resume_interrupted, send_request, set_limits, start_runner
 from actions.run.context.operator import present_operator
-from actions.run.context.stage_context import CLUSTER_UID
+from actions.run.context.stage_context import CLUSTER_UID, known_cluster_uid
 from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.home.lease import LEASE_SECONDS, HomeLease
 from actions.run.journal.elsewhere import FenceState, read_fence, refuse_elsewhere, write_fence
@@ -54,10 +55,10 @@ from actions.run.state.records import (
     TakenOver,
     encode_body,
 )
-from actions.run.state.view import StageState
-from actions.run.takeover import access, take_over
+from actions.run.state.view import OwnedObject, StageState
+from actions.run.takeover import access, arrival, take_over
 from actions.run.takeover.arrival import Searched, arrival_records, gone_sentences
-from actions.run.takeover.evidence import own_objects, rebuilt_stages, records_of
+from actions.run.takeover.evidence import FoundObject, FoundObjects, own_objects, rebuilt_stages, records_of
 from actions.run.takeover.take_over import take_over_run
 from tests.unit.run.world import creation, make_run, outline
 
@@ -239,6 +240,16 @@ class Unknowing:
     async def cluster_of(self, _: object) -> Unknowing:
         return self
 
+    @property
+    def session(self) -> Unknowing:
+        return self
+
+    async def cluster_uid(self) -> str:
+        return "uid-cluster"
+
+    def read_only_context(self, _: object) -> SimpleNamespace:
+        return SimpleNamespace(blueprint=None)
+
     async def find(self, _: object) -> None: ...
 
     async def create(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -267,6 +278,33 @@ async def test_a_cluster_that_does_not_know_the_run_yet_gets_its_record_with_the
     runs = [read_run(document) for document in Unknowing.made]
     known = [(run.id, run.owner, run.presence.epoch) for run in runs if run and run.presence]
     assert known == ([] if refusal else [(RUN, str(present_operator()), 2)])
+
+
+@pytest.mark.parametrize("has_made", [True, False])
+async def test_what_the_earlier_machine_has_made_in_a_cluster_tells_that_it_is_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_made: bool
+) -> None:
+    """It was cut off before the home knew that the run had reached the cluster, and comes back there first."""
+    first = replace(creation(), stages=(outline("access", kind="kubeconfig"), outline("objects", kind="manifests")))
+    folder = make_run(tmp_path, CLOCK, created=first)
+    kubeconfig_path(folder).write_text("{}")
+    item = OwnedObject("objects", "v1", "Namespace", "", "trial", "uid-trial", existed=False, is_deleted=False)
+
+    async def found(*_: Any, **__: Any) -> tuple[FoundObjects, tuple[str, ...]]:
+        return FoundObjects(own=(FoundObject(item, 1.0),) if has_made else ()), ()
+
+    monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
+    monkeypatch.setattr(arrival, "LiveBackend", Unknowing)
+    monkeypatch.setattr(arrival, "objects_of", found)
+    monkeypatch.setattr(Unknowing, "made", [])
+    with arrival_records(folder, CLOCK) as records:
+        records.write(TakenOver(present_operator(), 2, ANNA))
+        await take_over._searched(folder, records, CLOCK, a_lease(2, present_operator()), since=0.0)
+        view = records.view()
+    assert known_cluster_uid(view) == ("uid-cluster" if has_made else "")
+    assert view.stage("access").state is StageState.PENDING
+    runs = [read_run(document) for document in Unknowing.made]
+    assert [run.presence.epoch for run in runs if run and run.presence] == ([2] if has_made else [])
 
 
 async def test_a_machine_that_is_gone_is_not_waited_for(home: Home) -> None:

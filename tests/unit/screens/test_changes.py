@@ -14,7 +14,8 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.catalogue import KindCatalogue, ServedKind
 from actions.command.parse import parse_line
 from tests.support.builders import console_services
-from tests.unit.cluster.changing import Objects, a_pod
+from tests.support.waiting import wait_for
+from tests.unit.cluster.changing import BUDGET, Objects, a_pod
 from tests.unit.cluster.servers import session_to
 from tui.base_app import TypeAheadApp
 from tui.commands.app_actions import AppActions
@@ -23,7 +24,9 @@ from tui.commands.dispatcher import CommandDispatcher
 from tui.commands.edit import EditCommand, editor_of
 from tui.present.cells import text_of
 from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
+from tui.screens.status_lines import hints_line
 from tui.screens.workspace import PaneWorkspace
+from tui.settings.keys import KeyContext
 from tui.settings.settings import ConsoleSettings
 
 VERBS = ("get", "list", "watch", "delete", "patch")
@@ -71,7 +74,7 @@ class Desk:
         self.app = Operator(says_yes=says_yes)
         self.edited: list[str] = []
         self.saves: list[str] = []
-        services = console_services()
+        services = self.services = console_services()
         services.settings = ConsoleSettings(target=services.settings.target, region="us-west-2", readonly=is_readonly)
         services.cluster._session = session
         services.cluster._connected.set()
@@ -177,6 +180,26 @@ async def test_a_drain_that_loses_something_is_confirmed_by_name_and_a_script_ha
     async with a_desk(objects, tmp_path) as desk:
         with pytest.raises(RefusedError, match=r"cordoned, but not drained\. No controller"):
             await desk.dispatcher.execute(parse_line("drain no/node-1"))
+
+
+async def test_a_drain_names_the_budget_that_holds_it_and_the_footer_what_is_left_until_the_node_is_uncordoned(
+    tmp_path: Path,
+) -> None:
+    objects = Objects(pods={"protected-0": a_pod("protected-0")}, protected=10_000)
+    async with a_desk(objects, tmp_path) as desk, desk.app.run_test() as pilot:
+        desk.dispatcher.submit("drain node-1")
+        await wait_for(pilot, lambda: desk.services.drains == {"node-1": 1}, "a pod is left")
+        assert f"work/protected-0. {BUDGET}. The drain waits for them, 30 minutes at most" in desk.body()
+        assert desk.app.said[0].endswith(f"work/protected-0. {BUDGET}. :uncordon ends the drain.")
+        footer = text_of(hints_line(KeyContext.PODS, width=80, drains=desk.services.drains))
+        assert footer.startswith(" 1 ◐ draining node-1: 1 pod left  ")
+        desk.dispatcher.submit("drain no/node-1")
+        await wait_for(pilot, lambda: desk.app.errors != [], "a second drain is refused")
+        assert "Node node-1 is being drained already. :uncordon ends the drain." in desk.app.errors[0]
+        desk.dispatcher.submit("uncordon node-1")
+        await pilot.app.workers.wait_for_complete()
+        assert desk.app.said[1:] == ["Node node-1 was uncordoned already; its drain has ended."]
+        assert (desk.services.drains, list(objects.pods)) == ({}, ["protected-0"])
 
 
 async def test_what_is_saved_is_sent_with_the_version_that_was_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from actions.run.journal.reader import RunSummary
 from actions.run.state.view import RunState
 from tests.support.builders import a_run, console_services
-from tui.present.cells import Link, Span, link_at, text_of, width_of
+from tui.present.cells import Link, Span, Tone, link_at, text_of, width_of
 from tui.present.subject import Subject
 from tui.screens.status_lines import Alone, SelectedRun, hints_line, run_mark, selected_run, tabs_line
 from tui.screens.workspace import PANES
@@ -24,6 +24,41 @@ def test_the_tabs_fit_into_any_width_with_the_runs_sign(current: str) -> None:
 
         assert width_of(line) <= width
         assert "run◆" in text_of(line)
+
+
+@pytest.mark.parametrize("width", [72, 76])
+def test_names_of_tabs_are_cut_on_a_narrow_screen_and_stay_different(width: int) -> None:
+    def names(columns: int) -> list[str]:
+        line = tabs_line(PANES, (), "", width=columns, marks={})
+        return [span.text.strip() for span in line if isinstance(span, Link) and span.tone is Tone.MUTED]
+
+    short, cut = names(80), names(width)
+
+    assert width_of(tabs_line(PANES, (), "", width=width, marks={})) <= width
+    assert len(set(cut)) == len(PANES)
+    assert all(whole.startswith(part) for whole, part in zip(short, cut, strict=True))
+    assert sum(map(len, short)) > sum(map(len, cut))
+
+
+@pytest.mark.parametrize("current", PANES)
+def test_the_current_tab_is_on_screen_at_forty_columns(current: str) -> None:
+    text = text_of(tabs_line(PANES, (current,), current, width=40, marks={"run": Span("◆")}))
+    assert "[" in text[:40]
+    assert "]" in text[:40]
+    assert text.startswith(("‹", "H ", "[H ")), "tabs that are left out to the left are hinted at"
+
+
+@pytest.mark.parametrize("state", list(RunState))
+@pytest.mark.parametrize("context", PANES)
+def test_help_and_the_way_out_are_on_screen_at_forty_columns(context: str, state: RunState) -> None:
+    for alone in (None, *Alone):
+        line = hints_line(
+            KeyContext(context), run=a_run(state=state), selected=SelectedRun(state), alone=alone, width=40
+        )
+        text = text_of(line).rstrip()
+        assert len(text) <= 40
+        assert text.endswith("? help  q quit")
+        assert state is not RunState.AWAITING_APPROVAL or "approve" in text or "4 ◆" in text
 
 
 def test_names_of_tabs_are_short_only_where_they_must_be_and_not_for_a_mark() -> None:

@@ -110,6 +110,27 @@ async def test_what_was_seen_last_is_there_at_once_and_marked(cluster: Cluster, 
         assert "n1" in screen_text(again)
 
 
+async def test_it_is_painted_before_the_feeds_take_the_processor(
+    settings: ConsoleSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _live(ConsoleApp(settings))
+    again = ConsoleApp(settings)
+    services = _services(again)
+    seen: list[str] = []
+    start = services.start
+
+    def started() -> None:
+        seen.append(screen_text(again))
+        start()
+
+    monkeypatch.setattr(services, "start", started)
+    async with again.run_test(size=(120, 36)) as pilot:
+        await wait_for(pilot, lambda: bool(seen), "the feeds are started")
+    (shown,) = seen
+    assert "as of " in shown
+    assert "1 node," in shown
+
+
 async def test_another_cluster_at_the_same_address_is_not_shown(cluster: Cluster, settings: ConsoleSettings) -> None:
     await _live(ConsoleApp(settings))
     cluster.uid = "another"

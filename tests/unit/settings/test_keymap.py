@@ -31,9 +31,9 @@ def test_without_a_file_nothing_is_changed(tmp_path: Path) -> None:
 
 def test_keys_are_moved_and_lines_get_keys(tmp_path: Path) -> None:
     keymap = load_keymap(
-        written(tmp_path, "move: {pods.shell: S, everywhere.zoom: f5 Z}\nown: {f6: open pods of=run}\n")
+        written(tmp_path, "move: {pods.shell: S, everywhere.zoom: f5 f7}\nown: {f6: open pods of=run}\n")
     )
-    assert keymap.moved == {"pods.shell": "S", "everywhere.zoom": "f5,Z"}
+    assert keymap.moved == {"pods.shell": "S", "everywhere.zoom": "f5,f7"}
     assert keymap.lines == {"f6": "open pods of=run"}
 
 

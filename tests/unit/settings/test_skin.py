@@ -9,7 +9,8 @@ from textual.color import Color
 
 from actions.base.errors import InputError
 from tui.settings.appearance import tokens
-from tui.settings.skin import skin_theme
+from tui.settings.skin import MUTED_SHARE, _luminance, skin_theme
+from tui.widgets.base import LineWidget
 
 SKIN = """\
 foreground: &foreground "#f8f8f2"
@@ -57,6 +58,20 @@ def test_what_a_skin_leaves_out_is_the_consoles_own(tmp_path: Path) -> None:
     light = skin_theme(a_skin(tmp_path, "k9s: {body: {bgColor: white, fgColor: ivory}}"))
     assert not light.dark
     assert light.foreground == Color.parse(tokens("light")["foreground"]).hex
+
+
+@pytest.mark.parametrize(
+    ("ground", "foreground"),
+    [("#fdf6e3", "#657b83"), ("white", "dodgerblue"), ("#282a36", "#6272a4"), ("black", "#777")],
+)
+def test_muted_text_can_be_read_on_every_ground(tmp_path: Path, ground: str, foreground: str) -> None:
+    """The first two are those of Solarized Light and In the Navy: 2.2 and 2.0 to 1."""
+    theme = skin_theme(a_skin(tmp_path, f"k9s: {{body: {{bgColor: '{ground}', fgColor: '{foreground}'}}}}"))
+    back = Color.parse(theme.background or "")
+    muted = back.blend(Color.parse(theme.foreground or ""), MUTED_SHARE)
+    light, dark = sorted((_luminance(muted), _luminance(back)), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 3.0
+    assert f"$foreground {MUTED_SHARE:.0%}" in LineWidget.DEFAULT_CSS
 
 
 @pytest.mark.parametrize(

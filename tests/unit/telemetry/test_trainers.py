@@ -12,6 +12,12 @@ Loss = tuple[str, int | None, str, float | None]
 """Metric, step, value as printed, epoch."""
 
 FORMS: dict[str, tuple[str, list[Loss]]] = {
+    "hugging face behind torchrun --tee: the next bar is of a later step": (
+        "[default0]:  2%|▏         | 1/60 [00:00<00:41,  1.42it/s]\n"
+        "[default0]:{'loss': '3.125', 'learning_rate': '5e-05', 'epoch': '0.05'}\n"
+        "[default0]:  7%|▋         | 4/60 [00:02<00:38,  1.45it/s]",
+        [("train_loss", None, "3.125", 0.05)],
+    ),
     "lightning with a slash": (
         "Epoch 0:   1%|          | 1/115 [00:02<05:40,  0.33it/s, v_num=0, train/loss_step=12.90]",
         [("train_loss", 1, "12.90", 0)],

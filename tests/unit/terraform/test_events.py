@@ -83,6 +83,17 @@ def test_escapes_inside_json_and_secrets_are_removed() -> None:
     assert "AKIA" not in event.message
 
 
+def test_the_script_of_a_provisioner_is_told_from_its_output() -> None:
+    hook = {"resource": {"addr": "terraform_data.nodes"}}
+    script = read_event(
+        line(type="provision_progress", hook=hook | {"output": 'Executing: ["/bin/sh" "-c" "sleep 1"]'})
+    )
+    output = read_event(line(type="provision_progress", hook=hook | {"output": "The node group is active."}))
+    assert script is not None
+    assert output is not None
+    assert (script.is_script, output.is_script) == (True, False)
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read(data: bytes) -> None:
     event = read_event(data.replace(b"\n", b""))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actions.base.errors import ConflictError, RefusedError, ToolError, UnreachableError
 from actions.terraform.events import EventKind, TerraformEvent
 from actions.terraform.failure import failure_of
@@ -53,6 +55,66 @@ def test_anything_else_gives_the_first_problem_with_its_address() -> None:
     assert isinstance(error, ToolError)
     assert error.message == "terraform apply ended with 1: creating FSx (aws_fsx.this)"
     assert error.hint == "quota exceeded"
+
+
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        (
+            "creating EC2 Instance: operation error EC2: RunInstances, api error VcpuLimitExceeded: You have requested"
+            " more vCPU capacity than your current vCPU limit of 0 allows",
+            "Request a higher quota",
+        ),
+        (
+            "waiting for EKS Node Group (c:g) create: unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'. last"
+            " error: x: AsgInstanceLaunchFailures: You've reached your quota for maximum Fleet Requests.",
+            "Request a higher quota",
+        ),
+        (
+            "creating EC2 VPC: api error VpcLimitExceeded: The maximum number of VPCs has been reached.",
+            "Request a higher",
+        ),
+        (
+            "creating EC2 Instance: InsufficientInstanceCapacity: We currently do not have sufficient p5.48xlarge",
+            "Retry later, allow other zones",
+        ),
+        (
+            "creating EC2 Instance: api error UnauthorizedOperation: User is not authorized to perform:"
+            " ec2:RunInstances with an explicit deny in a service control policy",
+            "A policy above your role forbids it",
+        ),
+        ("creating EKS Cluster (x): AccessDeniedException: User is not authorized", "Give your role the rights"),
+        ("Retrieving AWS account details: api error ExpiredToken: The security token is expired", "Log in again"),
+        ("creating EKS Cluster: UnsupportedAvailabilityZoneException: Cannot create", "Choose other zones"),
+        (
+            "last error: AsgInstanceLaunchFailures: Client.InvalidKMSKey.InvalidState: The KMS key",
+            "Let EC2 Auto Scaling",
+        ),
+        (
+            "last error: i-1: NodeCreationFailure: Instances failed to join the kubernetes cluster",
+            "Check the node role's",
+        ),
+        ("creating IAM Policy x: EntityAlreadyExists: A policy called x already exists.", "Choose another name"),
+        ("deleting EC2 Subnet (s): DependencyViolation: The subnet 's' has dependencies", "Remove what still uses it"),
+        (
+            "deleting EKS Cluster (x): ResourceInUseException: Cluster has nodegroups attached",
+            "Remove what still uses it",
+        ),
+        ("reading EC2 VPC: api error RequestLimitExceeded: Request limit exceeded.", "Retry in a minute"),
+        (
+            "Kubernetes cluster unreachable: the server has asked for the client to provide credentials",
+            "Give your role an",
+        ),
+        ("installing release: context deadline exceeded", "See what it waits for"),
+        ("creating FSx: BadRequest: storage capacity 1000 GiB is not valid", ""),
+    ],
+)
+def test_what_a_provider_reports_has_its_next_step(message: str, step: str) -> None:
+    in_message = failure_of(["terraform", "apply"], [problem(message)], exit_code=1, interrupted=False)
+    in_detail = failure_of(["terraform", "apply"], [problem("creating it", message)], exit_code=1, interrupted=False)
+    assert in_message.hint.startswith(step)
+    assert bool(in_message.hint) is bool(step)
+    assert step in in_detail.hint
 
 
 def test_a_plain_text_gives_its_headline() -> None:

@@ -203,6 +203,19 @@ async def test_the_legend_tells_last_least_and_greatest() -> None:
         assert "min 2.25 · max 9.5 · 1 point not shown · over step" in screen_text(app)
 
 
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [(70, "  train_loss 8.25  val_loss 2.75 (nearest)"), (44, "  train_loss 8.25  val_loss ~2.75")],
+)
+async def test_a_value_of_the_nearest_point_is_told_as_such_on_a_narrow_chart_too(width: int, told: str) -> None:
+    app = PlotApp(PlotView("loss"))
+    async with app.run_test(size=(width, 16)) as pilot:
+        curves = [a_curve(9.5, 8.25, name="train_loss"), Curve("val_loss", [0.0], [2.75])]
+        app.view.show(curves, version=1)
+        app.view.place_cursor(1.0)
+        await wait_for(pilot, lambda: told in screen_text(app), "the values at the cursor")
+
+
 async def test_the_same_version_is_drawn_once_however_often_it_is_painted(monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = DrawingCounter(monkeypatch)
     app = PlotApp(PlotView("loss"))

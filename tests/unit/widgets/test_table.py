@@ -119,7 +119,7 @@ async def test_a_filter_keeps_what_matches_and_counts_it() -> None:
     async with app.run_test(size=(60, 12)) as pilot:
         app.table.reconcile(some_nodes(30))
         app.table.filter_text = "0007"
-        await wait_for(pilot, lambda: "1 of 30 nodes" in screen_text(app), "the filtered count")
+        await wait_for(pilot, lambda: "1 of 1 · 30 nodes" in screen_text(app), "the filtered count")
         assert app.table.shown_keys == ("node-0007",)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.select import ObjectSelector
 
 
-_RESOURCES = ("cpu_milli", "memory_bytes", "gpu", "neuron", "efa")
+_RESOURCES = ("cpu_milli", "memory_bytes", "gpu", "neuron", "efa", "neuron_cores")
 NODE_FIELDS = (
     "name", "instance_type", "region", "zone", "capacity_type", "pool", "state", "ready", "schedulable", "pods",
     "pods_allocatable", *(f"requested.{name}" for name in _RESOURCES), *(f"allocatable.{name}" for name in _RESOURCES),
@@ -113,15 +113,16 @@ def _question(text: str, namespace: str) -> ObjectSelector:
 def _ask(options: Namespace) -> list[Finding]:
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    return asyncio.run(_explained(chosen, options.object))
+    return asyncio.run(_explained(chosen, options.object, options.namespace or ""))
 
 
-async def _explained(chosen: ChosenTarget, text: str) -> list[Finding]:
+async def _explained(chosen: ChosenTarget, text: str, namespace: str) -> list[Finding]:
     from actions.cluster.diagnose.collect import explain
 
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
-        return await explain(session, _question(text, session.namespace or "default") if text else None)
+        selector = _question(text, session.namespace or "default") if text else None
+        return await explain(session, selector, namespace=namespace)
     finally:
         await session.aclose()

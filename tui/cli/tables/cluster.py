@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from actions.base.clock import SystemClock, format_rfc3339
+from actions.base.errors import AccessError
 from actions.base.wording import aligned_text
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
@@ -28,8 +29,8 @@ T = TypeVar("T")
 
 POD_FIELDS = (
     "namespace", "name", "phase", "reason", "message", "ready", "containers", "restarts", "node", "requests.cpu_milli",
-    "requests.memory_bytes", "requests.gpu", "requests.neuron", "requests.efa", "created_at", "started_at",
-    "owner.kind", "owner.name", "run", "stage", "uid",
+    "requests.memory_bytes", "requests.gpu", "requests.neuron", "requests.efa", "requests.neuron_cores",
+    "created_at", "started_at", "owner.kind", "owner.name", "run", "stage", "uid",
 )  # fmt: skip
 EVENT_FIELDS = ("last_seen_at", "type", "reason", "namespace", "kind", "name", "count", "message")
 COST_FIELDS = (
@@ -40,9 +41,8 @@ COST_FIELDS = (
 
 def print_pods(options: Namespace) -> int:
     """Print the pods of a namespace, or of all."""
-    pods = [
-        pod for pod in _asked(options, lambda session: fetch_pods(session, options.namespace)) if _is_on(pod, options)
-    ]
+    found = _listed(options, lambda session: fetch_pods(session, options.namespace))
+    pods = [pod for pod in found if _is_on(pod, options)]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
     now = SystemClock().now().timestamp()
     print_table(
@@ -56,7 +56,7 @@ def print_pods(options: Namespace) -> int:
 
 def print_events(options: Namespace) -> int:
     """Print the newest events, oldest first."""
-    found = _asked(options, lambda session: fetch_events(session, options.namespace))
+    found = _listed(options, lambda session: fetch_events(session, options.namespace))
     events = [event for event in found if not options.warnings or event.type == "Warning"]
     now = SystemClock().now().timestamp()
     print_table(
@@ -86,6 +86,20 @@ def print_cost(options: Namespace) -> int:
         fields=COST_FIELDS,
     )
     return 0
+
+
+def _listed(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
+    """Ask for a list of a namespace or of all; a refusal of all names the option that asks for one.
+
+    Raises:
+        AccessError: It is not allowed.
+    """
+    try:
+        return _asked(options, ask)
+    except AccessError as error:
+        if options.namespace:
+            raise
+        raise AccessError(error.message, hint="Ask for one namespace, with -n NAME, or for the right.") from error
 
 
 def _asked(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:

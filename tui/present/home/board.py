@@ -61,6 +61,9 @@ class Section(msgspec.Struct, frozen=True):
     note: Cells = ()
 
 
+_LEAST_FILLING = 3
+"""Rows of a section that only fills."""
+
 SectionMaker = Callable[[int], Section]
 """Makes a section for a width in columns."""
 
@@ -108,7 +111,12 @@ class _Placed(msgspec.Struct):
 
 
 def board_of(
-    bands: Sequence[Sequence[tuple[SectionMaker, float]]], width: int, height: int, *, order: Sequence[int] = ()
+    bands: Sequence[Sequence[tuple[SectionMaker, float]]],
+    width: int,
+    height: int,
+    *,
+    order: Sequence[int] = (),
+    filler: SectionMaker | None = None,
 ) -> Board:
     """Lay sections out. All are shown, each with at least one row; a section with too little room ends in `+3 more`.
 
@@ -117,6 +125,7 @@ def board_of(
         width: Terminal columns.
         height: Terminal lines; with too few of them the board is higher, and has to be scrolled.
         order: Indices of bands, the most important first: they get lines before others. All of them by default.
+        filler: Makes a section for the lines that the others leave at the bottom, if those are worth it.
     """
     placed = [_place(band, width) for band in bands]
     spare = height - len(placed)
@@ -127,6 +136,8 @@ def board_of(
     spare = _deal(placed, [*order] or [*range(len(placed))], spare)
     spare = _detail(placed, spare)
     has_gaps = spare >= len(placed) - 1
+    if filler is not None and has_gaps:
+        placed += _filled(filler, width, spare - (len(placed) - 1))
     lines: list[tuple[Block, ...]] = []
     entries: list[BoardEntry] = []
     firsts: list[int] = []
@@ -183,6 +194,13 @@ def _detail(placed: list[list[_Placed]], spare: int) -> int:
                 one.lines = one.wanted
             spare -= _lines_of(band) - before
     return spare
+
+
+def _filled(filler: SectionMaker, width: int, spare: int) -> list[list[_Placed]]:
+    """Return a band for the lines that are left, which has a gap above it and ends with them."""
+    section = filler(width)
+    lines = min(len(section.rows), spare - 2)
+    return [[_Placed(section, 0, width, lines)]] if lines >= min(_LEAST_FILLING, len(section.rows)) > 0 else []
 
 
 def _column(one: _Placed, entries: list[BoardEntry], firsts: list[int]) -> list[Block]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.wording import counted
 from actions.fleet.cost import FleetCost
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import percent_of
@@ -19,6 +20,7 @@ from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, dollars, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.header import parse_context_name
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
+from tui.present.home.latest import latest_section
 from tui.present.remote_runs import remote_spent, remote_state
 from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from actions.blueprint.launch_plan import CostSummary
     from actions.blueprint.model import Blueprint
     from actions.cluster.diagnose.overview import Problem
+    from actions.fleet.facts import EventFacts
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
     from tui.feeds.home import RunMoney
@@ -78,6 +81,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
         problems: The most urgent first.
         blueprints: The catalogue; `None` before it is read.
         broken: Number of blueprints that cannot be read.
+        latest: The newest events, the last one first.
         costs: By blueprint.
         keys: Names of keys by command line.
         is_readonly: The session changes nothing.
@@ -101,25 +105,32 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] | None = None
     blueprints: tuple[Blueprint, ...] | None = None
     broken: int = 0
+    latest: tuple[EventFacts, ...] = ()
     costs: Mapping[str, CostSummary] = msgspec.field(default_factory=dict)
     keys: Mapping[str, str] = msgspec.field(default_factory=dict)
     is_readonly: bool = False
 
 
 def home_board(facts: HomeFacts, width: int, height: int) -> Board:
-    """Lay the sections out: below each other, on wider screens some of them side by side."""
+    """Lay the sections out: below each other; on wide screens some side by side, on high ones events below them."""
 
     runs, problems, launch = (partial(make, facts) for make in (_runs, _problems, _blueprints))
     clusters = partial(_clusters, facts, is_dense=width < MEDIUM)
     fleet = partial(_fleet, facts, is_dense=width < MEDIUM)
+    filler = partial(latest_section, facts.latest, facts.keys.get("open events", "8")) if _is_read(facts) else None
     if width >= WIDE:
         bands = [[(clusters, 0.5), (fleet, 0.5)], [(runs, 0.5), (problems, 0.5)], [(launch, 1.0)]]
-        return board_of(bands, width, height, order=(1, 0, 2))
+        return board_of(bands, width, height, order=(1, 0, 2), filler=filler)
     if width >= MEDIUM:
         bands = [[(clusters, 0.45), (fleet, 0.55)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
-        return board_of(bands, width, height, order=(1, 2, 0, 3))
+        return board_of(bands, width, height, order=(1, 2, 0, 3), filler=filler)
     bands = [[(clusters, 1.0)], [(fleet, 1.0)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
-    return board_of(bands, width, height, order=(1, 2, 3, 4, 0))
+    return board_of(bands, width, height, order=(1, 2, 3, 4, 0), filler=filler)
+
+
+def _is_read(facts: HomeFacts) -> bool:
+    """Return whether all other sections have their size: what fills the rest must not come and go at the start."""
+    return facts.totals is not None and facts.runs is not None and facts.blueprints is not None
 
 
 def _text(text: str, tone: Tone = Tone.MUTED) -> BoardRow:
@@ -170,7 +181,7 @@ def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
             *fit(Span(parts.cluster, Tone.STRONG if is_current else Tone.PLAIN), min(room, max(12, width // 2))),
         ]
         if is_current and facts.cluster_state.text:
-            cells += [_DOT, Span(facts.cluster_state.text.partition(":")[0], facts.cluster_state.tone)]
+            cells += [_DOT, Span(facts.cluster_state.text.partition(": ")[0], facts.cluster_state.tone)]
         for part in (parts.region, parts.account):
             cells += [_DOT, Span(part, Tone.MUTED)] if part else []
         line = "open nodes" if is_current else f"context name={shlex.quote(name)}"
@@ -266,7 +277,9 @@ def _runs(facts: HomeFacts, width: int) -> Section:
     taken = {run.id for run in facts.elsewhere}
     shown = sorted((run for run in facts.runs if _is_present(run) and run.id not in taken), key=_run_rank)
     if not shown and not facts.elsewhere:
-        was = f"All {len(facts.runs)} runs are torn down: {key} lists them." if facts.runs else "No run yet."
+        count = len(facts.runs)
+        all_of_them = f"All {count} runs are torn down: {key} lists them." if count > 1 else ""
+        was = all_of_them or (f"The only run is torn down: {key} shows it." if count else "No run yet.")
         how = "" if facts.is_readonly else " Choose a blueprint below: enter opens its launch form."
         return Section("Runs", _texts(f"{was}{how}", width))
     waiting = sum(run.state in _WAITS for run in shown)
@@ -379,7 +392,7 @@ def _spent(money: RunMoney | None, now: float) -> str:
 
 def _holds(run: RunSummary, money: RunMoney | None) -> Cells:
     if run.leftovers:
-        return (Span(f"  {run.leftovers} objects left", Tone.BAD),)
+        return (Span(f"  {counted(run.leftovers, 'object')} left", Tone.BAD),)
     if money is None:
         return ()
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.

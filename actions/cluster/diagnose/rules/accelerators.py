@@ -138,8 +138,12 @@ _NVIDIA_PATTERNS = (
         pattern(
             r"CUDA error: an illegal (?:memory access|instruction)",
             r"CUDA error: (?:misaligned address|device-side assert triggered|unspecified launch failure)",
+            r"CUDA error: (?:operation not supported on global/shared address space|invalid program counter"
+            r"|hardware stack error)",
             r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|ASSERT|LAUNCH_FAILED)\b",
+            r"CUDA_ERROR_(?:INVALID_ADDRESS_SPACE|INVALID_PC|HARDWARE_STACK_ERROR)\b",
             r"cudaError(?:IllegalAddress|IllegalInstruction|MisalignedAddress|Assert|LaunchFailure)\b",
+            r"cudaError(?:InvalidAddressSpace|InvalidPc|HardwareStackError)\b",
         ),
         "A GPU kernel of the program made an illegal access",
         _APP,

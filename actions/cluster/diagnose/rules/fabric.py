@@ -6,9 +6,9 @@ Source: PyTorch `ProcessGroupNCCL.cpp` and elastic rendezvous 2.x, NCCL 2.2x, aw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.patterns import (
     Hit,
@@ -43,6 +43,19 @@ _PATTERNS = (
         "NCCL found no network interface: NCCL_SOCKET_IFNAME names none that the pod has",
         "Correct or unset NCCL_SOCKET_IFNAME; a pod with a network of its own has eth0. An EFA adapter is not"
         " an interface.",
+    ),
+    LogPattern(
+        Code.EFA_NOT_USED,
+        pattern(
+            r"NCCL WARN Failed to initialize any NET plugin",
+            r"NCCL WARN Error: network [^\n]{1,80} not found",
+            r"\n(?:\[rank\d{1,6}\]: )?Last error:\s{1,4}(?:\[rank\d{1,6}\]: )?(?:Failed to initialize any NET plugin"
+            r"|Error: network [^\n]{1,80} not found)",
+        ),
+        lambda hit: f"NCCL{pod_suffix(hit)} does not find the network that NCCL_NET asks for",
+        "Have its plugin (aws-ofi-nccl: libnccl-net.so) on LD_LIBRARY_PATH and request vpc.amazonaws.com/efa, or unset"
+        " NCCL_NET.",
+        Severity.ERROR,
     ),
     LogPattern(
         Code.EFA_MEMORY,
@@ -104,6 +117,7 @@ _TIMEOUT = pattern(
     r"NCCL watchdog[^\n]{0,80}timed? ?out",
     r"(?:WorkNCCL|NCCL)[^\n]{0,200}ran for \d+ milliseconds before timing out",
     r"watchdog got stuck for \d+ seconds",
+    r"due to ProcessGroupNCCL watchdog hang",
     r"Heartbeat monitor timed out",
     r"dump signal due to a collective timeout",
     r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
@@ -115,14 +129,15 @@ _PEER = pattern(
     r"remote process exited or there was a network error",
     r"NCCL WARN[^\n]{0,160}(?:Connection reset by peer|Broken pipe|Connection refused"
     r"|Connection timed out|Software caused connection abort|No route to host)",
+    r"socket(?:Start|Poll)?Connect\w*: (?:c|C)onnect[^\n]{0,120} failed ?: [^\n]{0,80}",
     r"TCPStore server has shut down too early",
-    r"DistNetworkError: failed to recv, got 0 bytes",
+    r"DistNetworkError: (?:failed to recv, got 0 bytes|Connection reset by peer|Broken pipe)",
     r"Connection closed by peer \[",
     r"gloo/\S{1,80}\] (?:Read|Write) error \[",
     r"RX, connection closed by remote peer",
     r"NET/OFI[^\n]{0,200}completed with error",
     r"Unresponsive receiver",
-    r"JAX distributed service detected fatal errors",
+    r"JAX distributed service detected fatal errors(?![^\n]{0,400}\s{1,4}RPC: /\S{1,80}/RegisterTask\b)",
 )
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
 _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
@@ -183,7 +198,8 @@ _RENDEZVOUS = pattern(
     r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
-    r"Barrier timed out\. Id: \[Init\]",
+    r"Barrier timed out\. Id: (?:\[Init\]|PjRT_Client_Connect)",
+    r"RPC: /\S{1,80}/RegisterTask\b",
     r"store based barrier[^\n]{0,160}worker_count=\d+",
 )
 _JOINED = re.compile(
@@ -191,7 +207,21 @@ _JOINED = re.compile(
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
     r"|tasks that reached the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
+_ADDRESS = re.compile(r"trying to connect to \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)")
+_NO_ADDRESS = re.compile(r"addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved")
 _STRAGGLERS = 4
+
+
+_NO_RAY_HEAD = LogPattern(
+    Code.RENDEZVOUS,
+    pattern(
+        r"Failed to connect to GCS[^\n]{0,160}",
+        r"Unable to connect to GCS[^\n]{0,160}",
+        r"ConnectionError: Could not (?:find any running Ray instance|connect to Ray)[^\n]{0,120}",
+    ),
+    lambda hit: f"The head of the Ray cluster does not answer{f' {hit.pod}' if hit.pod else ''}",
+    "See why the head's pod does not run, or whether it has restarted: it ends with its memory, or its node.",
+)
 
 
 _NO_SLOTS = LogPattern(
@@ -203,7 +233,7 @@ _NO_SLOTS = LogPattern(
 
 
 def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
-    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS,))
+    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
         return
@@ -215,6 +245,9 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         count = f"{world} of {came} processes" if joined["world"] else f"{came} of {world} processes"
     elif missing:
         count = f"{running} of {len(evidence.pods)} workers"
+    elif unanswered := _unanswered(found, unresolved_log_text(evidence)):
+        yield unanswered
+        return
     else:
         count = "Only some of the workers"
     absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
@@ -226,6 +259,24 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         if missing
         else "Are all worker pods Running, and can they reach the rendezvous endpoint by name and port?",
     )
+
+
+def _unanswered(found: list[Hit], texts: Iterable[tuple[str, str]]) -> Finding | None:
+    """Return the finding of a worker that reached no rendezvous at all; `None` unless its log says so."""
+    address = next((match for hit in found if (match := _ADDRESS.search(hit.line))), None)
+    quotes = [hit.line for hit in found[:3]]
+    if address is None and not any("RegisterTask" in hit.line for hit in found):
+        return None
+    step = "Look at the pod that listens there: it does not run, has ended, or a network policy keeps it apart."
+    if address is None:
+        return finding(Code.RENDEZVOUS, "The coordinator of the JAX processes does not answer", quotes, step)
+    host = address["host"]
+    unknown = [hit for hit in find_hits(texts, _NO_ADDRESS) if hit.match["host"] == host]
+    if unknown:
+        headline = f"The name of the rendezvous, {host}, has no address"
+        service = "Look for its Service (headless, with that name and namespace) and for the pod that it selects."
+        return finding(Code.RENDEZVOUS, headline, [unknown[0].line, *quotes], service)
+    return finding(Code.RENDEZVOUS, f"The rendezvous at {host}:{address['port']} does not answer", quotes, step)
 
 
 def _has_started(pod: Pod) -> bool:
@@ -273,14 +324,18 @@ def _sockets(evidence: Evidence) -> Iterator[Finding]:
         return
     if not (sockets or failed) or not _may_use_efa(evidence):
         return
+    is_needed = not sockets and any("CCOM WARN" in hit.line for hit in failed)
     log_pattern = LogPattern(
         Code.EFA_NOT_USED,
         _SOCKETS,
         lambda hit: (
-            f"NCCL{pod_suffix(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
+            f"EFA cannot be used{f' in {hit.pod}' if hit.pod else ''}: Neuron has no other network between nodes"
+            if is_needed
+            else f"NCCL{pod_suffix(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
             if sockets
             else f"EFA cannot be used{f' in {hit.pod}' if hit.pod else ''}: NCCL would fall back to TCP sockets"
         ),
         "Request vpc.amazonaws.com/efa in the pod, have aws-ofi-nccl on LD_LIBRARY_PATH, and set FI_PROVIDER=efa.",
+        Severity.ERROR if is_needed else None,
     )
     yield finding_of_pattern(log_pattern, [*sockets[:2], *failed[:2]])

@@ -60,13 +60,43 @@ def _refused_pods(evidence: Evidence) -> Iterator[Finding]:
     """Yield an owner that may not make its pods, for any reason without a rule of its own."""
     refused = [event for event in evidence.troubles() if event.is_refusal and _ALREADY not in event.message]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
-        refusal = _REFUSED.search(event.message)
+        why, step = _refusal_of(event.message)
         yield finding(
             Code.JOB_FAILED,
-            f"{event.kind} {event.name} cannot make its pods: {refusal['why'] if refusal else event.message}",
+            f"{event.kind} {event.name} cannot make its pods: {why}",
             [event.message, event.reason],
-            "Correct the pod template, or ask the owner of the admission webhook or policy that refuses it.",
+            step,
         )
+
+
+_SILENT_WEBHOOK = re.compile(r'failed calling webhook "([^"\n]{1,253})"')
+_POD_SECURITY = re.compile(r'violates PodSecurity "([^"\n]{1,80})": (.+)', re.DOTALL)
+_DETAILS = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)")
+_MOST_VIOLATIONS = 3
+
+
+def _refusal_of(message: str) -> tuple[str, str]:
+    """Return why the API server does not take a pod, and what to do about it."""
+    if webhook := _SILENT_WEBHOOK.search(message):
+        return (
+            f"the admission webhook {webhook[1]} does not answer",
+            "Bring its service up; if its program is gone, delete its configuration:"
+            " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations.",
+        )
+    if violated := _POD_SECURITY.search(message):
+        rules = _DETAILS.sub("", violated[2]).split(", ")
+        more = f" and {len(rules) - _MOST_VIOLATIONS} more" if len(rules) > _MOST_VIOLATIONS else ""
+        return (
+            f"Pod Security {violated[1].partition(':')[0]} of the namespace forbids"
+            f" {', '.join(rules[:_MOST_VIOLATIONS])}{more}",
+            "Take these out of the pod template, or use a namespace whose label pod-security.kubernetes.io/enforce"
+            " allows them.",
+        )
+    refusal = _REFUSED.search(message)
+    return (
+        refusal["why"] if refusal else message,
+        "Correct the pod template, or ask the owner of the admission webhook or policy that refuses it.",
+    )
 
 
 _REFUSAL_OF_A_JOB = re.compile(r"FailedValidation|ValidationError|^Invalid\w*(?:Spec|Metadata)$")

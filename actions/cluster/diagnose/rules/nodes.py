@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence, Node
 from actions.cluster.diagnose.patterns import find_hits, log_texts, pattern
+from actions.cluster.diagnose.rules.scheduler_messages import LOST_TAINTS, refusals
 
 _SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
 _SPOT_TEXT = pattern(
@@ -93,9 +94,16 @@ def _is_starting(evidence: Evidence, node: Node) -> bool:
 
 
 def _carries(evidence: Evidence, node: Node) -> bool:
-    """Return whether the node matters here: pods are on it, or no pod is on any known node."""
+    """Return whether the node matters here: pods are on it, or no pod is on any known node.
+
+    Of pods that the scheduler refuses, it matters only if lost nodes are among the reasons.
+    """
     carriers = {pod.node for pod in evidence.pods if pod.node}
-    return node.name in carriers or not carriers.intersection(one.name for one in evidence.nodes)
+    if node.name in carriers:
+        return True
+    refused = [one for one in refusals(evidence) if one.reasons]
+    is_blamed = not refused or any(not key or key in LOST_TAINTS for one in refused for key in one.taints())
+    return is_blamed and not carriers.intersection(one.name for one in evidence.nodes)
 
 
 def _pods_on(evidence: Evidence, node: Node) -> str:

@@ -18,6 +18,7 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.remedies import remedy_of
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
@@ -88,7 +89,6 @@ _PATTERNS = (
             r"Found no NVIDIA driver",
             r"no runtime for \"?nvidia\"? is configured",
             r"could not select device driver",
-            r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
             r"CUDA driver initialization failed",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
@@ -98,9 +98,6 @@ _PATTERNS = (
             r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
             r"[Ee]rror 802: system not yet initialized",
             r"Driver/library version mismatch",
-            r"No CUDA GPUs are available",
-            r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
-            r"\bnccl2? requires at least one CUDA device",
             r"RuntimeHandler \"nvidia\" not supported",
             r"unresolvable CDI devices",
         ),
@@ -110,8 +107,21 @@ _PATTERNS = (
     LogPattern(
         Code.GPU_RUNTIME,
         pattern(
+            r"No CUDA GPUs are available",
+            r"[Nn]o CUDA-capable device is detected",
+            r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
+            r"\bnccl2? requires at least one CUDA device",
+            r"No supported gpu backend found",
+        ),
+        lambda hit: f"The program{pod_suffix(hit)} sees no GPU",
+        "Check that the pod requests nvidia.com/gpu, and that CUDA_VISIBLE_DEVICES is not set to nothing.",
+    ),
+    LogPattern(
+        Code.GPU_RUNTIME,
+        pattern(
             r"CUDA error: invalid device ordinal",
             r"Invalid number of GPUs: \d{1,6} requested but only \d{1,6} were found",
+            r"You requested gpu: \[[^]\n]{0,200}\]\s{1,8}But your machine only has",
         ),
         lambda hit: f"More ranks are started{f' in {hit.pod}' if hit.pod else ''} than there are GPUs for them",
         "Start one process for each GPU of the pod: make --nproc-per-node what nvidia.com/gpu requests.",
@@ -125,16 +135,42 @@ _DAMAGED = LogPattern(
         r"unexpected EOF, expected \d{1,20} more bytes\. The file might be corrupted",
         r"SafetensorError: Error while deserializing header: "
         r"(?:[\w ]{0,40}incomplete|[\w ]{0,40}too (?:large|small)|MetadataIncomplete|Header|Invalid)[^\n]{0,120}",
+        r"torch/(?:serialization|_weights_only_unpickler)\.py\", line \d{1,6}, in \w{1,60}\n[^\n]{0,200}\n"
+        r"(?:[ ^~]{1,200}\n)?(?:\[rank\d{1,6}\]: )?EOFError[^\n]{0,80}",
+        r"UnpicklingError: (?:pickle data was truncated|invalid load key)[^\n]{0,80}",
     ),
     lambda hit: f"A checkpoint or weights file{pod_suffix(hit)} is damaged or was not written whole",
     "Resume from the checkpoint before it, or download the weights again; look whether the disk was full meanwhile.",
 )
-"""Source: PyTorch `inline_container.cc`, `serialization.py` (old format); safetensors, `SafeTensorError`."""
+"""Source: PyTorch `inline_container.cc`, `serialization.py` (old format, no bytes); safetensors, `SafeTensorError`."""
+
+
+WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."
+_DIVERGED = LogPattern(
+    Code.LOSS_DIVERGED,
+    pattern(
+        r"loss scale already at minimum[^\n]{0,80}",
+        r"Minimum loss scale reached[^\n]{0,80}",
+        r"[Ff]ound NaN in (?:local )?(?:forward |backward )?(?:loss|grad)[^\n]{0,120}",
+        r"(?:[Ll]oss|[Gg]radient)(?:es|s)? (?:norm )?(?:is|are|became) (?:nan|NaN|inf|infinite)\b[^\n]{0,80}",
+        r"[Nn]on-finite (?:loss|gradients?|norm)[^\n]{0,80}",
+    ),
+    lambda hit: f"The training{pod_suffix(hit)} has ended itself: its loss or gradients are no numbers any more",
+    WAY_OUT,
+    Severity.ERROR,
+)
+"""Source: DeepSpeed and fairseq loss scalers, Megatron-LM `rerun_state_machine`, PyTorch `clip_grad_norm_`."""
 
 
 def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
-    """Yield files that could not be loaded and that ended a program: some fall back to an older checkpoint."""
+    """Yield files that could not be loaded, and numbers that are none, which ended a program.
+
+    Some programs fall back to an older checkpoint, or skip the step.
+    """
     yield from match_patterns(unresolved_log_text(evidence), (_DAMAGED,))
+    for pod in evidence.pods:
+        if not pod.is_fine and any(one.exit_code for container in pod.containers for one in container.endings):
+            yield from match_patterns([(last_error(evidence, pod), pod.name)], (_DIVERGED,))
 
 
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
@@ -202,12 +238,16 @@ def _disruption_of(pod: Pod) -> Condition | None:
     return target if target is not None and target.status == "True" and target.reason in _DISRUPTIONS else None
 
 
-def _disrupted(pod: Pod, failed: ObservedState, disruption: Condition) -> Finding:
+def _disrupted(pod: Pod, failed: ObservedState | None, disruption: Condition) -> Finding:
     is_lost = disruption.reason == "DeletionByPodGC"
     return finding(
         Code.NODE_LOST if is_lost else Code.KILLED_SIGKILL,
         f"{pod.name} did not end by itself: {_DISRUPTIONS[disruption.reason]}",
-        [disruption.message, field_quote("reason", disruption.reason), field_quote("exitCode", failed.exit_code)],
+        [
+            disruption.message,
+            field_quote("reason", disruption.reason),
+            *([field_quote("exitCode", failed.exit_code)] if failed is not None else []),
+        ],
         "Resume from the last checkpoint on another node."
         if is_lost
         else "Resume from the last checkpoint; a PriorityClass, or karpenter.sh/do-not-disrupt, keeps it from others.",
@@ -259,7 +299,8 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
         f"{headline}: {_on_one_line(cause)}" if cause else headline,
         quotes,
-        f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
+        remedy_of(error)
+        or f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
         f" (restart count {container.restarts}).",
     )
 
@@ -276,10 +317,12 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     endings = (ending for one in pod.containers for ending in one.endings)
     if (
         pod.phase != "Failed"
-        or not pod.reason
         or pod.reason in _TOLD_ELSEWHERE
         or (pod.reason != "Evicted" and any(one.exit_code for one in endings))
     ):
+        return
+    if disruption := _disruption_of(pod):
+        yield _disrupted(pod, None, disruption)
         return
     short = _NO_DEVICES.search(pod.message)
     if short:
@@ -294,8 +337,10 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     yield finding(
         Code.JOB_FAILED,
-        f"{pod.name} was ended by its node: {pod.message or pod.reason}",
-        [pod.message, field_quote("reason", pod.reason)],
+        f"{pod.name} was ended by its node: {pod.message or pod.reason}"
+        if pod.reason
+        else f"{pod.name} has failed" + (f": {pod.message}" if pod.message else ", without a reason in its status"),
+        [pod.message, field_quote("reason", pod.reason) if pod.reason else field_quote("phase", pod.phase)],
         "Look at the node and its events; a Job makes a new pod, a pod by itself must be made again.",
         severity=Severity.WARNING if goes_on else None,
     )
@@ -320,7 +365,7 @@ def _failure(evidence: Evidence, pod: Pod, container: Container, failed: Observe
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
         if _CHILD_KILLED.search(error)
-        else f"Read the end of its log: kubectl logs {pod.name}.",
+        else remedy_of(error) or f"Read the end of its log: kubectl logs {pod.name}.",
         severity=Severity.WARNING if goes_on else None,
     )
 
@@ -346,12 +391,16 @@ _NUMBERS = {
     "11": "SIGSEGV",
     "15": "SIGTERM",
 }
+_ASKED_TO_STOP = re.compile(r"SignalException: Process \d{1,10} got signal: (?P<launcher>\d{1,2})\b")
+"""torchrun about itself."""
+_EXIT_CODE = re.compile(r"^\s{0,8}exitcode\s{1,4}: (?P<status>[1-9]\d{0,2}) \(pid: (?P<ended>\d{1,10})\)")
+"""torchrun about a rank that printed nothing; of those that it names, the last one is the first that ended."""
 _NOT_REACHED = re.compile(
     r"\bssh: (?:Could not resolve hostname|connect to host)|Host key verification failed|Permission denied \(publickey"
 )
 _NOT_STARTED = re.compile(r"\b(?:mpirun|orterun|prterun|mpiexec|ORTE|PRTE)\b[^\n]{0,20} (?:was unable to|could not) \w")
 """mpirun about itself."""
-_RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -\d{{1,3}} \(pid: {}\)"
+_RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -?\d{{1,3}} \(pid: {}\)"
 _SIGNAL_MEANS = {
     "SIGKILL": "was killed (SIGKILL), as the kernel does when memory runs short",
     "SIGSEGV": "crashed in native code (SIGSEGV)",
@@ -404,15 +453,18 @@ def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     original = [at for at in own if not _ECHO.search(lines[at])]
     for candidates, expression in (
         *((original, one) for one in (_EXCEPTION, _SIGNALLED)),
-        *((own, one) for one in (_EXCEPTION, _NOT_REACHED, _NOT_STARTED, _COMPLAINT)),
+        (range(len(lines)), _ASKED_TO_STOP),
+        *((own, one) for one in (_EXCEPTION, _NOT_REACHED, _NOT_STARTED, _COMPLAINT, _EXIT_CODE)),
     ):
         if found := [(at, match) for at in candidates if (match := expression.search(lines[at]))]:
             at, match = found[-1]
             start = max(0, match.start() - QUOTE_LIMIT // 2)
             return _continued(lines[at][start : start + QUOTE_LIMIT].strip(), lines[at + 1 : at + 2])
-    return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""
+    worded = (line for line in reversed(lines) if _WORD.search(line))
+    return next(worded, "").strip()[:QUOTE_LIMIT]
 
 
+_WORD = re.compile(r"\w")
 _RULE = re.compile(r"-{60,400}\s{0,8}\Z")
 
 
@@ -450,7 +502,12 @@ def has_original_error(log: Log) -> bool:
 
 
 def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
-    """Return which rank was ended by which signal; empty if the error is another one."""
+    """Return which rank ended by which signal or silently, or that torchrun was ended; empty for another error."""
+    if asked := _ASKED_TO_STOP.search(error):
+        return f"torchrun was ended from outside ({_NUMBERS.get(asked['launcher'], 'signal ' + asked['launcher'])})"
+    if silent := _EXIT_CODE.search(error):
+        rank = _rank_of(evidence, pod, silent["ended"])
+        return f"{rank} ended with exit code {silent['status']} and printed no error"
     signal = _SIGNALLED.search(error)
     if signal is None:
         return ""
@@ -458,13 +515,14 @@ def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
         number = signal["number"]
         who, name = f"rank {signal['rank']} on {signal['node']}", _NUMBERS.get(number, f"signal {number}")
     else:
-        rank_of = re.compile(_RANK_OF.format(signal["pid"]))
-        rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
-        who, name = f"process {signal['pid']}" if rank is None else f"rank {rank}", signal["name"]
+        who, name = _rank_of(evidence, pod, signal["pid"]), signal["name"]
     return f"{who} {_SIGNAL_MEANS.get(name, f'was ended by {name}')}"
 
 
-WAY_OUT = "Stop it, and continue from a checkpoint before that, with a lower learning rate or a higher precision."
+def _rank_of(evidence: Evidence, pod: Pod, pid: str) -> str:
+    rank_of = re.compile(_RANK_OF.format(pid))
+    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
+    return f"process {pid}" if rank is None else f"rank {rank}"
 
 
 def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:

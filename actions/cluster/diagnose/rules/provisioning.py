@@ -291,7 +291,9 @@ _OTHER_RULES = ("Insufficient", " taint", "ersistent", "volume", "cannot allocat
 """Words of reasons that other rules read."""
 _FULL_OF_VOLUMES = "exceed max volume count"
 _NO_NODES = "no nodes available to schedule pods"
+_OF_DAEMONS = "didn't satisfy plugin(s) [NodeAffinity]"
 _ADVICE = (
+    (("Too many pods",), "Raise the node's limit of pods (prefix delegation in the VPC CNI), or use a larger type."),
     (("were unschedulable", "node.kubernetes.io/unschedulable"), "Uncordon them (kubectl uncordon), or add nodes."),
     ((_FULL_OF_VOLUMES,), "Add nodes, or use fewer EBS volumes: an instance takes only so many."),
     (("topology spread", "anti-affinity"), "Add nodes where the pod may be, or relax its spread or anti-affinity."),
@@ -309,6 +311,7 @@ def find_pool_limits(evidence: Evidence) -> Iterator[Finding]:
     yield from _taints(refused)
     yield from _mismatches(refused)
     yield from _misfits(refused)
+    yield from _unknown(refused)
 
 
 def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
@@ -367,6 +370,24 @@ def _mismatches(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
 
 
+_OF_KARPENTER = re.compile(r"^Failed to schedule pod, ([^\n]+)")
+
+
+def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+    """Yield a message of Karpenter in words that no rule reads."""
+    known = (_LIMIT, _TAINT, _MISMATCH)
+    for one in refused:
+        found = _OF_KARPENTER.search(one.message)
+        if found and not any(expression.search(one.message) for expression in known):
+            yield finding(
+                Code.NODEPOOL_MISMATCH,
+                f"Karpenter makes no node for {one.pod or 'the pod'}: {found[1][:_BRIEF]}",
+                [one.message],
+                "Compare the pod with the requirements, limits and readiness of the NodePools: kubectl get nodepools.",
+            )
+            return
+
+
 def _is_special(refusal: SchedulingRefusal) -> bool:
     """Return whether nodes have too few accelerators or EFA adapters."""
     return any(name == EFA or is_accelerator(name) for name in refusal.short_of())
@@ -382,8 +403,11 @@ def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         or (one.reasons and not one.has(*_OTHER_RULES))
     ]
     if unfit:
-        reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
+        own = _of_its_node(unfit[0])
+        reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in (own or unfit[0].reasons).items())
         none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
+        if own:
+            reasons, none = ", ".join(own), "Its node does not take"
         yield finding(
             Code.NODEPOOL_MISMATCH,
             f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
@@ -392,10 +416,20 @@ def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
 
 
+def _of_its_node(refusal: SchedulingRefusal) -> dict[str, int]:
+    """Return the reasons of the one node that a DaemonSet's pod is for; empty for any other pod.
+
+    All other nodes are ruled out by the affinity that the controller has written into the pod.
+    """
+    others = {reason: count for reason, count in refusal.reasons.items() if _OF_DAEMONS not in reason}
+    return others if len(others) < len(refusal.reasons) and sum(others.values()) == 1 else {}
+
+
 def _advice(refusal: SchedulingRefusal) -> str:
     if refusal.has(_NO_NODES):
         return "Scale a node group up, or give Karpenter a NodePool that fits the pod."
+    reasons = _of_its_node(refusal) or refusal.reasons
     for words, advice in _ADVICE:
-        if refusal.reasons and all(any(word in reason for word in words) for reason in refusal.reasons):
+        if reasons and all(any(word in reason for word in words) for reason in reasons):
             return advice
     return "Compare the pod's node selector, affinity and requests with the nodes' labels and free room."

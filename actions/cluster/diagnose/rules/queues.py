@@ -1,4 +1,4 @@
-"""Rules for waits by design: Kueue queues, Volcano queues, gangs, quotas of a namespace."""
+"""Rules for waits by design: Kueue queues, Volcano queues, gangs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence, KubeObject
-from actions.cluster.diagnose.patterns import all_messages, find_hits, pattern
+from actions.cluster.diagnose.patterns import find_hits, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _GANG = re.compile(
@@ -26,39 +26,13 @@ _QUEUE_FULL = pattern(
     r"unable to find job queue",
     r"can only submit job to queue with state `Open`",
 )
-_NAMESPACE = pattern(
-    r"exceeded quota: [^\n]+",
-    r"forbidden: failed quota",
-    r"(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod|PersistentVolumeClaim)",
-    r"insufficient quota to match these scopes",
-    r"max limit to request ratio per (?:Container|Pod)",
-)
-_QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
 
 
 def find_queued(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the queues, gangs and quotas that work waits for."""
-    yield from _namespace_quota(evidence)
+    """Yield the queues and gangs that work waits for."""
     yield from _kueue(evidence)
     yield from _volcano_queue(evidence)
     yield from _gang(evidence)
-
-
-def _namespace_quota(evidence: Evidence) -> Iterator[Finding]:
-    found = list(find_hits(all_messages(evidence), _NAMESPACE))
-    if not found:
-        return
-    named = _QUOTA_NAME.search(found[0].line)
-    headline = "A ResourceQuota or LimitRange of the namespace forbids the pod"
-    if named:
-        headline = f"The ResourceQuota {named['name']} forbids the pod"
-        headline += f": it asks for {named['asked']}" if named["asked"] else ""
-    yield finding(
-        Code.NAMESPACE_QUOTA,
-        headline,
-        [hit.line for hit in found[:3]],
-        "Raise the quota of the namespace, end other work in it, or ask for less.",
-    )
 
 
 def _kueue(evidence: Evidence) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ _PREDICATES = re.compile(r"No nodes are available that match all of the (?:follo
 _PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d+)\)")
 _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
+LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
 
 

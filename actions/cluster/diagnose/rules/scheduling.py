@@ -10,14 +10,17 @@ from actions.cluster.diagnose.evidence import Evidence, Node, number
 from actions.cluster.diagnose.patterns import LogPattern, match_patterns, pattern, pod_suffix, unresolved_log_text
 from actions.cluster.diagnose.rules.resources import (
     ACCELERATORS,
+    AMD,
     EFA,
     GPU,
     NEURON,
     accelerator_of,
-    family_of,
     is_accelerator,
+    is_of_family,
+    is_profile,
 )
 from actions.cluster.diagnose.rules.scheduler_messages import (
+    LOST_TAINTS,
     RAISE_MAXIMUM,
     SchedulingRefusal,
     full_groups,
@@ -28,9 +31,8 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
     refusals,
 )
 
-_PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin"}
+_PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin", AMD: "amdgpu-device-plugin"}
 _PLUGIN_GRACE_SECONDS = 300.0
-_LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _DISK_TAINT = "node.kubernetes.io/disk-pressure"
 _STARTING = re.compile(
     r"/agent-not-ready$|^node\.cloudprovider\.kubernetes\.io/uninitialized$|^karpenter\.sh/unregistered$"
@@ -84,18 +86,46 @@ def _device_plugins(evidence: Evidence, refused: list[SchedulingRefusal]) -> Ite
     """Yield accelerator instances that are Ready, not brand-new, and advertise no accelerators."""
     for resource, plugin in _PLUGINS.items():
         bare = [node for node in evidence.nodes if _is_bare(evidence, node, resource)]
-        if not bare:
+        short = [one for one in refused if any(is_of_family(name, resource) for name in one.short_of())]
+        if not bare or not _matters(evidence, refused, short, resource):
             continue
-        short = [one for one in refused if any(name in one.short_of() for name in family_of(resource))]
         types = sorted({node.instance_type for node in bare})
         are, plural = ("are", "") if len(bare) > 1 else ("is", "s")
+        nodes = f"node{'' if plural else 's'}"
+        which = f"{types[0]} {nodes}" if len(types) == 1 else f"{nodes} ({_few(types)})"
         yield finding(
             Code.DEVICE_PLUGIN_MISSING,
-            f"{len(bare)} {' and '.join(types)} node{'' if plural else 's'} {are} Ready but advertise{plural} no"
-            f" {resource}: the device plugin does not run there",
+            f"{len(bare)} {which} {are} Ready but advertise{plural} no {resource}:"
+            " the device plugin does not run there",
             [*quotes_of(short), *types, *(node.name for node in bare[:3])],
             f"Check the {plugin} DaemonSet (tolerations, node selector), and that the AMI is the accelerated one.",
         )
+
+
+def _matters(
+    evidence: Evidence, refused: list[SchedulingRefusal], short: list[SchedulingRefusal], resource: str
+) -> bool:
+    """Return whether what waits here may wait for devices of the family that nodes do not advertise.
+
+    A wait for MIG devices has nothing to do with it where other nodes advertise some.
+    """
+    if any(one.reasons for one in refused):
+        names = {name for one in short for name in one.short_of() if is_of_family(name, resource)}
+        has_profiles = any(is_profile(name) for node in evidence.nodes for name in node.allocatable)
+        return any(not has_profiles or not is_profile(name) for name in names)
+    waiting = [pod for pod in evidence.pods if pod.is_unscheduled]
+    return not waiting or any(is_of_family(name, resource) for pod in waiting for name in pod.requests)
+
+
+_MOST_TYPES = 3
+
+
+def _few(types: list[str]) -> str:
+    """Return names of types for a sentence: `g5.xlarge, p4d.24xlarge, p5.48xlarge and 3 more types`."""
+    more = len(types) - _MOST_TYPES
+    if more <= 0:
+        return f"{', '.join(types[:-1])} and {types[-1]}"
+    return f"{', '.join(types[:_MOST_TYPES])} and {more} more type{'s' * (more > 1)}"
 
 
 _INCONSISTENT = re.compile(r'expected resource "([\w./-]+)" didn\'t register on the node')
@@ -131,7 +161,7 @@ def _unregistered(evidence: Evidence) -> Iterator[Finding]:
 def _is_bare(evidence: Evidence, node: Node, resource: str) -> bool:
     if accelerator_of(node.instance_type) != resource or not (node.is_ready or node.condition("Ready") is None):
         return False
-    if any((number(node.allocatable.get(name)) or 0) > 0 for name in family_of(resource)):
+    if any((number(amount) or 0) > 0 for name, amount in node.allocatable.items() if is_of_family(name, resource)):
         return False
     ready = node.condition("Ready")
     since = (ready.since if ready else 0.0) or node.created_at
@@ -178,7 +208,7 @@ def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Fi
     for one in refused:
         for key in one.taints():
             keys.setdefault(key or _only_taint(evidence), []).append(one)
-    lost = [key for key in keys if key in _LOST_TAINTS]
+    lost = [key for key in keys if key in LOST_TAINTS]
     blamed = [key for key in keys if not _PASSING.search(key) and _explains(evidence, key, keys[key])]
     if blamed:
         yield _taint(evidence, blamed, keys, lost)
@@ -209,7 +239,7 @@ def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Fi
 def _only_taint(evidence: Evidence) -> str:
     """Return the taint of a message that names none (1.34), if nodes have no others than those of lost nodes."""
     known = {key for node in evidence.nodes for key in node.taints}
-    return min(known) if known and known <= set(_LOST_TAINTS) else ""
+    return min(known) if known and known <= set(LOST_TAINTS) else ""
 
 
 def _explains(evidence: Evidence, key: str, refused: list[SchedulingRefusal]) -> bool:
@@ -293,6 +323,15 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
         return
     resource = next(name for name in short[0].short_of() if is_accelerator(name))
     full = full_groups(evidence)
+    too_much = _asks_too_much(evidence, short[0], resource)
+    if too_much:
+        yield finding(
+            Code.GPU_SHORTAGE,
+            too_much,
+            [*quotes_of(short), *(event.message for event in full[:1])],
+            "Ask for what one node has, and spread the job over more pods; or add nodes that have it.",
+        )
+        return
     yield finding(
         Code.GPU_SHORTAGE,
         f"No node has the {resource} free that {names_ask(short)}"
@@ -303,6 +342,23 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
         if full
         else "Wait for the job that holds them, or stop it; else scale the node group, or give Karpenter a NodePool.",
     )
+
+
+def _asks_too_much(evidence: Evidence, refusal: SchedulingRefusal, resource: str) -> str:
+    """Return a sentence if no node has as many of a resource as the pod asks for, used or free; else an empty text.
+
+    Only nodes whose amounts are all known tell it.
+    """
+    pod = next((pod for pod in evidence.pods if pod.name == refusal.pod), None)
+    asked = pod.requests.get(resource, 0) if pod is not None else 0
+    known = [node.allocatable for node in evidence.nodes if "pods" in node.allocatable]
+    if not asked or not known or len(known) < refusal.nodes:
+        return ""
+    most = max(int(number(amounts.get(resource)) or 0) for amounts in known)
+    if asked <= most:
+        return ""
+    offer = f"the nodes have at most {most}" if most else f"none of the {len(known)} nodes has any"
+    return f"{refusal.pod} asks for {asked} {resource}; {offer}"
 
 
 _MANY_CLAIMS = 3

@@ -1,4 +1,4 @@
-"""Requests that change objects: create, replace, patch, delete, bind, evict and scale."""
+"""Requests that change objects: create, replace, patch, delete, bind and scale."""
 
 from __future__ import annotations
 
@@ -137,14 +137,6 @@ async def serve_binding(context: ServerContext, request: web.Request, target: Re
         return body
 
     context.writer.rewrite(pod, assign)
-    return json_response(success_status(), code=201)
-
-
-async def serve_eviction(context: ServerContext, request: web.Request, target: RequestTarget) -> web.Response:
-    """POST …/pods/NAME/eviction: delete a pod, politely."""
-    body = await read_object(request)
-    options = delete_options({}, dig(body, "deleteOptions") or {})
-    context.deleter.delete(target.resource, target.namespace, target.name, options)
     return json_response(success_status(), code=201)
 
 

@@ -53,7 +53,8 @@ class StatusError(Exception):
         details: Object = dict(self.details)
         if self.causes:
             details["causes"] = [
-                {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in self.causes
+                {"reason": cause.reason, "message": cause.message} | ({"field": cause.field} if cause.field else {})
+                for cause in self.causes
             ]
         if self.retry_after_seconds:
             details["retryAfterSeconds"] = self.retry_after_seconds

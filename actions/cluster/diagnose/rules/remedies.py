@@ -1,0 +1,108 @@
+"""Next steps for errors that end a program and that no other rule reads, by the family of the error.
+
+Source: botocore and Boto3 `ClientError`, aws-sdk error codes; huggingface_hub `HfHubHTTPError`; errno(3); PyTorch
+`load_state_dict`; Megatron-LM and NeMo argument checks; Open MPI 4 and 5 help texts; neuronx-cc.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"AssumeRoleWithWebIdentity|InvalidIdentityToken"),
+        "Check eks.amazonaws.com/role-arn of the pod's service account, and that the trust policy of that role names"
+        " the cluster's OIDC provider with this namespace and account.",
+    ),
+    (
+        re.compile(
+            r"Expired(?:Token|Credentials)|RequestExpired|(?:token|credentials)[^\n]{0,40} (?:has|have|is) expired"
+        ),
+        "Let the pod take credentials that renew themselves (Pod Identity or IRSA) instead of exported keys, and start"
+        " it again.",
+    ),
+    (
+        re.compile(
+            r"NoCredentialsError|Unable to locate credentials|[Nn]o (?:valid )?credential (?:sources|providers)"
+        ),
+        "Give the pod's service account a role (Pod Identity or IRSA): the node's own is out of reach where IMDS allows"
+        " one hop.",
+    ),
+    (
+        re.compile(
+            r"\((?:AccessDenied\w*|UnauthorizedOperation|Forbidden|403)\)|AccessDenied(?:Exception)?\b"
+            r"|is not authorized to perform|403 Forbidden"
+        ),
+        "Give the role of the pod (of its service account, else of the node) the right that the message names; an"
+        " explicit deny is in a policy of the organization or the bucket.",
+    ),
+    (
+        re.compile(r"\b429\b[^\n]{0,40}(?:Client Error|Too Many)|Too Many Requests|SlowDown|ThrottlingException"),
+        "Wait and start it again; fetch once to the shared volume instead of once a rank, and with a token (HF_TOKEN).",
+    ),
+    (
+        re.compile(
+            r"NameResolutionError|[Ff]ailure in name resolution|Failed to resolve '|Could not resolve host"
+            r"|Max retries exceeded with url|ConnectTimeout|Network is unreachable"
+        ),
+        "Check that the pod reaches that host: CoreDNS, NAT gateway, network policies, HTTPS_PROXY; or use a copy on"
+        " the volume (HF_HUB_OFFLINE=1).",
+    ),
+    (
+        re.compile(r"ModuleNotFoundError|No module named"),
+        "Install the module in the image, or use the image that this script is made for.",
+    ),
+    (
+        re.compile(r"GLIBC(?:XX)?_[\d.]+' not found|undefined symbol|cannot open shared object file"),
+        "Use packages that were built for this image: its C library, PyTorch and CUDA must be those of the build.",
+    ),
+    (
+        re.compile(r"Errno (?:5|107|108|116)\]|Stale file handle|Transport endpoint|transport endpoint shutdown"),
+        "See whether the file system was away or has evicted this client (FSx: its events; node: dmesg), then start"
+        " from the last checkpoint.",
+    ),
+    (
+        re.compile(r"Errno (?:13|30)\]|PermissionError|Permission denied: '|Read-only file system"),
+        "Let the pod's user write there: fsGroup or runAsUser of its securityContext, or the owner of the folder on the"
+        " volume; see whether it is mounted read-only.",
+    ),
+    (
+        re.compile(r"FileNotFoundError|Errno 2\]|NoSuchKey|NoSuchBucket|Not Found"),
+        "Correct the path, see that its volume is mounted there, and that the stage that writes it has run.",
+    ),
+    (
+        re.compile(r"size mismatch for|loading state_dict|(?:Missing|Unexpected) key\(s\) in state_dict"),
+        "Load it with the parameters that it was written with (sizes, vocabulary, parallelism), or convert it.",
+    ),
+    (
+        re.compile(r"(?:is|be|not) (?:evenly )?divisible by"),
+        "Make parallel and batch sizes divide the number of processes: replicas times GPUs of each pod.",
+    ),
+    (
+        re.compile(r"EADDRINUSE|[Aa]ddress already in use"),
+        "Start one torchrun in each pod, give each its own --master-port (with hostNetwork also each job), and end"
+        " processes that an earlier attempt has left.",
+    ),
+    (
+        re.compile(r"Too many open files|Errno 24\]"),
+        "Raise the limit of open files of the container, use fewer workers, or PyTorch's sharing strategy file_system.",
+    ),
+    (
+        re.compile(r"neuronx-cc|Compilation failed for|NeuronxccError|\bneuron-cc\b"),
+        "Read the compiler's messages above this line (log-neuron-cc.txt); with the same SDK in image and node, empty"
+        " its cache once, which keeps failures too.",
+    ),
+    (
+        re.compile(r"run as root|allow-run-as-root|defining TMPDIR"),
+        "Start mpirun with --allow-run-as-root, or as another user.",
+    ),
+    (
+        re.compile(r"MemoryError|Unable to allocate [\d.]+ [KMGTP]iB"),
+        "Raise limits.memory of the pod, or load less at once; the node must have it, too.",
+    ),
+)
+
+
+def remedy_of(error: str) -> str:
+    """Return what to do about an error; empty if it is of no known family."""
+    return next((step for expression, step in _FAMILIES if expression.search(error)), "")
