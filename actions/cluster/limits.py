@@ -1,4 +1,4 @@
-"""The limits on answers and requests of this room, each with its unit and its reason.
+"""The limits on answers and requests of this package, each with its unit and its reason.
 
 A limit that is reached ends one answer with a message; it never ends the program. Bytes are counted after
 decompression, as they are kept in memory.

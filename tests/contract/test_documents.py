@@ -114,7 +114,7 @@ def test_modules_and_files_that_documents_name_exist() -> None:
 
 
 def test_the_page_on_architecture_names_every_package() -> None:
-    """Also the modules that stand beside the packages of a room."""
+    """Also the modules that stand beside the sub-packages of a package."""
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     named = {name.rpartition(".")[2] for name in re.findall(r"`([a-z_.]+)`", page)}
     rooms = [ROOT / room for room in ("actions", "actions/cluster", "actions/run", "actions/sandbox", "tui", "tui/cli")]

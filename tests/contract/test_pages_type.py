@@ -1,4 +1,4 @@
-"""What a page has its reader type exists: commands of the shell, options, lines after `:`, targets of make."""
+"""Commands of the shell, options, lines after `:` and targets of make that pages name exist."""
 
 from __future__ import annotations
 

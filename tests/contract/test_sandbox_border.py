@@ -12,7 +12,7 @@ SANDBOX = "actions.sandbox"
 ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.locate", f"{SANDBOX}.faults.client"})
 """The process itself, and what the command line uses: to find or start a sandbox, and to control its faults."""
 BORROWED = {
-    # what every room uses
+    # what every package uses
     "actions.base.clock",
     "actions.base.errors",
     "actions.base.files",

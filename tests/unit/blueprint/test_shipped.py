@@ -18,7 +18,15 @@ from actions.blueprint.targets import text_of
 from actions.fleet.prices import PriceBook
 from tests.unit.blueprint.shipped import shipped
 
+
+def _text_of(name: str) -> str:
+    return (shipped_blueprints() / name / "blueprint.yaml").read_text("utf-8")
+
+
 BLUEPRINTS = sorted(path.parent.name for path in shipped_blueprints().glob("*/blueprint.yaml"))
+CLUSTER_ROOT = "common/terraform/cluster"
+OWN_CLUSTER = [name for name in BLUEPRINTS if f"root: {CLUSTER_ROOT}" in _text_of(name)]
+"""The blueprints that make a cluster of their own, with the shared roots."""
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
@@ -63,7 +71,12 @@ CHOSEN: dict[str, Scalar] = {
 }
 
 
-@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_a_blueprint_with_terraform_makes_its_cluster_with_the_shared_root() -> None:
+    with_terraform = [name for name in BLUEPRINTS if any(isinstance(s, TerraformStage) for s in shipped(name).stages)]
+    assert with_terraform == OWN_CLUSTER
+
+
+@pytest.mark.parametrize("name", OWN_CLUSTER)
 def test_what_is_advanced_reaches_the_roots(name: str) -> None:
     blueprint = shipped(name)
     advanced = {key: parameter for key, parameter in blueprint.parameters.items() if parameter.group == "Advanced"}
@@ -79,14 +92,14 @@ def test_what_is_advanced_reaches_the_roots(name: str) -> None:
             given[stage.root] = dict(tfvars_of(blueprint, stage.id, binding, run_id="run-1", outputs=unknown))
     key = CHOSEN["kms_key_arn"]
     assert {root: variables.get("kms_key_arn") for root, variables in given.items()} == dict.fromkeys(given, key)
-    assert CHOSEN.items() - {("flow_logs", True)} <= given["common/terraform/cluster"].items()
+    assert CHOSEN.items() - {("flow_logs", True)} <= given[CLUSTER_ROOT].items()
     assert given["common/terraform/network"]["flow_logs"] is True
     nodes = given.get("common/terraform/nodes")
     assert (nodes is None) is ("disk_throughput" not in advanced)
     assert nodes is None or nodes["disk_throughput_mibps"] == 1000
 
 
-@pytest.mark.parametrize("name", BLUEPRINTS)
+@pytest.mark.parametrize("name", OWN_CLUSTER)
 def test_logs_are_in_the_plan_where_they_cost(name: str) -> None:
     blueprint = shipped(name)
     titles = {

@@ -10,6 +10,7 @@ import pytest
 from actions.run import client
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.state.records import LimitAction, Limits, RequestKind
+from tui.cli.arguments import parse_arguments
 from tui.cli.main import main
 
 WORDS = ["launch", "efa-nccl-tests", "--preset", "rehearsal", "--yes"]
@@ -115,3 +116,12 @@ def test_runs_show_has_each_limit_with_its_value(capsys: pytest.CaptureFixture[s
     assert [one["limit"] for one in document["status"]] == ["until", "budget_usd"]
     assert main(["--readonly", "runs", "list"]) == 0
     assert "LIMITS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "has_default"), [(["launch"], True), (["plan"], True), (["runs", "limit"], False)])
+def test_only_where_it_has_one_the_help_names_a_default_end(
+    words: list[str], has_default: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments([*words, "--help"])
+    assert ("how it ends (default: park)" in capsys.readouterr().out) is has_default

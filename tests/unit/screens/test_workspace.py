@@ -285,7 +285,8 @@ def test_a_saved_form_of_a_layout_stands_for_all_its_forms() -> None:
     assert leaves(wide.tree) == leaves(narrow.tree)
 
 
-async def test_escape_takes_a_notification_away_first() -> None:
+async def test_escape_takes_a_notification_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsoleApp, "NOTIFICATION_TIMEOUT", 600.0)  # on a busy machine it was gone by itself before
     async with a_console(notifications=True) as console:
         await console.press(KEYS["events"])
         await console.lines("layout save here")

@@ -49,7 +49,7 @@ def limit_options(command: argparse.ArgumentParser, *, dest: str, is_change: boo
         dest=f"{dest}_action",
         choices=("park", "teardown"),
         default="",
-        help="how it ends (default: park)",
+        help="how it ends" if is_change else "how it ends (default: park)",
     )
     group.add_argument(
         "--watchdog", dest=f"{dest}_watchdog", default="", metavar="TIME",
