@@ -201,6 +201,8 @@ def tabs_line(
     shown = {name: _SHORT.get(name, name) for name in order}
     surplus = width_of(_joined_tabs(_tabs(shown, present, current, marks, keymap))) - spare
     tabs = _tabs(_cut(shown, surplus), present, current, marks, keymap)
+    if width_of(_joined_tabs(tabs)) > spare:  # some have no room anyway: the others are readable
+        tabs = _tabs(shown, present, current, marks, keymap)
     last = order.index(current) if current else 0
     first = 0
     while first < last and width_of(_joined_tabs(tabs[first : last + 1])) + bool(first) > width:
