@@ -146,7 +146,7 @@ _OTHERS = (
         wait_for="jsonpath='{.status.phase}'=Bound",
     ),
     KubeKind("", "PersistentVolume", "persistentvolumes", short_names=("pv",), is_namespaced=False),
-    KubeKind("", "Namespace", "namespaces", short_names=("ns",), is_namespaced=False),
+    KubeKind("", "Namespace", "namespaces", short_names=("ns",), is_namespaced=False, is_evidence=True),
     KubeKind("", "Service", "services", short_names=("svc",)),
     KubeKind("", "ServiceAccount", "serviceaccounts", short_names=("sa",)),
     KubeKind("", "ConfigMap", "configmaps", short_names=("cm",)),

@@ -68,7 +68,9 @@ def alarms_of(runs: Iterable[RunSummary]) -> Iterator[Alarm]:
         if run.state is RunState.FAILED:
             yield Alarm(AlarmKind.FAILED, run.id, f"Run {run.id} has failed{at_stage}.", run.stage)
         elif run.state is RunState.AWAITING_APPROVAL:
-            yield Alarm(AlarmKind.APPROVAL, run.id, f"Run {run.id} waits: approve or refuse the plan of {run.stage}.", run.stage)
+            yield Alarm(
+                AlarmKind.APPROVAL, run.id, f"Run {run.id} waits: approve or refuse the plan of {run.stage}.", run.stage
+            )
         elif run.state in _DONE:
             yield Alarm(AlarmKind.DONE, run.id, f"Run {run.id} {_DONE[run.state]}.", run.state.name.lower())
         for notice in run.notices:

@@ -316,8 +316,7 @@ def create_run(
         home: The folder of all runs, if not the usual one.
         home_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
             tried: a run whose home cannot be written is not created. That blocks for some seconds at most.
-        require: Called last of all, while no other launch on this machine is between this call and its run's folder;
-            what it raises is passed on, and nothing is created.
+        require: Called last, with no other launch of this machine between this call and its folder; its errors pass.
 
     Raises:
         UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written.

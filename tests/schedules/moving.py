@@ -29,8 +29,10 @@ _LOCKED = re.compile(r"state is locked by .*?\(lock ([0-9a-f-]{36})\)")
 _OPERATIONS = ("apply", "destroy")
 _MOST_TRIES = 25
 _PAUSE_SECONDS = 1.0
-_NOT_THERE = ("has no lease", "has no record of")
-"""The sentence that is shown while nothing of the run has reached the home."""
+_WITHOUT_RECORD = "has no record of"
+"""Of the sentence that is shown while no record of the run has reached the home."""
+_WITHOUT_LEASE = "that a runner has carried out"
+"""Of that which is shown before its first runner has taken the lease there, which one that is dead never will."""
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -97,7 +99,7 @@ class Move:
             return ""
         text, self._command = self._command.text(), None
         self.is_done = code == 0
-        is_missing = any(words in text for words in _NOT_THERE)
+        is_missing = _WITHOUT_RECORD in text or (bool(self._options) and _WITHOUT_LEASE in text)
         self.is_given_up = not self.is_done and (is_missing or self._tries >= _MOST_TRIES)
         self._next_at = time.monotonic() + _PAUSE_SECONDS
         return f"{self.target.user}: takeover: {code} {text}"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
+from actions.base.errors import MissingError
+from actions.run.takeover.take_over import _known_lease
 from tests.schedules.audited import changes_of
 from tests.schedules.inject import Elsewhere
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import Life, Story
 from tests.schedules.machine import Machine, a_machine
+from tests.schedules.moving import Move
 from tests.schedules.partition import Relay
 from tests.schedules.schedule import (
     CUT_OFF,
@@ -133,3 +138,31 @@ async def test_what_is_sent_while_no_packet_arrives_is_lost_with_its_connection(
             await closed(writer)
         finally:
             await asyncio.to_thread(relay.end)
+
+
+class Answered:
+    """A command that has ended."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def code(self) -> int:
+        return 1
+
+    def text(self) -> str:
+        return self._text
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_run_that_its_lost_machine_never_told_the_home_of_is_not_waited_for(*, is_gone: bool) -> None:
+    """The refusal is the program's own sentence."""
+    nothing: Any = None
+    with pytest.raises(MissingError) as refusal:
+        asyncio.run(_known_lease(cast(Any, SimpleNamespace(read=nobody)), "run-1"))
+    move = Move(nothing, cast(Any, SimpleNamespace(user="ben")), "run-1", is_gone=is_gone)
+    move._command = cast(Any, Answered(refusal.value.message))
+    move.go_on()
+    assert (move.is_done, move.is_given_up) == (False, is_gone)
+
+
+async def nobody(_: str) -> None: ...

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 
 from actions.base.errors import JournalError
 from actions.base.wording import counted
 from actions.fleet.cost import FleetCost
+from actions.run.state.records import Action
 from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
@@ -186,6 +188,8 @@ class RunPane(Pane):
         stage = run.stage_of(view, self._rail.selected_key) if view else None
         if view is None or stage is None:
             return
+        if stage.kind == Action.AUDIT and view.audit is not None:
+            stage = replace(stage, message="")  # the end of the teardown tells its result, name by name
         now = self.services.clock.now().timestamp()
         keys, width, no_changes = self._keys, self.size.width - 6, self._no_changes()
         detail = run.stage_detail(

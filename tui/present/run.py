@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
-from actions.base.wording import listed
+from actions.base.wording import counted, listed
 from actions.fleet.cost import FleetCost
 from actions.run.spending import kept_text, spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
@@ -188,7 +188,7 @@ def _doubt(view: RunView) -> Span | None:
     if audit is None or audit.is_clean:
         return None
     if audit.leftovers:
-        return Span(f"{len(audit.leftovers)} objects left", Tone.BAD)
+        return Span(f"{counted(len(audit.leftovers), 'object')} left", Tone.BAD)
     return Span("leftovers unknown", Tone.WARN)
 
 
@@ -354,6 +354,8 @@ def _remaining(view: RunView, now: float, left: Mapping[str, float]) -> Span | N
     """The remaining time: of a job by its own progress, of the other stages if they take as long as expected."""
     if view.state not in (RunState.RUNNING, RunState.WAITING, RunState.AWAITING_APPROVAL):
         return None
+    if trouble_in(view.notices) and not left:
+        return None  # pods that crash, of a job without progress, come to no end
     low = high = 0.0
     for stage in view.stages:
         spent = now - stage.started_at if stage.state is StageState.RUNNING and stage.started_at else 0.0
@@ -399,7 +401,8 @@ def stage_detail(
     state = Span(_STALLED if is_unknown else stage_state_text(stage.state), glyph.tone)
     cost = [Span(spent)] if spent else []
     approved = [Span(f"approved by {stage.approved_by}", Tone.MUTED)] if stage.approved_by else []
-    parts = [state, *_spent(stage, now, left_seconds), *cost, Span(stage.kind, Tone.MUTED), *approved]
+    kind = [] if stage.kind == stage.title.lower() else [Span(stage.kind, Tone.MUTED)]
+    parts = [state, *_spent(stage, now, left_seconds), *cost, *kind, *approved]
     lines: list[Cells] = [_joined(parts, width, begin=begin)]
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
     if stage.message and offer is None:
@@ -512,7 +515,7 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
         tone = Tone.WARN if kept else Tone.GOOD
         lines += [(Span(line, tone),) for line in textwrap.wrap(text, max(20, width), subsequent_indent="  ")]
     if audit.leftovers:
-        lines.append((Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),))
+        lines.append((Span(f"✗ The audit found {counted(len(audit.leftovers), 'object')} left.", Tone.BAD),))
         lines += _listed(audit.leftovers, Tone.BAD, width)
     if audit.unknown:
         lines.append((Span("▲ The audit could not check everything: more may be left.", Tone.WARN),))
@@ -555,7 +558,7 @@ def stage_cell(run: RunSummary) -> CellValue:
     if run.error:
         return Span(run.error, Tone.BAD)
     if run.leftovers:
-        return Span(f"{run.leftovers} objects left", Tone.BAD)
+        return Span(f"{counted(run.leftovers, 'object')} left", Tone.BAD)
     if run.unknown:
         return Span("leftovers unknown", Tone.WARN)
     trouble = trouble_in(run.notices)

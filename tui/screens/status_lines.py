@@ -268,7 +268,7 @@ def hints_line(
 
     A plan that waits and a stalled runner are shown in every pane that has no key for them. Where there is no room for
     all, the pane's last keys are left out, then those of all panes but help and the way out: `?` shows them. At last
-    the states that all panes show are told in a word.
+    the states that all panes show have a word, or a sign.
 
     Args:
         context: Key context of the focused pane.

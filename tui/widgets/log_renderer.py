@@ -302,7 +302,8 @@ class LogRenderer:
     def _body(self, painter: LineWidget, record: BufferedLine, line: int) -> list[Segment]:
         resolved_styles = painter.resolved_styles
         if record.is_marker:
-            return [Segment(f"── {record.text} ──", resolved_styles.parts["log--marker"])]
+            text = record.text.removeprefix("-- ").removesuffix(" --")  # as a spool and a pipe have it
+            return [Segment(f"── {text} ──", resolved_styles.parts["log--marker"])]
         plain = segments_of(record.text)
         text = "".join(part for part, _, _ in plain)
         laid = read_json_line(text) if self.options.lays_json and self._may_lay(text) else None

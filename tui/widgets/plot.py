@@ -59,6 +59,8 @@ _FRAME = ("┌", "┐")
 _PARTS = {MarkKind.EPOCH: "plot--axes", MarkKind.RESTART: "plot--curve-1", MarkKind.ALARM: "plot--curve-4"}
 """The colours of marks."""
 _COLUMNS_PER_MARK = 4
+_ELSEWHERE = "{} (nearest)", "~{}"
+"""The forms of a value that is of the nearest point, the second one on a narrow chart."""
 _ZOOM, _PAN = 0.5, 0.25
 
 
@@ -356,19 +358,19 @@ class PlotView(LineWidget, can_focus=True):
         if self._cursor is None:
             text = range_in_words(self._curves, self._marks, self._options, self._labels[1])
             return Strip([Segment(text, self.resolved_styles.parts["plot--axes"])])
-        whole = self._cursor_strip(self._cursor, "{} (nearest)")
-        return whole if whole.cell_length <= self.size.width else self._cursor_strip(self._cursor, "~{}")
-
-    def _cursor_strip(self, cursor: float, elsewhere: str) -> Strip:
-        """Return place and values at the cursor; `elsewhere` is the form of a value that is of the nearest point."""
         on_axes, resolved = self._on_axis(), self.resolved_styles
-        segments = [Segment(place_at(on_axes, cursor, self._labels[1], self._options), resolved.base)]
-        values = values_at(on_axes, cursor)
-        for number, (curve, (value, is_there)) in enumerate(zip(self._curves, values, strict=True)):
-            name = curve.glyph or clean_name(curve.name)
-            style = resolved.parts[f"plot--curve-{number % CURVE_COLORS}"]
-            segments.append(Segment(f"  {name} {value if is_there else elsewhere.format(value)}", style))
-        return Strip(segments)
+        place = Segment(place_at(on_axes, self._cursor, self._labels[1], self._options), resolved.base)
+        values = values_at(on_axes, self._cursor)
+        for elsewhere in _ELSEWHERE:
+            segments = [place]
+            for number, (curve, (value, is_there)) in enumerate(zip(self._curves, values, strict=True)):
+                name = curve.glyph or clean_name(curve.name)
+                style = resolved.parts[f"plot--curve-{number % CURVE_COLORS}"]
+                segments.append(Segment(f"  {name} {value if is_there else elsewhere.format(value)}", style))
+            strip = Strip(segments)
+            if strip.cell_length <= self.size.width:
+                break
+        return strip
 
 
 def _pen(style: Style) -> Pen:

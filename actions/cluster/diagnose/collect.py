@@ -57,6 +57,9 @@ async def explain(
         MissingError: There is no such object.
         AccessError: No right to list pods.
     """
+    if selector is not None and selector.kind == "Namespace":
+        namespace = selector.name
+        selector = None
     evidence = await collect_evidence(session, selector, namespace=namespace, clock=clock)
     # seconds, for long logs: not on the loop that paints
     return await in_thread("diagnosis", diagnose_each if selector is None else diagnose, evidence)
@@ -77,9 +80,30 @@ async def collect_evidence(
     evidence = drop_events_of_deleted_objects(evidence)
     if selector is not None:
         evidence = select_evidence(evidence, selector)
+    elif namespace:
+        evidence = _within(evidence, namespace)
     logs, newest_ns = await _logs(session, evidence, everything=selector is not None)
     age = now - newest_ns / NANOSECONDS if newest_ns and selector is not None else None
     return replace(evidence, logs=logs, last_log_age_s=age)
+
+
+def _within(evidence: Evidence, namespace: str) -> Evidence:
+    """Return the evidence of one namespace without the other namespaces; without nodes none of its pods is on.
+
+    Raises:
+        MissingError: There is no such namespace, as far as they may be listed.
+    """
+    own = tuple(one for one in evidence.namespaces if one.name == namespace)
+    if evidence.namespaces and not own:
+        raise MissingError(f"There is no namespace {namespace}.", hint="Correct the name, or leave it out.")
+    hosts = {pod.node for pod in evidence.pods}
+    is_waiting = any(pod.is_unscheduled for pod in evidence.pods)
+    return replace(
+        evidence,
+        namespaces=own,
+        nodes=tuple(node for node in evidence.nodes if is_waiting or node.name in hosts),
+        events=tuple(one for one in evidence.events if one.kind != "Node" or is_waiting or one.name in hosts),
+    )
 
 
 async def _fetch(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:

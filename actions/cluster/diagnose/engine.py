@@ -11,6 +11,7 @@ from actions.cluster.diagnose.rules.fabric import find_network_faults
 from actions.cluster.diagnose.rules.images import find_image_faults
 from actions.cluster.diagnose.rules.jobs import find_failed_jobs
 from actions.cluster.diagnose.rules.memory import find_memory_faults
+from actions.cluster.diagnose.rules.namespaces import find_namespace_faults
 from actions.cluster.diagnose.rules.nodes import find_node_faults
 from actions.cluster.diagnose.rules.programs import (
     find_damaged_checkpoints,
@@ -28,6 +29,7 @@ _RULES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     find_neuron_faults,
     find_node_faults,
     find_refused_capacity,
+    find_namespace_faults,
     find_queued,
     find_storage_faults,
     find_unschedulable,

@@ -159,6 +159,8 @@ class KubeObject(msgspec.Struct, frozen=True):
     owner: tuple[str, str] = ("", "")
     """Kind and name."""
     created_at: float = 0.0
+    deleted_at: float = 0.0
+    """The time from which on it is being deleted; 0.0 if it is not."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type; `None` if there is none."""
@@ -200,6 +202,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """Kueue Workloads."""
     gangs: tuple[KubeObject, ...] = ()
     """Volcano PodGroups."""
+    namespaces: tuple[KubeObject, ...] = ()
     gpus: tuple[GpuReading, ...] = ()
     last_log_age_s: float | None = None
     taken_at: float = 0.0
@@ -330,6 +333,7 @@ def object_of(document: Mapping[str, Any]) -> KubeObject:
         labels=mapping(metadata.get("labels")),
         owner=_owner(metadata),
         created_at=moment(metadata.get("creationTimestamp")),
+        deleted_at=moment(metadata.get("deletionTimestamp")),
     )
 
 

@@ -115,6 +115,7 @@ def _sample(document: Mapping[str, Any]) -> Evidence:
         volume_claims=tuple(map(object_of, _entries(document.get("pvcs")))),
         queued=tuple(map(object_of, queued)),
         gangs=tuple(map(object_of, gangs)),
+        namespaces=tuple(map(object_of, _entries(document.get("namespaces")))),
         gpus=tuple(map(gpu_of, mappings(mapping(gpus).get("gpus", gpus)))),
         last_log_age_s=number(document.get("last_log_age_s")),
     )
@@ -172,5 +173,6 @@ def evidence_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (
         volume_claims=tuple(map(object_of, kinds.get("PersistentVolumeClaim", ()))),
         queued=tuple(map(object_of, workloads)),
         gangs=tuple(map(object_of, kinds.get("PodGroup", ()))),
+        namespaces=tuple(map(object_of, kinds.get("Namespace", ()))),
         taken_at=taken_at,
     )

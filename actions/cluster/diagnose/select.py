@@ -162,6 +162,7 @@ def _scope(evidence: Evidence, key: tuple[str, str], pods: tuple[Pod, ...]) -> E
         ),
         logs=tuple(log for log in evidence.logs if log.pod in names),
         jobs=jobs,
+        namespaces=tuple(one for one in evidence.namespaces if one.name == key[0]),
         node_claims=tuple(filter(dependencies.holds_claim, evidence.node_claims)),
         queued=tuple(one for one in evidence.queued if any(name in one.name for name in owned)),
         gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in owned)),
@@ -228,6 +229,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         evidence,
         pods=pods,
         jobs=jobs,
+        namespaces=tuple(one for one in evidence.namespaces if one.name == _namespace_of(selector)),
         nodes=tuple(node for node in evidence.nodes if dependencies.has_unscheduled_pods or node.name in hosts),
         events=tuple(
             one
@@ -249,7 +251,13 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
     return found
 
 
+def _namespace_of(selector: ObjectSelector) -> str:
+    return selector.name if selector.kind == "Namespace" else selector.namespace
+
+
 def _is_known(evidence: Evidence, selector: ObjectSelector) -> bool:
+    if selector.kind == "Namespace":
+        return any(namespace.name == selector.name for namespace in evidence.namespaces)
     if selector.kind == "Node":
         return any(node.name == selector.name for node in evidence.nodes)
     if selector.labels and evidence.jobs:

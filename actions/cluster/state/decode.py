@@ -326,7 +326,7 @@ def _first(labels: dict[str, str], names: tuple[str, ...]) -> str:
 
 
 def _capacity_type(labels: dict[str, str]) -> str:
-    """Return how a node is bought. A reservation that is no capacity block is billed as on-demand.
+    """Return how a node is bought. A reservation other than a capacity block is billed as on-demand.
 
     Source: Karpenter 1.3 and later, `capacity-reservation-type` of reserved nodes; labels of EKS for nodes that are not
     instances of EC2.

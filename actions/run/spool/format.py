@@ -165,7 +165,7 @@ def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[lis
     return (data[: end - 1].split(b"\n"), offset + end) if end else ([], offset)
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """Consecutive whole lines of a file."""
 
     raws: list[bytes]
@@ -176,7 +176,7 @@ class Piece(NamedTuple):
     """Offset behind the last one."""
 
 
-def pieces_of(path: Path, *, limit_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+def pieces_of(path: Path, *, limit_bytes: int = PIECE_BYTES) -> Iterator[LinePiece]:
     """Yield all whole lines of a file, as many at a time as `limit_bytes` hold; a longer line alone.
 
     Raises:
@@ -187,7 +187,7 @@ def pieces_of(path: Path, *, limit_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
         raws, end = whole_lines(path, offset, limit_bytes)
         if end == offset:
             return
-        yield Piece(raws, offset, end)
+        yield LinePiece(raws, offset, end)
         offset = end
 
 

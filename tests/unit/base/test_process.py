@@ -69,7 +69,7 @@ async def test_a_tool_that_hangs_is_ended_with_its_children() -> None:
 def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
     how: Callable[..., Coroutine[Any, Any, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a program has left behind holds its pipes open: neither is that waited for, nor complained of at the end."""
+    """A program that it has left behind holds its pipes open: no wait for that one, and no complaint at the end."""
     pid = tmp_path / "pid"
     program = (
         "import pathlib, subprocess, sys, time;"

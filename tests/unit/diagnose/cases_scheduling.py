@@ -27,6 +27,32 @@ CASES: list[Case] = [
         },
     ),
     (
+        "namespace that does not go",
+        "NAMESPACE_STUCK",
+        {
+            "namespaces": [
+                {
+                    "kind": "Namespace",
+                    "metadata": {"name": "ml", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+                    "status": {
+                        "phase": "Terminating",
+                        "conditions": [
+                            {
+                                "type": "NamespaceDeletionDiscoveryFailure",
+                                "status": "True",
+                                "reason": "DiscoveryFailed",
+                                "message": "Discovery failed for some groups, 1 failing: unable to retrieve the"
+                                " complete list of server APIs: metrics.k8s.io/v1beta1: stale GroupVersion discovery",
+                            },
+                            {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"},
+                        ],
+                    },
+                }
+            ],
+            "events": [an_event("Killing", "Stopping container main") | {"lastTimestamp": "2026-01-01T01:00:00Z"}],
+        },
+    ),
+    (
         "unregistered resource",
         "DEVICE_PLUGIN_MISSING",
         {

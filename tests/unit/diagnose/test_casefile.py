@@ -19,6 +19,7 @@ from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
 
 _LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}
 _KINDS = {"pods": "Pod", "events": "Event", "nodes": "Node", "persistentvolumeclaims": "PersistentVolumeClaim"}
+_KINDS["namespaces"] = "Namespace"
 
 
 def _crashing() -> Document:
@@ -44,7 +45,8 @@ class _Cluster:
         name = request.path.rpartition("/")[2]
         if request.path == "/api/v1":
             resources = [
-                {"name": plural, "kind": kind, "namespaced": kind != "Node"} for plural, kind in _KINDS.items()
+                {"name": plural, "kind": kind, "namespaced": kind not in ("Node", "Namespace")}
+                for plural, kind in _KINDS.items()
             ]
             return web.json_response({"resources": resources})
         if name in self.forbidden:
@@ -92,6 +94,15 @@ async def test_one_namespace_alone_can_be_asked(tmp_path: Path) -> None:
     assert [one.code.value for one in found] == ["CRASH_LOOP"]
     lists = {path.partition("?")[0] for path in cluster.asked if path.partition("?")[0].endswith("/pods")}
     assert lists == {"/api/v1/namespaces/ml/pods"}
+
+
+async def test_a_namespace_is_asked_for_all_that_is_in_it_if_there_is_one(tmp_path: Path) -> None:
+    cluster = _Cluster()
+    cluster.items["namespaces"] = [{"kind": "Namespace", "metadata": {"name": "ml"}}]
+    told = await _codes(cluster.answer, tmp_path, ObjectSelector("Namespace", "ml"))
+    assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
+    with pytest.raises(MissingError, match="no namespace ml2"):
+        await _codes(cluster.answer, tmp_path, ObjectSelector("Namespace", "ml2"))
 
 
 async def test_what_may_not_be_listed_is_left_out(tmp_path: Path) -> None:

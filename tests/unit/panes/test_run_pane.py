@@ -132,3 +132,21 @@ async def test_a_step_that_removes_a_stage_is_not_taken_for_the_stage() -> None:
         await wait_for(
             pilot, lambda: screen_text(app).count(f" undo {step.title} ") == 2, "in the rail and in the detail"
         )
+
+
+async def test_the_result_of_an_audit_is_told_once() -> None:
+    view = fixed_runs.a_torn_down_run()
+    said = "Nothing is left except what is kept on purpose."
+    teardown = tuple(replace(step, message=said) if step.kind == "audit" else step for step in view.teardown)
+    app = PaneApp(RunPane(console_services(view=replace(view, teardown=teardown))))
+    async with app.run_test(size=(80, 40)) as pilot:
+        pane = app.pane
+        assert isinstance(pane, RunPane)
+        pane.refresh_data()
+        await settle(pilot)
+        assert pane._rail.select(f"{TEARDOWN_PREFIX}{next(step.id for step in teardown if step.kind == 'audit')}")
+        pane.refresh_data()
+        await wait_for(pilot, lambda: "✔ Audit · succeeded" in screen_text(app), "the detail of the audit")
+        assert "The audit " in screen_text(app)
+        assert said not in screen_text(app)
+        assert "· audit" not in screen_text(app)

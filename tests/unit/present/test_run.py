@@ -106,6 +106,14 @@ def test_on_a_narrow_screen_a_plan_that_waits_is_told_in_whole_words() -> None:
     assert "0 to destroy." in " ".join(narrow)
 
 
+def test_a_run_whose_pods_crash_without_progress_has_no_time_left() -> None:
+    view = a_run(a_stage("data", StageState.RUNNING, started_seconds_ago=30), a_stage("train"))
+    crashing = replace(view, notices=(Notice(NoticeKind.PODS, "Training: worker-7 restarted 7×"),))
+
+    assert " left" not in texts(run_heading(crashing, now=NOW_SECONDS))
+    assert "left" in texts(run_heading(crashing, now=NOW_SECONDS, left={"data": 30.0}))
+
+
 def test_where_no_approval_is_taken_no_key_is_named() -> None:
     stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
     told = "This is a replay: nothing can be approved or changed."

@@ -178,7 +178,8 @@ async def test_times_are_shown_on_request() -> None:
     app = LogApp(LogBuffer())
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot, app)
-        app.buffer.extend([BufferedLine("step", at_ns=3_723_004_000_000), BufferedLine("gap 3 s", is_marker=True)])
+        gap = BufferedLine("-- gap 3 s --", is_marker=True)
+        app.buffer.extend([BufferedLine("step", at_ns=3_723_004_000_000), gap])
         app.view.refresh_data()
         await pilot.press("t")
         await wait_for(pilot, lambda: shown(app)[0] == "01:02:03.004 step", "the time")

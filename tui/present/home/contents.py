@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.wording import counted
 from actions.fleet.cost import FleetCost
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import percent_of
@@ -276,7 +277,9 @@ def _runs(facts: HomeFacts, width: int) -> Section:
     taken = {run.id for run in facts.elsewhere}
     shown = sorted((run for run in facts.runs if _is_present(run) and run.id not in taken), key=_run_rank)
     if not shown and not facts.elsewhere:
-        was = f"All {len(facts.runs)} runs are torn down: {key} lists them." if facts.runs else "No run yet."
+        count = len(facts.runs)
+        all_of_them = f"All {count} runs are torn down: {key} lists them." if count > 1 else ""
+        was = all_of_them or (f"The only run is torn down: {key} shows it." if count else "No run yet.")
         how = "" if facts.is_readonly else " Choose a blueprint below: enter opens its launch form."
         return Section("Runs", _texts(f"{was}{how}", width))
     waiting = sum(run.state in _WAITS for run in shown)
@@ -389,7 +392,7 @@ def _spent(money: RunMoney | None, now: float) -> str:
 
 def _holds(run: RunSummary, money: RunMoney | None) -> Cells:
     if run.leftovers:
-        return (Span(f"  {run.leftovers} objects left", Tone.BAD),)
+        return (Span(f"  {counted(run.leftovers, 'object')} left", Tone.BAD),)
     if money is None:
         return ()
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.

@@ -1,4 +1,4 @@
-"""Rules for waits by design: Kueue queues, Volcano queues, gangs, quotas of a namespace."""
+"""Rules for waits by design: Kueue queues, Volcano queues, gangs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence, KubeObject
-from actions.cluster.diagnose.patterns import all_messages, find_hits, pattern
+from actions.cluster.diagnose.patterns import find_hits, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _GANG = re.compile(
@@ -26,64 +26,13 @@ _QUEUE_FULL = pattern(
     r"unable to find job queue",
     r"can only submit job to queue with state `Open`",
 )
-_NAMESPACE = pattern(
-    r"exceeded quota: [^\n]+",
-    r"forbidden: failed quota",
-    r"(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod|PersistentVolumeClaim)",
-    r"insufficient quota to match these scopes",
-    r"max limit to request ratio per (?:Container|Pod)",
-)
-_LIMIT_RANGE = re.compile(
-    r"(?:(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod|PersistentVolumeClaim)"
-    r"|\S{1,80} max limit to request ratio per (?:Container|Pod)) is [^\n]{1,200}"
-)
-_UNSTATED = re.compile(r"failed quota: (?P<name>[^:\n]{1,253}): must specify (?P<what>[^\n]{1,300})")
-_QUOTA_AMOUNTS = re.compile(
-    r"requested: [^,\n]{1,253}=(?P<asked>\w{1,20}), used: [^,\n]{1,253}=(?P<used>\w{1,20}),"
-    r" limited: [^,\n]{1,253}=(?P<most>\w{1,20})(?!,)"
-)
-_QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
 
 
 def find_queued(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the queues, gangs and quotas that work waits for."""
-    yield from _namespace_quota(evidence)
+    """Yield the queues and gangs that work waits for."""
     yield from _kueue(evidence)
     yield from _volcano_queue(evidence)
     yield from _gang(evidence)
-
-
-def _namespace_quota(evidence: Evidence) -> Iterator[Finding]:
-    found = list(find_hits(all_messages(evidence), _NAMESPACE))
-    if not found:
-        return
-    headline, step = _forbidden_by(found[0].line)
-    yield finding(Code.NAMESPACE_QUOTA, headline, [hit.line for hit in found[:3]], step)
-
-
-def _forbidden_by(line: str) -> tuple[str, str]:
-    """Return what forbids a pod, and what to do about it."""
-    if limit := _LIMIT_RANGE.search(line):
-        return (
-            f"A LimitRange of the namespace forbids the pod: {limit[0]}",
-            "Keep within the limits in the pod template, or change them: kubectl describe limitrange.",
-        )
-    if missing := _UNSTATED.search(line):
-        return (
-            f"The ResourceQuota {missing['name']} takes only pods that state {missing['what']}",
-            "State these in the pod template, or give the namespace a LimitRange with defaults.",
-        )
-    named = _QUOTA_NAME.search(line)
-    headline = "A ResourceQuota of the namespace forbids the pod"
-    if named:
-        headline = f"The ResourceQuota {named['name']} forbids the pod"
-        headline += f": it asks for {named['asked']}" if named["asked"] else ""
-        amounts = _QUOTA_AMOUNTS.search(line)
-        if amounts and amounts["asked"].isdigit() and amounts["most"].isdigit():
-            headline += f", {amounts['used']} of {amounts['most']} are in use"
-            if int(amounts["asked"]) > int(amounts["most"]):
-                return headline, "Raise the quota of the namespace, or ask for less: one pod is more than all of it."
-    return headline, "Raise the quota of the namespace, end other work in it, or ask for less."
 
 
 def _kueue(evidence: Evidence) -> Iterator[Finding]:

@@ -166,7 +166,7 @@ class _Machine:
                 return self._holds(left) and self._holds(right)
             case ["or", left, right]:
                 return self._holds(left) or self._holds(right)
-        raise AwkError(f"{node[0]} is no value")
+        raise AwkError(f"{node[0]} has no value")
 
     def _read(self, place: Node) -> Value:
         match place:
