@@ -27,7 +27,8 @@ _AFTER_COLON = re.compile(r":([a-z][a-z.-]*)\b")
 _KINDS = frozenset({"deploy", "pvc", "queues.scheduling.volcano.sh"})
 """Kinds of a cluster, which stand in the place of a command."""
 _FOREIGN = frozenset({
-    "--allow-run-as-root", "--as", "--format", "--list", "--nodes", "--schemafile", "--seeds", "--summary", "--use",
+    "--allow-run-as-root", "--as", "--format", "--keep", "--list", "--nodes", "--schemafile", "--seeds", "--summary",
+    "--tee", "--use",
 })  # fmt: skip
 """Options of other programs."""
 

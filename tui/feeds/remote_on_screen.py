@@ -31,7 +31,7 @@ _LOOK_SECONDS = 1.0
 
 
 class JobsOnScreen(Protocol):
-    """What shows a job in the log, accelerator and chart panes."""
+    """The parts that show a job in the log, accelerator and chart panes."""
 
     watched: JobFeed | None
 
