@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.theme import Theme
 from textual.worker import Worker
 
 from actions.base.clock import Clock, SystemClock
@@ -25,7 +24,14 @@ from tui.screens.console import CommandProvider, ConsoleScreen
 from tui.screens.live_screen import LiveScreen
 from tui.screens.workspace import PaneWorkspace
 from tui.script_driver import ScriptDriver
-from tui.settings.appearance import AsciiFilter, ControlFilter, TransparentFilter, console_theme, theme_name
+from tui.settings.appearance import (
+    AsciiFilter,
+    ControlFilter,
+    TransparentFilter,
+    console_theme,
+    first_theme,
+    theme_name,
+)
 from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
 from tui.shutdown import ExitDeadline
@@ -76,7 +82,7 @@ class ConsoleApp(BaseApp[Any]):
         self.workspace = PaneWorkspace(self.services)
         self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
-        first = _first_theme(settings)
+        first = first_theme(settings)
         self.register_theme(first)
         # assigned, it would have all styles parsed a second time
         self.set_reactive(ConsoleApp.theme, first.name)
@@ -101,7 +107,8 @@ class ConsoleApp(BaseApp[Any]):
         """Install keymap and signal handlers; after the first frame show the kept snapshot, then start the feeds."""
         take_keymap(self, self.services.settings.keymap)
         self.leave_on_signals()
-        self.call_after_refresh(self._show_kept if self.services.settings.keeps_snapshots else self._start)
+        keeps = self.services.settings.keeps_snapshots
+        self.call_after_refresh(partial(self.run_worker, self._show_kept) if keeps else self._start)
 
     def post_display_hook(self) -> None:
         """Report the painted frame to ticker and script driver."""
@@ -137,9 +144,6 @@ class ConsoleApp(BaseApp[Any]):
     def _ring(self, text: str) -> None:
         send_to_terminal(self, call_sequence(self.services.settings.alarms, text, is_in_tmux="TMUX" in os.environ))
 
-    def _keep_layout(self) -> None:
-        self.run_worker(self._told(self.workspace.keep), group="layouts")
-
     async def _told(self, act: Callable[[], Awaitable[None]]) -> None:
         """Act, and show what goes wrong."""
         try:
@@ -155,15 +159,11 @@ class ConsoleApp(BaseApp[Any]):
             if isinstance(screen, LiveScreen) and screen.is_mounted:
                 screen.refresh_data()
 
-    def _show_kept(self) -> None:
-        self.run_worker(self._start_with_kept(), group="start", exit_on_error=True)
-
-    async def _start_with_kept(self) -> None:
+    async def _show_kept(self) -> None:
         """Start the feeds when the kept snapshot is on screen: they would take the processor from it."""
         await self.services.cluster.show_kept()
         self._refresh_screens()
-        if not self.call_after_refresh(self._start):
-            await self._start()
+        self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
         if self._play is None and self.services.replay is None:
@@ -181,7 +181,7 @@ class ConsoleApp(BaseApp[Any]):
 
             self.dispatcher.recorder = begin_to_record(self, self.services, self.workspace)
         if self._play is None:
-            self.workspace.arranged = self._keep_layout
+            self.workspace.arranged = lambda: self.run_worker(self._told(self.workspace.keep), group="layouts")
             settings = self.services.settings
             brings_own = bool(settings.open_run or settings.watch or settings.record)  # a script begins with one pane
             await self._told(partial(self.workspace.restore, is_shown=not brings_own))
@@ -197,11 +197,3 @@ class ConsoleApp(BaseApp[Any]):
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.script_driver))
-
-
-def _first_theme(settings: ConsoleSettings) -> Theme:
-    if settings.skin is None:
-        return console_theme(settings.theme)
-    from tui.settings.skin import skin_theme  # imports YAML, which few consoles need
-
-    return skin_theme(settings.skin)

@@ -236,7 +236,7 @@ class RunFeed:
     async def refresh_list(self) -> None:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
-        self._listed = self._to_list
+        self._listed = _to_list(self.view)
         summaries = tuple(await self._disk.call(_list_runs, self._clock.now().timestamp()))
         self.is_listed = True
         if summaries != self.summaries:
@@ -245,13 +245,10 @@ class RunFeed:
         if self._reader is None and self.remote is None:
             self._choose_first()
         elif self.remote is not None:
-            self._follow_home_coming(self.remote.id)
-
-    def _follow_home_coming(self, run_id: str) -> None:
-        """Show the run on screen from its folder here, once this machine has taken it over."""
-        here = next((run for run in self.summaries if run.id == run_id and not run.error), None)
-        if here is not None and self._elsewhere(run_id) is None:
-            self.choose(here.folder)
+            of_it = (run.folder for run in self.summaries if run.id == self.remote.id and not run.error)
+            folder = next(of_it, None)
+            if folder is not None and self._elsewhere(self.remote.id) is None:  # this machine has taken it over
+                self.choose(folder)
 
     async def run(self, live: Callable[[], None]) -> None:
         """Follow the runs until cancelled.
@@ -266,15 +263,10 @@ class RunFeed:
         live()
         while True:
             await self._follow()
-            is_another = self.view is not None and self._to_list != self._listed
+            is_another = self.view is not None and _to_list(self.view) != self._listed
             if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
-
-    @property
-    def _to_list(self) -> tuple[str, RunState, tuple[Notice, ...]] | None:
-        view = self.view
-        return None if view is None else (view.id, view.state, view.notices)
 
     def forget(self) -> None:
         """Show no run, until the list is read again: a replay has gone to another moment."""
@@ -336,6 +328,10 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def _to_list(view: RunView | None) -> tuple[str, RunState, tuple[Notice, ...]] | None:
+    return None if view is None else (view.id, view.state, view.notices)
 
 
 def _list_runs(now: float) -> Sequence[RunSummary]:

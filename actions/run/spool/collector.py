@@ -298,7 +298,7 @@ class StageCollector:
     async def open_spool(self) -> None:
         """Read what the spool has, in a thread: a runner whose loop parses the log of a day counts as stalled.
 
-        Also if this is cancelled, the thread comes to its end first: nobody else may repair the files meanwhile.
+        Also if this is cancelled, the thread comes to its end first: no other may repair the files meanwhile.
 
         Raises:
             OSError: It cannot be read or written at present.

@@ -366,17 +366,18 @@ class SpoolWriter:
     def _note(self, gap: GapLine, text: str, source: SpooledSource | None) -> None:
         self._gaps[gap.key] = gap
         line = source.line if source is not None else WHOLE_STAGE
-        at_ns = _now_of(source) if source is not None else self._latest_ns()
+        at_ns = _now_of(source) if source is not None else _latest_ns(self._loaded, self._clock)
         record = marker_of(f"-- {text} --", line.number, at_ns) + b"\n" if text else b""
         self._unwritten.append((gap, record))
         if self._loaded is not None:
             self._end()
 
-    def _latest_ns(self) -> int:
-        """Return the time of the newest line of the stage; without one the present."""
-        sources = self._loaded.by_number.values() if self._loaded is not None else ()
-        newest = max((source.cursor.at_ns for source in sources), default=0)
-        return newest or int(self._clock.now().timestamp() * 1e9)
+
+def _latest_ns(loaded: Loader | None, clock: Clock) -> int:
+    """Return the time of the newest line of the stage; without one the present."""
+    sources = loaded.by_number.values() if loaded is not None else ()
+    newest = max((source.cursor.at_ns for source in sources), default=0)
+    return newest or int(clock.now().timestamp() * 1e9)
 
 
 def _now_of(source: SpooledSource | None) -> int:
