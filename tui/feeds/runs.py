@@ -164,12 +164,6 @@ class RunFeed:
             self._reader = RunReader(folder, clock=self._clock)
             self.catch_up()
 
-    def note_home(self, trouble: Notice | None) -> None:
-        """Show whether the home of another machine's run can be read here; `None` if it can, or there is none."""
-        if trouble != self.home_trouble:
-            self.home_trouble = trouble
-            self._show_remote()
-
     def take_others(self) -> None:
         """Take over what the feed of other machines' runs has now."""
         if self.remote is not None and self.others is not None:
@@ -245,13 +239,9 @@ class RunFeed:
         if self._reader is None and self.remote is None:
             self._choose_first()
         elif self.remote is not None:
-            self._follow_home_coming(self.remote.id)
-
-    def _follow_home_coming(self, run_id: str) -> None:
-        """Show the run on screen from its folder here, once this machine has taken it over."""
-        here = next((run for run in self.summaries if run.id == run_id and not run.error), None)
-        if here is not None and self._elsewhere(run_id) is None:
-            self.choose(here.folder)
+            here = _taken_home(self.remote.id, self.summaries, self.listed_elsewhere())
+            if here is not None:
+                self.choose(here)
 
     async def run(self, live: Callable[[], None]) -> None:
         """Follow the runs until cancelled.
@@ -336,6 +326,13 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[RemoteRun]) -> Path | None:
+    """Return the folder of a run that this machine has taken over; `None` if another one carries it out."""
+    if any(run.id == run_id for run in elsewhere):
+        return None
+    return next((run.folder for run in here if run.id == run_id and not run.error), None)
 
 
 def _list_runs(now: float) -> Sequence[RunSummary]:

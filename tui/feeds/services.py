@@ -16,8 +16,7 @@ from tui.feeds.alarms import AlarmFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts
 from tui.feeds.home import HomeFeed
 from tui.feeds.objects import ObjectsFeed
-from tui.feeds.remote_on_screen import RemoteOnScreen
-from tui.feeds.remote_runs import RemoteRunFeed
+from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker

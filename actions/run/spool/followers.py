@@ -132,7 +132,7 @@ class PodFollower(LogObserver):
         self._interval = self._new_interval()
         self._error: Exception | None = None
         self._refused: OSError | None = None
-        """What the disk has answered, until it takes a line again: by that lines are lost, whatever fails later."""
+        """The answer of the disk, until it takes a line again: by that lines are lost, whatever fails later."""
         self._failing_since = 0.0
         self._losses = 0
         self._has_started = has_started

@@ -32,8 +32,7 @@ from tests.unit.cluster.servers import session_to
 from tests.unit.feeds.serving import Connected, WatchServer
 from tests.unit.run.world import make_run
 from tui.feeds.cluster import ClusterFeed
-from tui.feeds.remote_on_screen import COPY_SECONDS, RemoteOnScreen
-from tui.feeds.remote_runs import RemoteRunFeed
+from tui.feeds.remote_runs import COPY_SECONDS, RemoteOnScreen, RemoteRunFeed
 from tui.feeds.services import explain_stage
 from tui.present.run import home_words
 from tui.screens.status_lines import is_elsewhere
@@ -283,7 +282,7 @@ async def test_a_home_that_fails_hides_no_pod_and_is_shown_until_it_answers(monk
 
     monkeypatch.setattr("actions.run.presence.remote_view.open_remote", opened)
     monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: False)
-    monkeypatch.setattr("tui.feeds.remote_on_screen.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("tui.feeds.remote_runs.AGAIN_SECONDS", 0.01)
     jobs = Jobs()
     followed = RemoteOnScreen(runs, runs.others, jobs, SystemClock(), home=HOME)
     working = [asyncio.create_task(work()) for work in (followed.follow_pods, followed.follow_home)]
@@ -314,7 +313,7 @@ async def test_a_takeover_is_looked_for_between_two_copies(monkeypatch: pytest.M
     has_news = asyncio.Event()
     monkeypatch.setattr("actions.run.presence.remote_view.open_remote", lambda run, _: copies.append(run.id))
     monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: has_news.is_set())
-    monkeypatch.setattr("tui.feeds.remote_on_screen.OWNER_SECONDS", 0.01)
+    monkeypatch.setattr("tui.feeds.remote_runs.OWNER_SECONDS", 0.01)
     followed = RemoteOnScreen(runs, runs.others, Jobs(), SystemClock(), home=HOME)
     working = asyncio.create_task(followed.follow_home())
     await until(lambda: copies, "the copy")
