@@ -108,7 +108,7 @@ class ConsoleApp(BaseApp[Any]):
         take_keymap(self, self.services.settings.keymap)
         self.leave_on_signals()
         keeps = self.services.settings.keeps_snapshots
-        self.call_after_refresh(partial(self.run_worker, self._show_kept) if keeps else self._start)
+        self.call_after_refresh((lambda: self.run_worker(self._show_kept())) if keeps else self._start)
 
     def post_display_hook(self) -> None:
         """Report the painted frame to ticker and script driver."""

@@ -1,8 +1,7 @@
-"""The feeds of runs of other machines: the records in the connected cluster, and the one that is on screen.
+"""Runs of other machines: the feed of their records in the connected cluster, and the one that is on screen.
 
-The records are listed and then watched. The one on screen has its history from its home, and beside it logs and curves
-of its pods. Neither waits for the other: a home that is away or slow delays no log, and a cluster without the job no
-history.
+That has its history from its home, and beside it logs and curves of its pods. Neither waits for the other: a home that
+is away or slow delays no log, and a cluster without the job no history.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
     from tui.feeds.job import JobFeed
-    from tui.feeds.runs import RunFeed
 
+COPY_SECONDS = 5.0
+"""Between two copies of what the home has got."""
+OWNER_SECONDS = 1.5
+"""Between two looks at the lease in the home: a takeover is there before it is in the cluster."""
+AGAIN_SECONDS = 10.0
+"""After a home that did not answer, or refused."""
+_LOOK_SECONDS = 1.0
 _REST_SECONDS = 0.2
 
 
@@ -218,17 +224,24 @@ class _Sink:
         del health  # the cluster's own is in the borders
 
 
-COPY_SECONDS = 5.0
-"""Between two copies of what the home has got."""
-OWNER_SECONDS = 1.5
-"""Between two looks at the lease in the home: a takeover is there before it is in the cluster."""
-AGAIN_SECONDS = 10.0
-"""After a home that did not answer, or refused."""
-_LOOK_SECONDS = 1.0
+class RunOnScreen(Protocol):
+    """The feed of the run on screen, as far as a run of another machine needs it."""
+
+    remote: RemoteRun | None
+    remote_stage: str
+    home_trouble: Notice | None
+
+    def use_copy(self, folder: Path) -> None:
+        """Read the run from a copy of its folder."""
+        ...
+
+    def take_others(self) -> None:
+        """Show what has changed."""
+        ...
 
 
 class JobsOnScreen(Protocol):
-    """The parts that show a job in the log, accelerator and chart panes."""
+    """The panes that show a job: log, accelerators, charts."""
 
     watched: JobFeed | None
 
@@ -252,7 +265,9 @@ class RemoteOnScreen:
         home: The operator's, `s3://BUCKET/PREFIX`; empty for none.
     """
 
-    def __init__(self, runs: RunFeed, records: RemoteRunFeed, jobs: JobsOnScreen, clock: Clock, *, home: str) -> None:
+    def __init__(
+        self, runs: RunOnScreen, records: RemoteRunFeed, jobs: JobsOnScreen, clock: Clock, *, home: str
+    ) -> None:
         self._runs = runs
         self._records = records
         self._jobs = jobs
@@ -298,14 +313,20 @@ class RemoteOnScreen:
                     folder = await in_thread("home of a run", open_remote, run, self._home)
                     if folder is not None and self._on_screen() is not None:
                         self._runs.use_copy(folder)
-                self._runs.note_home(None)
+                self._note(None)
                 wait = OWNER_SECONDS
             except ConsoleError as error:
                 copied_at, wait = float("-inf"), AGAIN_SECONDS
                 if self._on_screen() is not None:
-                    self._runs.note_home(self._trouble(error))
+                    self._note(self._trouble(error))
             self._note_asked("home")
             await self._clock.sleep(wait)
+
+    def _note(self, trouble: Notice | None) -> None:
+        """Show whether the home can be read here; `None` if it can, or there is none."""
+        if trouble != self._runs.home_trouble:
+            self._runs.home_trouble = trouble
+            self._runs.take_others()
 
     def _note_asked(self, place: str) -> None:
         self._places.discard(place)

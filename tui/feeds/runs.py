@@ -164,12 +164,6 @@ class RunFeed:
             self._reader = RunReader(folder, clock=self._clock)
             self.catch_up()
 
-    def note_home(self, trouble: Notice | None) -> None:
-        """Show whether the home of another machine's run can be read here; `None` if it can, or there is none."""
-        if trouble != self.home_trouble:
-            self.home_trouble = trouble
-            self._show_remote()
-
     def take_others(self) -> None:
         """Take over what the feed of other machines' runs has now."""
         if self.remote is not None and self.others is not None:
@@ -236,7 +230,7 @@ class RunFeed:
     async def refresh_list(self) -> None:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
-        self._listed = _to_list(self.view)
+        self._listed = self._to_list
         summaries = tuple(await self._disk.call(_list_runs, self._clock.now().timestamp()))
         self.is_listed = True
         if summaries != self.summaries:
@@ -245,10 +239,9 @@ class RunFeed:
         if self._reader is None and self.remote is None:
             self._choose_first()
         elif self.remote is not None:
-            of_it = (run.folder for run in self.summaries if run.id == self.remote.id and not run.error)
-            folder = next(of_it, None)
-            if folder is not None and self._elsewhere(self.remote.id) is None:  # this machine has taken it over
-                self.choose(folder)
+            here = _taken_home(self.remote.id, self.summaries, self.listed_elsewhere())
+            if here is not None:
+                self.choose(here)
 
     async def run(self, live: Callable[[], None]) -> None:
         """Follow the runs until cancelled.
@@ -263,10 +256,15 @@ class RunFeed:
         live()
         while True:
             await self._follow()
-            is_another = self.view is not None and _to_list(self.view) != self._listed
+            is_another = self.view is not None and self._to_list != self._listed
             if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
+
+    @property
+    def _to_list(self) -> tuple[str, RunState, tuple[Notice, ...]] | None:
+        view = self.view
+        return None if view is None else (view.id, view.state, view.notices)
 
     def forget(self) -> None:
         """Show no run, until the list is read again: a replay has gone to another moment."""
@@ -330,8 +328,11 @@ class RunFeed:
         self._changed()
 
 
-def _to_list(view: RunView | None) -> tuple[str, RunState, tuple[Notice, ...]] | None:
-    return None if view is None else (view.id, view.state, view.notices)
+def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[RemoteRun]) -> Path | None:
+    """Return the folder of a run that this machine has taken over; `None` if another one carries it out."""
+    if any(run.id == run_id for run in elsewhere):
+        return None
+    return next((run.folder for run in here if run.id == run_id and not run.error), None)
 
 
 def _list_runs(now: float) -> Sequence[RunSummary]:

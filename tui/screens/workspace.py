@@ -116,7 +116,7 @@ class PaneWorkspace:
         self.split = Split(Leaf(first), self._made[first])
         self._past: list[str] = []
         self._is_arranged = False
-        self.arranged: Callable[[], None] = lambda: None
+        self.arranged: Callable[[], object] = lambda: None
         """Called after every change of the arrangement; the app keeps it for the next session."""
 
     def pane(self, name: str) -> Pane:

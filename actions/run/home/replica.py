@@ -105,7 +105,7 @@ class Replica:
         self._failures: dict[str, int] = {}
         self._told_reasons: set[str] = set()
         self._failing: dict[str, tuple[NoticeKind, str]] = {}
-        """The trouble of each part of the work, and its cause."""
+        """The trouble of each part of the work, and its reason."""
         self.sent = -1
         """Number of the newest record in the home; -1 while that is not known."""
         self._series: dict[tuple[str, str], FileReplica] = {}

@@ -50,7 +50,7 @@ class HeartbeatState(msgspec.Struct, frozen=True):
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     """Since when each obstacle has kept the journal from being written: monotonic seconds by `NoticeKind` value."""
     reasons: dict[str, str] = msgspec.field(default_factory=dict)
-    """The known part of the cause of an obstacle, one sentence, by `NoticeKind` value."""
+    """The cause of an obstacle as far as it is known, one sentence, by `NoticeKind` value."""
 
     def is_stalled(self, now: float) -> bool:
         """Return whether the process has been silent for too long at the monotonic second `now`."""

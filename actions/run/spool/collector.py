@@ -226,6 +226,8 @@ class StageCollector:
         self._ended: set[tuple[str, str]] = set()
         """The containers that had ended when their pods were listed last: their logs have an end to be read."""
         self._is_settled = False
+        self._is_read = False
+        """The spool has been opened once."""
         is_taken_up = context.stage.state is StageState.UNKNOWN or not context.stage.attempt
         self._found = context.journal.owned() if is_taken_up else ()
         """The objects that an earlier runner, here or on another machine, has made for the stage; of a stage that the
@@ -298,12 +300,12 @@ class StageCollector:
     async def open_spool(self) -> None:
         """Read what the spool has, in a thread: a runner whose loop parses the log of a day counts as stalled.
 
-        Also if this is cancelled, the thread comes to its end first: no other may repair the files meanwhile.
+        Also if this is cancelled, the thread comes to its end first: nothing else may repair the files meanwhile.
 
         Raises:
             OSError: It cannot be read or written at present.
         """
-        if self._writer.is_open:
+        if self._is_read:
             return
         opening = asyncio.ensure_future(in_thread("spool", self._writer.open))
         try:
@@ -311,6 +313,7 @@ class StageCollector:
         finally:
             if not opening.done():
                 await asyncio.wait({opening})
+        self._is_read = True
 
     async def _find_pods(self) -> None:
         """Start a follower for every new container that the stage's selector matches."""

@@ -256,11 +256,6 @@ class SpoolWriter:
         finally:
             self._shut()
 
-    @property
-    def is_open(self) -> bool:
-        """True if the spool has been read."""
-        return self._loaded is not None
-
     def _open(self) -> tuple[Loader, PointsBook]:
         with self._opening:
             if self._loaded is None or self._points is None:
