@@ -29,11 +29,11 @@ from tui.settings.appearance import (
     ControlFilter,
     TransparentFilter,
     console_theme,
-    first_theme,
     theme_name,
 )
 from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
+from tui.settings.skin import first_theme
 from tui.shutdown import ExitDeadline
 from tui.textual_private import hash_rules_by_identity, release_closed_widgets, send_to_terminal
 

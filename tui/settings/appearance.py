@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.color import Color as RichColor
@@ -16,9 +15,6 @@ from textual.theme import Theme
 
 from actions.base.errors import FormatError
 from actions.base.files import asset
-
-if TYPE_CHECKING:
-    from tui.settings.settings import ConsoleSettings
 
 _FILES = {"dark": "tokens", "light": "light", "high-contrast": "high-contrast", "transparent": "tokens"}
 """The file below `assets/styles` with the colours of each theme."""
@@ -96,15 +92,6 @@ _SIGNS = {
 _TABLE = {sign: likeness for signs, likeness in _SIGNS.items() for sign in signs}
 _DOTS = ("\u2801", "\u28ff")
 """The braille characters of charts."""
-
-
-def first_theme(settings: ConsoleSettings) -> Theme:
-    """Return the theme that a console starts in: a skin's, or a theme by its name."""
-    if settings.skin is None:
-        return console_theme(settings.theme)
-    from tui.settings.skin import skin_theme  # imports YAML, which few consoles need
-
-    return skin_theme(settings.skin)
 
 
 @lru_cache(maxsize=4096)

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from actions.base.errors import InputError
-from actions.base.yamldoc import read_input
-from tui.settings.appearance import theme_name, tokens
+from tui.settings.appearance import console_theme, theme_name, tokens
+from tui.settings.settings import ConsoleSettings
 
 _MOST_BYTES = 1 << 17
 _TAKEN = {
@@ -38,6 +37,15 @@ MUTED_SHARE = 0.6
 _STEPS = 20
 _SHADES = {"surface": 0.03, "boost": 0.06, "panel": 0.1}
 """Share of the foreground in the grounds of widgets."""
+
+
+def first_theme(settings: ConsoleSettings) -> Theme:
+    """Return the theme that a console begins with: of its skin, or by its name.
+
+    Raises:
+        InputError: The skin cannot be read.
+    """
+    return console_theme(settings.theme) if settings.skin is None else skin_theme(settings.skin)
 
 
 def skin_theme(file: Path) -> Theme:
@@ -80,6 +88,10 @@ def skin_theme(file: Path) -> Theme:
 
 def _read(file: Path) -> Mapping[str, Any]:
     """Return what stands below `k9s`. Skins are full of aliases, which the strict reader of YAML refuses."""
+    import yaml  # few consoles have a skin, and the first frame does not wait for what most of them do not need
+
+    from actions.base.yamldoc import read_input
+
     data = read_input(file, limit_bytes=_MOST_BYTES)
     if len(data) > _MOST_BYTES:
         raise InputError(f"{file} is larger than {_MOST_BYTES >> 10} KiB.", hint="Name a skin of k9s.")
