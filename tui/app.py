@@ -24,13 +24,7 @@ from tui.screens.console import CommandProvider, ConsoleScreen
 from tui.screens.live_screen import LiveScreen
 from tui.screens.workspace import PaneWorkspace
 from tui.script_driver import ScriptDriver
-from tui.settings.appearance import (
-    AsciiFilter,
-    ControlFilter,
-    TransparentFilter,
-    console_theme,
-    theme_name,
-)
+from tui.settings.appearance import AsciiFilter, ControlFilter, TransparentFilter, console_theme, theme_name
 from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
 from tui.settings.skin import first_theme
