@@ -229,7 +229,7 @@ def _keys(program: Program, nodes: int) -> dict[str, float]:
         program.forget()
         began = time.perf_counter()
         program.type(b"j")
-        times.append((program.wait(rb"%d \xc2\xb7 %s" % (position, total), seconds=5) - began) * 1000)
+        times.append((program.wait(rb"%d of %s" % (position, total), seconds=5) - began) * 1000)
         program.drain(0.11)
     ordered = sorted(times)
     return {
