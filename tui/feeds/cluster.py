@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -45,7 +45,7 @@ class ClusterFeed:
         readonly: Refuse changing requests in the client.
         clock: Time.
         changed: Called for a new snapshot, or when the health of a source changes.
-        completed: Called when the snapshot is complete for the first time.
+        completed: Called, and waited for, when the snapshot is complete for the first time, or a kept one is there.
         region: AWS region for EKS tokens, if the kubeconfig names none.
         keeps_snapshots: Show the last snapshot of the cluster until it has been read, and keep the newest one.
         through: What `KubeSession.connect` takes: captures what the cluster sends.
@@ -59,7 +59,7 @@ class ClusterFeed:
         readonly: bool,
         clock: Clock,
         changed: Callable[[], None],
-        completed: Callable[[], None] = lambda: None,
+        completed: Callable[[], Awaitable[None]] | None = None,
         region: str = "",
         keeps_snapshots: bool = False,
         through: Callable[[], Through] | None = None,
@@ -209,7 +209,11 @@ class ClusterFeed:
         await self._keeper.load()
         if self._keeper.shown is not None:
             self._state = None
-            self._completed()
+            await self._complete()
+
+    async def _complete(self) -> None:
+        if self._completed is not None:
+            await self._completed()
 
     async def _keep(self, keeper: SnapshotKeeper | None, state: ClusterState, session: KubeSession) -> None:
         await self._settled.wait()
@@ -257,8 +261,8 @@ class ClusterFeed:
             self._changed()
             await state.wait_changed()
             await self._clock.sleep(_LOADING_SECONDS)
+        await self._complete()
         self._settled.set()
-        self._completed()
         if keeper is not None:
             keeper.shown = None
         if not is_first and self._replayed is None:

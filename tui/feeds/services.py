@@ -87,7 +87,7 @@ class ConsoleServices:
             readonly=settings.readonly,
             clock=clock,
             changed=ticker.request_paint,
-            completed=ticker.paint_now,
+            completed=self._count_fleet,
             region=settings.region,
             keeps_snapshots=settings.keeps_snapshots,
             through=self.capture.through if self.capture is not None else None,
@@ -267,6 +267,17 @@ class ConsoleServices:
         self.supervisor.mark_live(RUNS)
         self.alarms.look()
         self._others_changed()  # they may have come first
+
+    async def _count_fleet(self) -> None:
+        """Count the whole fleet, then paint: in steps, as a pass over all its pods takes the loop ten milliseconds."""
+        snapshot = self.cluster.snapshot()
+        if snapshot is not None:
+            self.fleet.total(snapshot)
+            await asyncio.sleep(0)
+            if self.settings.has_operator:
+                self.home.follow(snapshot)
+                await asyncio.sleep(0)
+        self.ticker.paint_now()
 
     async def _read_catalogue(self) -> None:
         await self._give_way()
