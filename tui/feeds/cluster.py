@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 15.0
 _LOADING_SECONDS = 0.02
+"""Pause between two checks for the first complete snapshot."""
 _REPAINTED_SECONDS = 2.0
 """After so long, also on a busy machine, nothing on screen is from the previous snapshot; what is, would be frozen."""
-"""Pause between two checks for the first complete snapshot."""
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
 
@@ -80,6 +80,8 @@ class ClusterFeed:
         self._keeper: SnapshotKeeper | None = None
         self._settled = asyncio.Event()
         self._connected = asyncio.Event()
+        self._sessions = 0
+        """The session that is followed, and those that are being closed."""
 
     @property
     def session(self) -> KubeSession:
@@ -137,9 +139,11 @@ class ClusterFeed:
         Raises:
             ConsoleError: The kubeconfig cannot be used, or the server does not answer.
         """
+        self._sessions += 1
         try:
             await self._follow(live)
         finally:
+            self._sessions -= 1
             self._settled.set()
 
     async def _follow(self, live: Callable[[], None]) -> None:
@@ -267,6 +271,8 @@ class ClusterFeed:
             keeper.shown = None
         if not is_first and self._replayed is None:
             await asyncio.sleep(_REPAINTED_SECONDS)
+            while self._sessions > 1:  # what one that is still being closed refers to would be frozen for good
+                await self._clock.sleep(_REPAINTED_SECONDS)
             collect_frozen()
         freeze_startup_objects()
         while True:
