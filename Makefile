@@ -43,9 +43,10 @@ $(COMPILED)-wholes: $(COMPILED)
 	@touch $@
 
 # Each worker collects all tests of its command, ten seconds for those of parts, and most of what these do is computing.
-# The others wait most of the time for each other's processes: with eight workers, two cores were idle for an eighth of it.
+# With five, two cores are idle for a hundredth of the time. The tests of wholes wait most of the time for each other's
+# processes: with eight workers, two cores were idle for an eighth of it.
 test: $(COMPILED)-parts  ## the tests of parts, of rules, of every screen, and of the console in a terminal
-	$(PYTEST) --numprocesses 6 $(PARTS)
+	$(PYTEST) --numprocesses 5 $(PARTS)
 
 integration: $(COMPILED)-wholes  ## the tests of whole runs: on embedded clusters, under faults, with Terraform
 	$(PYTEST) --numprocesses 10 $(WHOLES)

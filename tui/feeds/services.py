@@ -87,7 +87,7 @@ class ConsoleServices:
             readonly=settings.readonly,
             clock=clock,
             changed=ticker.request_paint,
-            completed=self._count_fleet,
+            completed=lambda: _count_fleet(self),
             region=settings.region,
             keeps_snapshots=settings.keeps_snapshots,
             through=self.capture.through if self.capture is not None else None,
@@ -268,17 +268,6 @@ class ConsoleServices:
         self.alarms.look()
         self._others_changed()  # they may have come first
 
-    async def _count_fleet(self) -> None:
-        """Count the whole fleet, then paint: in steps, as a pass over all its pods takes the loop ten milliseconds."""
-        snapshot = self.cluster.snapshot()
-        if snapshot is not None:
-            self.fleet.total(snapshot)
-            await asyncio.sleep(0)
-            if self.settings.has_operator:
-                self.home.follow(snapshot)
-                await asyncio.sleep(0)
-        self.ticker.paint_now()
-
     async def _read_catalogue(self) -> None:
         await self._give_way()
         try:
@@ -351,6 +340,18 @@ class ConsoleServices:
             )
         if self.capture is not None:
             await self.capture.ask_for_kinds(self.cluster.session)
+
+
+async def _count_fleet(services: ConsoleServices) -> None:
+    """Count the whole fleet, then paint: in steps, as a pass over all its pods takes the loop ten milliseconds."""
+    snapshot = services.cluster.snapshot()
+    if snapshot is not None:
+        services.fleet.total(snapshot)
+        await asyncio.sleep(0)
+        if services.settings.has_operator:
+            services.home.follow(snapshot)
+            await asyncio.sleep(0)
+    services.ticker.paint_now()
 
 
 def _capture_feed(settings: ConsoleSettings, clock: Clock) -> CaptureFeed | None:
