@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
@@ -86,6 +87,15 @@ def write_private(path: Path, data: bytes, *, is_synced: bool = True) -> None:
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def take_lock(descriptor: int) -> bool:
+    """Take the kernel's lock of an open file, which goes with the descriptor; return whether it was free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def require_writable(file: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import fcntl
 import os
 import secrets
 import shutil
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConsoleError, MissingError, RefusedError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, private_directory, write_private
+from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, private_directory, take_lock, write_private
 from actions.base.own_images import registry_variable
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
@@ -367,7 +366,7 @@ def one_at_a_time(runs: Path) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be made: {error.strerror}.", hint="Free some space there.") from error
     try:
-        while not _is_locked(descriptor):
+        while not take_lock(descriptor):
             if time.monotonic() > deadline:
                 who = ", ".join(holders_of_locks([path])) or "another process"
                 raise RefusedError(
@@ -378,14 +377,6 @@ def one_at_a_time(runs: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager

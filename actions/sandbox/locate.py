@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import ConfigError, UnreachableError
-from actions.base.files import PRIVATE_FILE, private_directory, state_home
+from actions.base.files import PRIVATE_FILE, private_directory, state_home, take_lock
 from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
 
 START_SECONDS = 60.0
@@ -129,21 +128,13 @@ def _starting(folder: Path, deadline: float) -> Iterator[None]:
     """Hold the right to start the sandbox of `folder`: of two processes, the second waits for the first one's."""
     descriptor = os.open(folder / "starting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
-        while not _is_locked(descriptor):
+        while not take_lock(descriptor):
             if time.monotonic() > deadline:
                 raise UnreachableError(f"Another process has been starting {folder.name} for a minute.")
             time.sleep(_POLL_SECONDS)  # noqa: TID251 - before there is a loop
         yield
     finally:
         os.close(descriptor)
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _last_line(log: Path) -> str:

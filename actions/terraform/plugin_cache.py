@@ -6,7 +6,6 @@ folders count, too; a note of a directory that is gone is dropped. Looking and r
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import RefusedError
-from actions.base.files import cache_home, private_directory, write_private
+from actions.base.files import cache_home, private_directory, take_lock, write_private
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform.working_directory import PROVIDERS_FOLDER
 
@@ -114,12 +113,8 @@ def remove_unused_providers(works: Iterable[Path] = (), *, cache: Path | None = 
 def _locked(place: Path) -> Iterator[None]:
     private_directory(place)
     with (place / LOCK_FILE).open("w") as lock:
-        try:
-            fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RefusedError(
-                "A terraform init is using the cache of providers.", hint="Try again when it has ended."
-            ) from error
+        if not take_lock(lock.fileno()):
+            raise RefusedError("A terraform init is using the cache of providers.", hint="Try again when it has ended.")
         yield
 
 

@@ -9,7 +9,6 @@ Source: developer.hashicorp.com/terraform/cli/config/config-file, "Provider Inst
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -22,7 +21,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConflictError
-from actions.base.files import private_directory, write_private
+from actions.base.files import private_directory, take_lock, write_private
 from actions.terraform import plugin_cache
 from actions.terraform.backend import own_backend
 from actions.terraform.plugin_cache import cache_folder, note_user
@@ -155,7 +154,7 @@ async def installing(
             return
         cache = private_directory(cache_folder())
         with (cache / plugin_cache.LOCK_FILE).open("w") as lock:
-            while not _is_taken(lock.fileno()):
+            while not take_lock(lock.fileno()):
                 await clock.sleep(_LOOK_SECONDS)
             note_user(cache, work)
             yield {**given, CACHE_VARIABLE: str(cache)}
@@ -165,14 +164,6 @@ async def installing(
 
 def _needs_providers(work: Path) -> bool:
     return any(_PROVIDERS.search(path.read_text(encoding="utf-8")) for path in work.glob("*.tf"))
-
-
-def _is_taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _configuration(known: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import BlueprintError, ConfigError, RefusedError
-from actions.base.files import shipped_blueprints
+from actions.base.files import shipped_blueprints, take_lock
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.parameters import bind
 from actions.blueprint.source_files import git_modules
@@ -188,10 +188,9 @@ def test_a_launch_looks_for_other_runs_when_the_one_before_it_has_made_its_own(
 ) -> None:
     seen: list[int] = []
     is_waiting = threading.Event()
-    try_to_lock = launch._is_locked
 
     def tried(descriptor: int) -> bool:
-        is_locked = try_to_lock(descriptor)
+        is_locked = take_lock(descriptor)
         if not is_locked:
             is_waiting.set()
         return is_locked
@@ -202,7 +201,7 @@ def test_a_launch_looks_for_other_runs_when_the_one_before_it_has_made_its_own(
             second.start()
             assert is_waiting.wait(60)
 
-    monkeypatch.setattr(launch, "_is_locked", tried)
+    monkeypatch.setattr(launch, "take_lock", tried)
     second = threading.Thread(target=lambda: launched_after(tmp_path, look))
     launched_after(tmp_path, look)
     second.join()
