@@ -89,7 +89,7 @@ class Reflector(Generic[T]):
             changes of that time are taken together, at the cost of one. The first change after a quiet time is not
             delayed.
         liveness: The server's liveness, updated by this resource's stream among others.
-        served: Waited for while the resource is missing; without it the resource itself is asked for now and then.
+        served: Waited for while the resource is missing; without it the resource itself is requested now and then.
         ends_when_forbidden: Let a 403 end `run`, for a caller that has a narrower path.
         trim: Drops objects that the sink would not keep, by uid, from a list that is being read.
         resume_version: The version at which the sink has all objects already: they are watched from there, and listed

@@ -28,7 +28,7 @@ class _GroupList(msgspec.Struct):
 
 
 class ServedGroups:
-    """Lets reflectors wait until the server may have their kind. Used on the session's loop only.
+    """The wait of reflectors until the server may have their kind. Used on the session's loop only.
 
     Args:
         session: The session with the server.
@@ -72,7 +72,7 @@ class ServedGroups:
         return frozenset(group.name for group in found.groups)
 
     def _release(self, groups: frozenset[str] | None) -> None:
-        """Let those go on whose group is there, and all of them if that is not known."""
+        """End the waits for groups that are there, and all of them if that is not known."""
         waiting, self._waiting = self._waiting, []
         for group, served in waiting:
             if groups is not None and group not in groups:
