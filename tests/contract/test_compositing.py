@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.segment import Segment
 from textual.app import App, ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
 from textual.css.model import RuleSet
 from textual.geometry import Region
 from textual.screen import Screen
@@ -13,11 +16,13 @@ from textual.widget import Widget
 from tests.support.waiting import settle, wait_for
 from tui.textual_private import (
     ChangesCompositor,
+    PiecesUpdate,
     RedactingApp,
     forget_arrangement,
     hash_rules_by_identity,
     paint_only_changes,
     screen_text,
+    set_border_subtitle,
 )
 
 
@@ -94,6 +99,51 @@ async def test_nothing_is_written_when_nothing_changed() -> None:
         await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")
 
         assert written_of(app) == []
+
+
+class Framed(Screen[None]):
+    """Letters in a border."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        paint_only_changes(self)
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Letters("b", id="inside")
+
+
+class FramedApp(App[None]):
+    """A border with a text in it."""
+
+    CSS = "Vertical { width: 20; height: 5; border: round $foreground; } #inside { height: 1fr; }"
+
+    def get_default_screen(self) -> Screen[None]:
+        return Framed()
+
+
+async def test_a_text_in_the_lower_border_changes_that_line_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    painted: list[PiecesUpdate | None] = []
+    paint = ChangesCompositor.render_partial_update
+
+    def kept(compositor: ChangesCompositor) -> PiecesUpdate | None:
+        painted.append(paint(compositor))
+        return painted[-1]
+
+    app = FramedApp()
+    async with app.run_test(size=(24, 6)) as pilot:
+        frame = app.screen.query_one(Vertical)
+        await wait_for(pilot, lambda: "bbb" in screen_text(app), "the first frame")
+        monkeypatch.setattr(ChangesCompositor, "render_partial_update", kept)
+        frame.refresh()
+        await wait_for(pilot, lambda: any(painted), "the whole frame is painted")
+        for text in ("one [b]", "in 10 s", ""):
+            painted.clear()
+            set_border_subtitle(frame, Content(text))
+            await wait_for(pilot, lambda: any(painted), "the border is painted")
+            pieces = [piece for update in painted if update is not None for piece in update.pieces]
+            assert [(y, strip.text.strip("╰─╯ ")) for _, y, strip in pieces] == [(4, text)]
+            assert screen_text(app).splitlines()[4].strip("╰─╯ ") == text
 
 
 class UnseenApp(RedactingApp[None], LayeredApp):

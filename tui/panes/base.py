@@ -23,6 +23,7 @@ from tui.present.subject import Subject
 from tui.settings.filters import parse_filter
 from tui.settings.keys import KeyContext, keys_of
 from tui.terminal.clipboard import Clipping
+from tui.textual_private import set_border_subtitle
 from tui.widgets.marked_table import MarkedTable
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column
@@ -220,7 +221,7 @@ class Pane(Widget):
             label = text_of(fit_ends(label, room))  # the remedy is at the end
         if label != self._health_label:
             self._health_label = label
-            self.border_subtitle = Content(label)  # setting it repaints the whole pane
+            set_border_subtitle(self, Content(label))
         self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED) or bool(health.as_of), "-stale")
 
 
