@@ -445,7 +445,7 @@ class TerraformDriver:
                         on_event(event)
             except FormatError as error:
                 refused = error.sentence()
-        exit_code = operation.exit_code()
+        exit_code = await operation.exit_code()
         if refused:
             raise FormatError(refused)
         if exit_code == 0 or (exit_code is None and progress.is_summarised):
