@@ -88,10 +88,10 @@ class RunMonitor:
             yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
         if NoticeKind.LOCKED in waits:
             yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
-        for kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
+        for kind in (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
             if lease is not None and kind in waits:
                 reason = beat.reasons.get(kind.value, "") if beat is not None else ""
-                yield self._notice(kind, f"{_ATTENDED[kind]} {reason}".rstrip(), waits[kind])
+                yield self._notice(kind, f"{_ATTENDED.get(kind, '')} {reason}".strip(), waits[kind])
         if lease is None or beat is None or is_mounted_read_only:  # no heartbeat can be written: silence proves nothing
             return
         if beat.is_stalled(self._clock.monotonic()):
