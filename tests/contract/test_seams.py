@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 import pytest
+from textual import on
 from textual.app import App, ComposeResult
+from textual.events import Click
 from textual.geometry import NULL_OFFSET, Region, Size, Spacing
 from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
@@ -83,6 +85,28 @@ def test_a_crash_report_shows_no_locals_and_no_credentials(capsys: pytest.Captur
     assert "boom with «redacted»" in report
     assert "AKIAB" not in report
     assert "locals" not in report
+
+
+class FailingApp(RedactingApp[None]):
+    ending: int | None = None
+
+    @on(Click)
+    def fail(self) -> None:
+        if self.ending is not None:
+            self.exit(return_code=self.ending)
+        raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize(("ending", "code"), [(None, 1), (0, 1), (129, 129)])
+async def test_a_defect_in_an_app_that_is_ending_leaves_the_code_with_which_it_ends(
+    ending: int | None, code: int
+) -> None:
+    app = FailingApp()
+    app.ending = ending
+    with pytest.raises(ZeroDivisionError):
+        async with app.run_test() as pilot:
+            await pilot.click()
+    assert app.return_code == code
 
 
 def _finds_a_type(call: ast.Call) -> bool:
