@@ -196,7 +196,8 @@ class RunReader:
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
         troubles = dict(beat.troubles) if beat and lease is not None else {}
-        fence = read_fence(self.folder) if lease is None else None
+        is_idle = lease is None or any(notice.kind is NoticeKind.STALLED for notice in notices)
+        fence = read_fence(self.folder) if is_idle else None
         seen = (len(self._records), lease, notices, notes, troubles, fence)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
@@ -206,7 +207,7 @@ class RunReader:
         if not is_same:
             self._looked_at = 0.0
         notices = (*self._near_limits(), *notices)
-        other = read_elsewhere(self.folder, view.epoch) if lease is None else None
+        other = read_elsewhere(self.folder, view.epoch) if is_idle else None
         if lease is None and restored_path(self.folder).exists():
             notices = (Notice(NoticeKind.RESTORED, RESTORED), *notices)
         elif other is not None:

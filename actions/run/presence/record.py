@@ -33,6 +33,8 @@ LABELS = {MANAGED_BY: MANAGER, RECORD_LABEL: "run"}
 SELECTOR = f"{RECORD_LABEL}={LABELS[RECORD_LABEL]}"
 """Label selector of all of them."""
 NAME_PREFIX = "eksml-run-"
+STOPPED_NOTE = "eksml.dev/parked"
+"""The annotation by which the watchdog, a program of its own, says what it has stopped."""
 RUN_KEY = "run.json"
 CREATED_KEY = "created.json"
 RUN_BYTES = 64 << 10
@@ -132,6 +134,8 @@ class RemoteRun(msgspec.Struct, frozen=True):
     """The first record of its journal, if it can be read."""
     error: str = ""
     """The reason why it cannot be read, in one sentence; else empty."""
+    stopped: str = ""
+    """What the watchdog in the cluster has stopped, and why; empty for nothing, or if its runner has taken note."""
 
     @property
     def owner(self) -> str:
@@ -151,6 +155,11 @@ class RemoteRun(msgspec.Struct, frozen=True):
     def is_silent(self, now: float) -> bool:
         """Return whether heartbeats are missing at `now`, in seconds since the epoch."""
         return not self.is_over and now - self.seen_at > SILENT_SECONDS
+
+
+def stopped_sentence(run: RemoteRun) -> str:
+    """Return what the watchdog in the cluster has stopped of a run; empty for nothing."""
+    return f"The watchdog in the cluster acted: {run.stopped}" if run.stopped else ""
 
 
 def name_of(run_id: str) -> str:
@@ -242,6 +251,7 @@ def read_run(document: Mapping[str, Any]) -> RemoteRun | None:
         version=one_line(str(metadata.get("resourceVersion") or "")),
         created=_decoded_created(texts.get(CREATED_KEY), run_id),
         error=error,
+        stopped=_stopped(metadata.get("annotations")),
     )
 
 
@@ -281,6 +291,11 @@ def _published_outputs(stage: StageView) -> dict[str, str]:
     if stage.kind in _ASKED_ELSEWHERE or not stage.outputs or len(stage.outputs) > _MOST_OUTPUTS:
         return {}
     return {name: text for name, text in stage.outputs.items() if one_line(text, limit=_LONGEST_TEXT) == text}
+
+
+def _stopped(annotations: object) -> str:
+    note = annotations.get(STOPPED_NOTE) if isinstance(annotations, dict) else None
+    return one_line(redact(note), limit=_LONGEST_TEXT) if isinstance(note, str) else ""
 
 
 def _decoded_presence(text: object, run_id: str) -> RunPresence:
