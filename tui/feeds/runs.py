@@ -115,8 +115,22 @@ class RunFeed:
         if view is None or self.remote is not None or self.is_busy:
             return False
         return (
-            not is_watched_only(view.notices) and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
+            not is_watched_only(view.notices)
+            and not self.is_starting
+            and view.state in _UNDER_WAY
+            and view.last_seq > 1
+            and not view.is_paused
         )
+
+    @property
+    def is_starting(self) -> bool:
+        """True if a runner is about to start for the run on screen, as somebody has just requested something of it."""
+        return self._reader is not None and self.remote is None and self._reader.is_starting
+
+    @property
+    def has_died(self) -> bool:
+        """True if the runner of the run on screen ended in the middle of its work, instead of giving it back."""
+        return self._reader is None or self._reader.has_died
 
     def choose(self, folder: Path) -> None:
         """Show the run in `folder` from here on.

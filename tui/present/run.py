@@ -231,8 +231,18 @@ def stage_of(view: RunView, key: str) -> StageView | None:
     return next((stage for stage in view.stages if stage.id == key), None)
 
 
-def _died(resume_key: str) -> str:
-    return "▲ its runner has died" + (f"; press {resume_key} to resume" if resume_key else "")
+RUNNER_STARTS = Span("its runner starts", Tone.MUTED)
+
+
+def without_runner(resume_key: str, *, has_died: bool) -> Span:
+    """Return the part of a heading on a run that nobody carries out.
+
+    Args:
+        resume_key: Key that starts a runner; empty where that cannot be done.
+        has_died: A runner ended in the middle of its work; else none has begun.
+    """
+    text = "▲ its runner has died" if has_died else "▲ it has no runner"
+    return Span(text + (f"; press {resume_key} to resume" if resume_key else ""), Tone.BAD)
 
 
 def run_heading(
@@ -240,7 +250,7 @@ def run_heading(
     *,
     now: float,
     width: int = 160,
-    resume_key: str | None = None,
+    runner: Span | None = None,
     left: Mapping[str, float] = NO_PROGRESS,
 ) -> list[Cells]:
     """Return two lines, and below them the problems of its runner and journal.
@@ -251,7 +261,7 @@ def run_heading(
         view: The run.
         now: Seconds since the epoch.
         width: Terminal columns.
-        resume_key: Key that restarts its runner, empty where that cannot be done; `None` if it has not died.
+        runner: What is to be said of its runner, if anything.
         left: Seconds that stages still take by their own progress, which counts before what is expected.
     """
     chosen: list[Span | None] = [
@@ -266,7 +276,7 @@ def run_heading(
         Span(view.state.value, RUN_TONES[view.state]),
         _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
-        None if resume_key is None else Span(_died(resume_key), Tone.BAD),
+        runner,
         _warnings(view),
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now, left),
