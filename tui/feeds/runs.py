@@ -97,6 +97,12 @@ class RunFeed:
         return self._reader.folder if self._reader else None
 
     @property
+    def is_list_complete(self) -> bool:
+        """True if the runs were listed, and the one on screen, which may have been launched since, is among them."""
+        here = self.view if self.remote is None else None
+        return self.is_listed and (here is None or any(run.id == here.id for run in self.summaries))
+
+    @property
     def is_copy(self) -> bool:
         """True if the run on screen is another machine's, read from a copy of its home: that has no lines of logs."""
         return self.remote is not None and self._reader is not None
@@ -285,7 +291,7 @@ class RunFeed:
         if self._reader is not None:
             self._reader.close()
         self._reader = self.view = self.unreadable = self._listed = None
-        self.summaries = ()
+        self.summaries, self.is_listed = (), False
         self._tell()
 
     def close(self) -> None:

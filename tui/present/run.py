@@ -408,7 +408,7 @@ def stage_detail(
     glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else _LOOKS[stage.state]]
     width = max(20, width)
     begin = (Span(f"{glyph.sign} ", glyph.tone), Span(title or stage.title, Tone.STRONG))
-    state = Span(_STALLED if is_unknown else stage_state_text(stage.state), glyph.tone)
+    state = Span(_STALLED if is_unknown else _state_words(stage, now), glyph.tone)
     cost = [Span(spent)] if spent else []
     approved = [Span(f"approved by {stage.approved_by}", Tone.MUTED)] if stage.approved_by else []
     kind = [] if stage.kind == stage.title.lower() else [Span(stage.kind, Tone.MUTED)]
@@ -430,6 +430,14 @@ def stage_detail(
     lines += _findings(stage.findings, width)
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines
+
+
+def _state_words(stage: StageView, now: float) -> str:
+    """Return the state; of a plan that waits also for how long, as the time of its stage stands still meanwhile."""
+    words = stage_state_text(stage.state)
+    if stage.state is StageState.AWAITING_APPROVAL and stage.ended_at is not None:
+        return f"{words} for {duration(max(0.0, now - stage.ended_at))}"
+    return words
 
 
 def _spent(stage: StageView, now: float, left_seconds: float | None) -> list[Span]:
