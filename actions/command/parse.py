@@ -207,7 +207,9 @@ def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
     field = next((f for f in msgspec.structs.fields(struct) if f.name == name), None)
     choices = _choices_of(field.type) if field is not None else ()
     if choices:
-        text = f"{text.removeprefix('invalid enum value ')} is not one of {', '.join(choices)}"
+        named = [choice for choice in choices if choice]
+        allowed = f"one of {', '.join(named)}" if len(named) > 1 else named[0] if named else "a value of it"
+        text = f"{text.removeprefix('invalid enum value ')} is not {allowed}"
     return f"{name}: {text}" if name else text
 
 
