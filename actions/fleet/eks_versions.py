@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
@@ -150,6 +150,7 @@ def support_price(version: str, day: date) -> str:
     return "extended" if is_paid_more else "standard"
 
 
+@lru_cache(maxsize=256)
 def minor(version: str) -> tuple[int, ...]:
     """Return `(1, 35)` of `1.35`, `v1.35.2-eks-bb2d`, `1.35+`; empty for what is not a version."""
     parts = version.strip().removeprefix("v").split(".")[:2]
