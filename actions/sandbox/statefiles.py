@@ -18,6 +18,7 @@ from actions.sandbox.model.keys import AccessKey, SandboxKeys
 KUBECONFIG = "kubeconfig"
 PROCESS = "process.json"
 VIEWER = "viewer"
+_Dumper = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
 
 def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, keys: SandboxKeys) -> Path:
@@ -45,7 +46,7 @@ def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, 
         "current-context": cluster,
     }
     path = folder / KUBECONFIG
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    write_private(path, yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode())
     return path
 
 
