@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.base.files import asset
 
@@ -111,7 +112,7 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if path is None:
             return _shipped()
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return decode_json(path.read_bytes(), cls)
         except (OSError, msgspec.MsgspecError) as error:
             raise FormatError(f"{path.name}: {error}.", hint="Install the package again.") from error
 

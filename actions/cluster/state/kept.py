@@ -23,6 +23,7 @@ from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
+from actions.base.decoding import decode_msgpack
 from actions.base.errors import ConfigError
 from actions.base.files import cache_home, private_directory, write_private
 from actions.base.untrusted import redact
@@ -177,7 +178,7 @@ def load_kept(identity: str, *, now: float, folder: Path | None = None) -> KeptS
         return None
     try:
         frames = _frames(memoryview(data)[len(_MARK) : -_DIGEST_BYTES])
-        head = msgspec.msgpack.decode(next(frames), type=_Head)
+        head = decode_msgpack(next(frames), _Head)
         if (head.build, head.cluster) != (build_stamp(), identity):
             return None
         if not now - LONGEST_SECONDS < head.taken_at <= now:
@@ -199,13 +200,13 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
         usage.update(_node_usage(msgspec.msgpack.decode(next(frames), type=_Usage), head, amounts))
     nodes: dict[str, NodeFacts] = {}
     for _ in range(0, head.nodes, _PORTION):
-        read = _node_facts(msgspec.msgpack.decode(next(frames), type=_Nodes), head, amounts)
+        read = _node_facts(decode_msgpack(next(frames), _Nodes), head, amounts)
         nodes.update((node.name, node) for node in read)
     pods: dict[str, PodFacts] = {}
     nothing = {one: NOTHING for one in amounts if one == NOTHING}
     shared = [nothing.get(one, one) for one in amounts]
     for _ in range(0, head.pods, _PORTION):
-        columns = msgspec.msgpack.decode(next(frames), type=_Pods)
+        columns = decode_msgpack(next(frames), _Pods)
         namespaces = map(head.texts.__getitem__, columns.namespaces)
         keys = map("/".join, zip(namespaces, columns.names, strict=True))
         pods.update(zip(keys, _pod_facts(columns, head, shared), strict=True))
