@@ -123,6 +123,11 @@ class ClusterFeed:
         snapshot = self.snapshot()
         return snapshot.as_of if snapshot else 0.0
 
+    @property
+    def awaits_kept(self) -> bool:
+        """True until a kept snapshot has been looked for: what is less urgent leaves it the processor."""
+        return self._keeps_snapshots and (self._keeper is None or not self._keeper.is_loaded)
+
     async def settle(self, *, at_most_seconds: float) -> None:
         """Wait until the snapshot is complete or fails, so that less urgent work leaves it the processor."""
         with suppress(TimeoutError):

@@ -37,6 +37,8 @@ class SnapshotKeeper:
         self.target = target
         self.shown: ClusterSnapshot | None = None
         """The snapshot to show until there is a live one; `None` without one, or when it is of another cluster."""
+        self.is_loaded = False
+        """True once what was kept has been looked for."""
         self._clock = clock
         self._looked = looked
         self._kept: KeptSnapshot | None = None
@@ -54,6 +56,7 @@ class SnapshotKeeper:
             found = await in_thread("kept snapshot", _load, self.target, self._clock.now().timestamp())
             self.context, self._server, self._identity, self._kept = found
             self.shown = self._kept.snapshot if self._kept else None
+        self.is_loaded = True
 
     async def confirm(self, session: KubeSession) -> KeptSnapshot | None:
         """Ask the cluster whether it is the one of the kept snapshot; if not, that is no longer shown.

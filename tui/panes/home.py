@@ -95,6 +95,8 @@ class HomePane(Pane):
 
     def _request_facts(self) -> None:
         services, home = self.services, self.services.home
+        if services.cluster.awaits_kept:
+            return  # beside the first frame, a thread that reads the kubeconfig held it up
         if services.supervisor.health(CLUSTER).state is FeedState.STARTING and services.cluster.snapshot() is None:
             return  # the cluster comes first
         home.follow(services.cluster.snapshot())

@@ -126,11 +126,15 @@ async def test_it_is_painted_before_the_feeds_take_the_processor(
         start()
 
     monkeypatch.setattr(services, "start", started)
+    read: list[float] = []
+    monkeypatch.setattr(services.home, "read_contexts", lambda *_: read.append(services.cluster.as_of))
     async with again.run_test(size=(120, 36)) as pilot:
         await wait_for(pilot, lambda: bool(seen), "the feeds are started")
     (shown,) = seen
     assert "as of " in shown
     assert "1 node," in shown
+    assert read
+    assert all(read), "the kubeconfig's contexts were read before the kept snapshot was there"
 
 
 async def test_another_cluster_at_the_same_address_is_not_shown(cluster: Cluster, settings: ConsoleSettings) -> None:
