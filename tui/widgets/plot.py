@@ -14,6 +14,7 @@ from rich.color import blend_rgb
 from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.timer import Timer
@@ -253,6 +254,16 @@ class PlotView(LineWidget, can_focus=True):
         self._cursor = None
         self.post_message(self.CursorMoved(self, None))
         self._set(replace(self._options, window=None))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in with the wheel."""
+        event.stop()
+        self.action_zoom(is_closer=True)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out with the wheel."""
+        event.stop()
+        self.action_zoom(is_closer=False)
 
     def on_resize(self) -> None:
         """Redraw for the new size."""
