@@ -224,4 +224,4 @@ def _place(services: ConsoleServices) -> str:
 
 
 def _paragraph(text: str, tone: Tone) -> list[Cells]:
-    return [(Span(line, tone),) for line in textwrap.wrap(text, BODY_COLUMNS - 2)]
+    return [(Span(line, tone),) for line in textwrap.wrap(text, BODY_COLUMNS - 2, break_on_hyphens=False)]
