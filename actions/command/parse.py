@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.base.errors import ParameterError
 from actions.command.arguments import Arguments
 from actions.command.verbs import (
@@ -99,7 +100,7 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
         if field.required and field.name not in value:
             raise ParameterError(f"{command.id} needs {field.name}.", hint=_usage(command))
     try:
-        return msgspec.convert(dict(value), command.arguments, strict=strict)
+        return convert(dict(value), command.arguments, strict=strict)
     except msgspec.ValidationError as error:
         raise ParameterError(f"{command.id}: {plain(error, command.arguments)}.", hint=_usage(command)) from error
 

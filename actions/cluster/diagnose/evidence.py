@@ -6,6 +6,7 @@ Every text in here is without control characters and credentials. Unknown values
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -188,7 +189,7 @@ class GpuReading(msgspec.Struct, frozen=True):
     ecc_uncorrected: int | None = None
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class Evidence(msgspec.Struct, frozen=True, dict=True):
     """Everything that one diagnosis reads."""
 
     pods: tuple[Pod, ...] = ()
@@ -220,6 +221,13 @@ class Evidence(msgspec.Struct, frozen=True):
 
     def troubles(self) -> Iterator[Event]:
         """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
+        return iter(self._troubles)
+
+    @cached_property
+    def _troubles(self) -> tuple[Event, ...]:
+        return tuple(self._found_troubles())
+
+    def _found_troubles(self) -> Iterator[Event]:
         made = self._last_made()
         for event in self.events:
             pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None

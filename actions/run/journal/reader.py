@@ -88,10 +88,10 @@ class RunMonitor:
             yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
         if NoticeKind.LOCKED in waits:
             yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
-        for kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
+        for kind in (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
             if lease is not None and kind in waits:
                 reason = beat.reasons.get(kind.value, "") if beat is not None else ""
-                yield self._notice(kind, f"{_ATTENDED[kind]} {reason}".rstrip(), waits[kind])
+                yield self._notice(kind, f"{_ATTENDED.get(kind, '')} {reason}".strip(), waits[kind])
         if lease is None or beat is None or is_mounted_read_only:  # no heartbeat can be written: silence proves nothing
             return
         if beat.is_stalled(self._clock.monotonic()):
@@ -208,7 +208,8 @@ class RunReader:
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
         troubles = dict(beat.troubles) if beat and lease is not None else {}
-        fence = read_fence(self.folder) if lease is None else None
+        is_idle = lease is None or any(notice.kind is NoticeKind.STALLED for notice in notices)
+        fence = read_fence(self.folder) if is_idle else None
         is_starting = self._awaits_runner()
         seen = (len(self._records), lease, notices, notes, troubles, fence, is_starting)
         near, is_same = self._near, seen == self._seen
@@ -219,7 +220,7 @@ class RunReader:
         if not is_same:
             self._looked_at = 0.0
         notices = (*self._near_limits(), *notices)
-        other = read_elsewhere(self.folder, view.epoch) if lease is None else None
+        other = read_elsewhere(self.folder, view.epoch) if is_idle else None
         if lease is None and restored_path(self.folder).exists():
             notices = (Notice(NoticeKind.RESTORED, RESTORED), *notices)
         elif other is not None:
