@@ -97,12 +97,6 @@ class RunFeed:
         return self._reader.folder if self._reader else None
 
     @property
-    def is_list_complete(self) -> bool:
-        """True if the runs were listed, and the one on screen, which may have been launched since, is among them."""
-        here = self.view if self.remote is None else None
-        return self.is_listed and (here is None or any(run.id == here.id for run in self.summaries))
-
-    @property
     def is_copy(self) -> bool:
         """True if the run on screen is another machine's, read from a copy of its home: that has no lines of logs."""
         return self.remote is not None and self._reader is not None
@@ -122,21 +116,11 @@ class RunFeed:
             return False
         return (
             not is_watched_only(view.notices)
-            and not self.is_starting
+            and not is_starting(self)
             and view.state in _UNDER_WAY
             and view.last_seq > 1
             and not view.is_paused
         )
-
-    @property
-    def is_starting(self) -> bool:
-        """True if a runner is about to start for the run on screen, as somebody has just requested something of it."""
-        return self._reader is not None and self.remote is None and self._reader.is_starting
-
-    @property
-    def has_died(self) -> bool:
-        """True if the runner of the run on screen ended in the middle of its work, instead of giving it back."""
-        return self._reader is None or self._reader.has_died
 
     def choose(self, folder: Path) -> None:
         """Show the run in `folder` from here on.
@@ -346,6 +330,22 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def is_list_complete(runs: RunFeed) -> bool:
+    """Return whether the runs were listed, and the one on screen, which may have been launched since, is among them."""
+    here = runs.view if runs.remote is None else None
+    return runs.is_listed and (here is None or any(run.id == here.id for run in runs.summaries))
+
+
+def is_starting(runs: RunFeed) -> bool:
+    """Return whether a runner is about to start for the run on screen: a request for it was written just now."""
+    return runs._reader is not None and runs.remote is None and runs._reader.is_starting
+
+
+def has_died(runs: RunFeed) -> bool:
+    """Return whether the runner of the run on screen ended in the middle of its work."""
+    return runs._reader is None or runs._reader.has_died
 
 
 def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[RemoteRun]) -> Path | None:
