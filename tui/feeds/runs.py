@@ -80,6 +80,10 @@ class RunFeed:
         """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
         self.home_trouble: Notice | None = None
         """Of that run, the reason that nothing can be read of its home here."""
+        self.is_starting = False
+        """A runner is about to start for the run on screen: a request for it was written just now."""
+        self.has_died = True
+        """If the run on screen is without a runner: its last one ended in the middle of its work."""
         self._clock = clock
         self._changed = changed
         self._wanted = open_run
@@ -116,7 +120,7 @@ class RunFeed:
             return False
         return (
             not is_watched_only(view.notices)
-            and not is_starting(self)
+            and not self.is_starting
             and view.state in _UNDER_WAY
             and view.last_seq > 1
             and not view.is_paused
@@ -155,6 +159,7 @@ class RunFeed:
         if self._reader is not None:
             self._reader.close()
         self._reader = self._newest = self.view = self.unreadable = None
+        self.is_starting = False
 
     def use_copy(self, folder: Path) -> None:
         """Read the run on screen, which another machine carries out, from a copy of its folder.
@@ -304,6 +309,7 @@ class RunFeed:
 
     def _show(self, reader: RunReader) -> None:
         """Show the view read last, here or in the thread, whose result may still be on its way."""
+        self.is_starting, self.has_died = reader.is_starting, reader.has_died
         if self._newest is not reader.newest:
             self.view = self._newest = reader.newest
             if self.remote is not None:
@@ -336,16 +342,6 @@ def is_list_complete(runs: RunFeed) -> bool:
     """Return whether the runs were listed, and the one on screen, which may have been launched since, is among them."""
     here = runs.view if runs.remote is None else None
     return runs.is_listed and (here is None or any(run.id == here.id for run in runs.summaries))
-
-
-def is_starting(runs: RunFeed) -> bool:
-    """Return whether a runner is about to start for the run on screen: a request for it was written just now."""
-    return runs._reader is not None and runs.remote is None and runs._reader.is_starting
-
-
-def has_died(runs: RunFeed) -> bool:
-    """Return whether the runner of the run on screen ended in the middle of its work."""
-    return runs._reader is None or runs._reader.has_died
 
 
 def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[RemoteRun]) -> Path | None:

@@ -14,7 +14,6 @@ from actions.base.wording import counted
 from actions.fleet.cost import FleetCost
 from actions.run.state.records import Action
 from actions.run.state.view import RunState, RunView, StageState
-from tui.feeds.runs import has_died, is_starting
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present import run
@@ -91,8 +90,8 @@ class RunPane(Pane):
         """Return what the heading adds on the run's runner: nothing while it works."""
         runs = self.services.runs
         if runs.is_interrupted:
-            return run.without_runner("" if self._no_changes() else self._keys["resume"], has_died=has_died(runs))
-        return run.RUNNER_STARTS if is_starting(runs) else None
+            return run.without_runner("" if self._no_changes() else self._keys["resume"], has_died=runs.has_died)
+        return run.RUNNER_STARTS if runs.is_starting else None
 
     def _leave_room_for_detail(self, heading: int) -> None:
         """Let the rail have what heading and detail leave, and three fifths at most."""
