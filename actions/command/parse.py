@@ -131,7 +131,8 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
 
     Args:
         text: The line so far.
-        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`.
+        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, or of one command, by both
+            names: `{"drain object": ["node-1"]}`.
     """
     head, separator, last = text.rpartition(" ")
     if not separator:
@@ -148,13 +149,15 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
         return tuple(f"{head} {name}={v}" for v in choices.get(name, ()) if v.startswith(prefix))
     fields = command.fields()
     place = len(words) - 1 + sum("=" not in word for word in head.split()[1:])
-    candidates = [*_known_values(fields[place], choices)] if place < len(fields) else []
+    candidates = [*_known_values(command.id, fields[place], choices)] if place < len(fields) else []
     candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
 
 
-def _known_values(field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return choices.get(field.name) or _choices_of(field.type)
+def _known_values(
+    command: str, field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
+) -> Sequence[str]:
+    return choices.get(f"{command} {field.name}") or choices.get(field.name) or _choices_of(field.type)
 
 
 def _words() -> list[str]:

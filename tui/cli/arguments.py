@@ -56,7 +56,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 if it is wrong."""
     words = sys.argv[1:] if argv is None else argv
     top = parser(words)
-    options = top.parse_args(options_first(top, words))
+    options, unknown = top.parse_known_args(options_first(top, words))
+    if unknown:
+        _command_of(top, words).error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.script and options.command:
         top.error(f"--script plays in the console; it cannot be combined with {options.command}")
     if options.record and options.command:
@@ -74,6 +76,14 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
+
+
+def _command_of(top: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command that the words call, whose help has what is allowed."""
+    found = top
+    for word in words:
+        found = subcommands_of(found).get(word, found)
+    return found
 
 
 def options_first(command: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:

@@ -148,13 +148,25 @@ async def _parsed(services: ConsoleServices, text: str, kind: str) -> Target:
         case [word, namespace, name]:
             return _target(await services.objects.find(word), namespace, name, uid)
         case [word, name] if (await services.objects.kinds()).has(word):
-            return _target(await services.objects.find(word), default, name, uid)
+            found = await services.objects.find(word)
+            return _target(found, default, _whole_name(services, found, name), uid)
         case [namespace, name]:
             return _target(await services.objects.find("pods"), namespace, name, uid)
         case [name]:
-            return _target(await services.objects.find(kind), default, name, uid)
+            found = await services.objects.find(kind)
+            return _target(found, default, _whole_name(services, found, name), uid)
         case _:
             raise MissingError(f"{text!r} names no object.", hint="Name it as kind/name or kind/namespace/name.")
+
+
+def _whole_name(services: ConsoleServices, kind: ServedKind, name: str) -> str:
+    """Return the name of the one node that is shown as `name`, which is its own without the domain."""
+    snapshot = services.cluster.snapshot()
+    if kind.qualified != "nodes" or snapshot is None:
+        return name
+    names = [node.name for node in snapshot.nodes.values()]
+    fitting = [whole for whole in names if whole.partition(".")[0] == name]
+    return fitting[0] if name not in names and len(fitting) == 1 else name
 
 
 def _target(kind: ServedKind, namespace: str, name: str, uid: str) -> Target:
@@ -212,4 +224,4 @@ def _place(services: ConsoleServices) -> str:
 
 
 def _paragraph(text: str, tone: Tone) -> list[Cells]:
-    return [(Span(line, tone),) for line in textwrap.wrap(text, BODY_COLUMNS - 2)]
+    return [(Span(line, tone),) for line in textwrap.wrap(text, BODY_COLUMNS - 2, break_on_hyphens=False)]

@@ -80,6 +80,10 @@ class RunFeed:
         """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
         self.home_trouble: Notice | None = None
         """Of that run, the reason that nothing can be read of its home here."""
+        self.is_starting = False
+        """A runner is about to start for the run on screen: a request for it was written just now."""
+        self.has_died = True
+        """If the run on screen is without a runner: its last one ended in the middle of its work."""
         self._clock = clock
         self._changed = changed
         self._wanted = open_run
@@ -95,12 +99,6 @@ class RunFeed:
     def folder(self) -> Path | None:
         """The folder of the run on screen."""
         return self._reader.folder if self._reader else None
-
-    @property
-    def is_list_complete(self) -> bool:
-        """True if the runs were listed, and the one on screen, which may have been launched since, is among them."""
-        here = self.view if self.remote is None else None
-        return self.is_listed and (here is None or any(run.id == here.id for run in self.summaries))
 
     @property
     def is_copy(self) -> bool:
@@ -127,16 +125,6 @@ class RunFeed:
             and view.last_seq > 1
             and not view.is_paused
         )
-
-    @property
-    def is_starting(self) -> bool:
-        """True if a runner is about to start for the run on screen, as somebody has just requested something of it."""
-        return self._reader is not None and self.remote is None and self._reader.is_starting
-
-    @property
-    def has_died(self) -> bool:
-        """True if the runner of the run on screen ended in the middle of its work, instead of giving it back."""
-        return self._reader is None or self._reader.has_died
 
     def choose(self, folder: Path) -> None:
         """Show the run in `folder` from here on.
@@ -171,6 +159,7 @@ class RunFeed:
         if self._reader is not None:
             self._reader.close()
         self._reader = self._newest = self.view = self.unreadable = None
+        self.is_starting = False
 
     def use_copy(self, folder: Path) -> None:
         """Read the run on screen, which another machine carries out, from a copy of its folder.
@@ -320,6 +309,7 @@ class RunFeed:
 
     def _show(self, reader: RunReader) -> None:
         """Show the view read last, here or in the thread, whose result may still be on its way."""
+        self.is_starting, self.has_died = reader.is_starting, reader.has_died
         if self._newest is not reader.newest:
             self.view = self._newest = reader.newest
             if self.remote is not None:
@@ -346,6 +336,12 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def is_list_complete(runs: RunFeed) -> bool:
+    """Return whether the runs were listed, and the one on screen, which may have been launched since, is among them."""
+    here = runs.view if runs.remote is None else None
+    return runs.is_listed and (here is None or any(run.id == here.id for run in runs.summaries))
 
 
 def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[RemoteRun]) -> Path | None:

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 
 from actions.base.errors import MissingError
 from actions.fleet.facts import EventFacts
+from tui.feeds.runs import is_list_complete
 from tui.feeds.services import CLUSTER, RUNS, ConsoleServices
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
@@ -120,7 +121,7 @@ class HomePane(Pane):
             totals=home.trouble.totals if is_read else None,
             cost=services.fleet_cost(),
             unscheduled=home.trouble.unscheduled,
-            runs=services.runs.summaries if services.runs.is_list_complete else None,
+            runs=services.runs.summaries if is_list_complete(services.runs) else None,
             runs_error=services.supervisor.health(RUNS).detail,
             elsewhere=elsewhere,
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),

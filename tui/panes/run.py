@@ -49,8 +49,9 @@ class RunPane(Pane):
         keymap = services.settings.keymap
         there = [name_of(KeyContext.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
         self._runs_key = there[1]
-        text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for past runs."
-        self._no_run = ((Span(text, Tone.MUTED),),)
+        how = f"Press {there[0]} for the blueprints, {there[1]} for past runs."
+        self._no_run = ((Span(f"No run yet. {how}", Tone.MUTED),),)
+        self._none_at_work = ((Span(f"No run is at work. {how}", Tone.MUTED),),)
         self._keys = {does: name_of(KeyContext.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
@@ -108,7 +109,9 @@ class RunPane(Pane):
         if unreadable is not None:
             return _unreadable_lines(unreadable.id, self._runs_key)
         others = len(self.services.runs.listed_elsewhere())
-        if not others or self.services.runs.summaries:
+        if self.services.runs.summaries:
+            return self._none_at_work
+        if not others:
             return self._no_run
         text = f"No run of yours is at work. Press {self._runs_key} for {counted(others, 'run')} of this cluster."
         return ((Span(text, Tone.MUTED),),)

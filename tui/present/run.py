@@ -235,7 +235,7 @@ RUNNER_STARTS = Span("its runner starts", Tone.MUTED)
 
 
 def without_runner(resume_key: str, *, has_died: bool) -> Span:
-    """Return the part of a heading on a run that nobody carries out.
+    """Return the part of a heading on a run without a runner.
 
     Args:
         resume_key: Key that starts a runner; empty where that cannot be done.

@@ -301,6 +301,7 @@ class ConsoleScreen(LiveScreen[None]):
                 "column": self._workspace.current.column_titles,
                 "names": self._workspace.current.column_titles,
                 "object": list(snapshot.pods) if snapshot else [],
+                **{f"{command} object": _nodes_in(snapshot) for command in ("cordon", "uncordon", "drain")},
                 "job": _jobs_in(snapshot),
                 "run": _run_ids(self._services),
                 "stage": [stage.id for stage in view.stages] if view else [],
@@ -340,6 +341,10 @@ def _is_filter_so_far(text: str) -> bool:
 
 def _namespaces_in(snapshot: ClusterSnapshot | None) -> list[str]:
     return sorted({pod.namespace for pod in snapshot.pods.values()}) if snapshot else []
+
+
+def _nodes_in(snapshot: ClusterSnapshot | None) -> list[str]:
+    return sorted(node.name for node in snapshot.nodes.values()) if snapshot else []
 
 
 def _jobs_in(snapshot: ClusterSnapshot | None) -> list[str]:

@@ -50,6 +50,7 @@ _NUMBERED = tuple(name for name in PANES if name not in ("home", "objects"))
 """The panes that have a digit."""
 LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 
+_SETTLE_SECONDS = 10.0
 _BETWEEN_IMPORTS_SECONDS = 0.05
 """Pause in which keys and paints have their turn."""
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
@@ -137,7 +138,11 @@ class PaneWorkspace:
         return self._made[name]
 
     async def import_panes(self) -> None:
-        """Import the panes that were not shown yet, in a thread: on a busy machine a key would wait for one."""
+        """Import the panes that were not shown yet, in a thread: on a busy machine a key would wait for one.
+
+        Begins when the cluster is on screen, or does not come for a while.
+        """
+        await self._services.cluster.settle(at_most_seconds=_SETTLE_SECONDS)
         thread = NamedExecutor("panes")
         try:
             for name in PANES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,7 @@ from rich.color import blend_rgb
 from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.timer import Timer
@@ -64,7 +66,25 @@ _ELSEWHERE = "{} (nearest)", "~{}"
 _ZOOM, _PAN = 0.5, 0.25
 
 
-class PlotView(LineWidget, can_focus=True):
+class _ZoomedByWheel(LineWidget):
+    """A widget whose axis the wheel zooms."""
+
+    @abstractmethod
+    def action_zoom(self, is_closer: bool) -> None:
+        """Show less or more of the axis."""
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in with the wheel."""
+        event.stop()
+        self.action_zoom(is_closer=True)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out with the wheel."""
+        event.stop()
+        self.action_zoom(is_closer=False)
+
+
+class PlotView(_ZoomedByWheel, can_focus=True):
     """Curves over a common x. Of a smoothed one the measured values are dim, their moving average bright.
 
         plot = PlotView("loss")

@@ -55,7 +55,10 @@ def test_what_is_not_known_is_refused(words: list[str], capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as ended:
         parse_arguments(words)
     assert ended.value.code == 2
-    assert "unrecognized arguments" in capsys.readouterr().err
+    refused, where = capsys.readouterr().err.splitlines()
+    assert "unrecognized arguments" in refused
+    assert where.startswith(f"See eksml-tui {words[0]}")
+    assert where.endswith(" --help")
 
 
 @pytest.mark.parametrize(

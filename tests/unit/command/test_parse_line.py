@@ -67,6 +67,7 @@ def test_an_unknown_command_is_missing_not_a_guess() -> None:
 def test_completion_knows_commands_values_and_names() -> None:
     assert complete("lau", {}) == ("launch",)
     assert complete("launch bi", {"blueprint": ["bionemo-esm1nv", "nemo"]}) == ("launch bionemo-esm1nv",)
+    assert complete("drain n", {"object": ["ns/pod"], "drain object": ["n1", "m1"]}) == ("drain n1",)
     assert complete("launch x pre", {}) == ("launch x preset=",)
     assert complete("open ", {"pane": ["nodes", "pods"]})[:2] == ("open nodes", "open pods")
     assert complete("layout delete m", {"saved": ["mine", "night"]}) == ("layout delete mine",)

@@ -93,8 +93,12 @@ class _LaterClock(SystemClock):
         return super().now() + timedelta(seconds=self.later)
 
 
-async def test_without_a_run_the_pane_says_what_to_press() -> None:
-    assert "Press 3 for the blueprints" in await text_of(RunPane(console_services()), size=SIZE)
+async def test_without_a_run_the_pane_says_what_to_press(tmp_path: Path) -> None:
+    services = console_services()
+    services.runs.is_listed = True
+    assert "No run yet. Press 3 for the blueprints" in await text_of(RunPane(services), size=SIZE)
+    services.runs.summaries = tuple(fixed_runs.summaries(tmp_path))
+    assert "No run is at work. Press 3 for the blueprints" in await text_of(RunPane(services), size=SIZE)
 
 
 async def test_the_reason_of_a_failure_is_on_the_first_screen() -> None:

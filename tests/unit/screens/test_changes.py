@@ -13,7 +13,7 @@ from actions.base.errors import ConfigError, ConsoleError, RefusedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.catalogue import KindCatalogue, ServedKind
 from actions.command.parse import parse_line
-from tests.support.builders import console_services
+from tests.support.builders import a_node, a_snapshot, console_services
 from tests.support.waiting import wait_for
 from tests.unit.cluster.changing import BUDGET, Objects, a_pod
 from tests.unit.cluster.servers import session_to
@@ -180,6 +180,19 @@ async def test_a_drain_that_loses_something_is_confirmed_by_name_and_a_script_ha
     async with a_desk(objects, tmp_path) as desk:
         with pytest.raises(RefusedError, match=r"cordoned, but not drained\. No controller"):
             await desk.dispatcher.execute(parse_line("drain no/node-1"))
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"), [("cordon node-1", "node-1.us-west-2.compute.internal"), ("cordon no/node", "node")]
+)
+async def test_a_node_may_be_named_as_its_table_shows_it(
+    line: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = a_snapshot([a_node(f"{name}.us-west-2.compute.internal") for name in ("node-1", "node-2")])
+    async with a_desk(Objects(), tmp_path, says_yes=False) as desk:
+        monkeypatch.setattr(desk.services.cluster, "snapshot", lambda: snapshot)
+        await desk.submit(line)
+        assert [question.title for question in desk.app.asked] == [f"Cordon Node {asked}?"]
 
 
 async def test_a_drain_names_the_budget_that_holds_it_and_the_footer_what_is_left_until_the_node_is_uncordoned(

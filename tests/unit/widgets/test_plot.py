@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
@@ -247,6 +248,17 @@ async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyP
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(1.0, 2.0)], version=1)
         await wait_for(pilot, lambda: "no room for ticks" in screen_text(app), "the reason")
+
+
+async def test_the_wheel_zooms_the_axis_in_and_out() -> None:
+    app = PlotApp(PlotView("loss"))
+    async with app.run_test(size=(70, 16)) as pilot:
+        app.view.show([a_curve(*map(float, range(100)))], version=1)
+        await wait_for(pilot, lambda: "loss 99" in screen_text(app), "the chart")
+        app.view.post_message(events.MouseScrollUp(app.view, 9, 9, 0, -1, 0, shift=False, meta=False, ctrl=False))
+        await wait_for(pilot, lambda: app.view.options.window is not None, "a part of the axis")
+        app.view.post_message(events.MouseScrollDown(app.view, 9, 9, 0, 1, 0, shift=False, meta=False, ctrl=False))
+        await wait_for(pilot, lambda: app.view.options.window is None, "the whole axis")
 
 
 async def test_the_log_axis_is_switched_by_key() -> None:

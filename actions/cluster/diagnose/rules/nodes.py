@@ -99,7 +99,7 @@ def _is_starting(evidence: Evidence, node: Node) -> bool:
 
 
 def _starting(evidence: Evidence, node: Node, ready: Condition) -> Finding:
-    """Return the finding about a young node that somebody asks about."""
+    """Return the finding about a young node that is the subject of a diagnosis."""
     since = ready.since or node.created_at
     return finding(
         Code.WAITING_FOR_NODE,
