@@ -200,6 +200,12 @@ def require_known(blueprint: Blueprint, given: Mapping[str, Scalar], *, preset: 
     mistakes.require_none()
 
 
+def read_known(blueprint: Blueprint, given: Mapping[str, Scalar], *, preset: str = "") -> dict[str, Scalar]:
+    """Check as `require_known`, and return the given values as their parameters' types."""
+    require_known(blueprint, given, preset=preset)
+    return {name: read_value(name, blueprint.parameters[name], value) for name, value in given.items()}
+
+
 def _read_given(blueprint: Blueprint, given: Mapping[str, Scalar], mistakes: Mistakes) -> None:
     """Collect the mistakes of names and values, in the order in which they were given."""
     for name, value in given.items():

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from actions.base.decoding import decode_json
 from actions.base.files import write_private
 from actions.base.process import own_identity
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
@@ -82,7 +83,7 @@ def remove_process(folder: Path) -> None:
     """Remove that file at the end; leave it if another process has taken the folder over."""
     path = folder / PROCESS
     try:
-        process = msgspec.json.decode(path.read_bytes(), type=ProcessFile)
+        process = decode_json(path.read_bytes(), ProcessFile)
     except (OSError, msgspec.DecodeError):
         return
     if process.identity() == own_identity():

@@ -147,6 +147,10 @@ class _FixedRuns(RunFeed):
     def is_interrupted(self) -> bool:
         return self.scene.is_interrupted
 
+    @property
+    def has_died(self) -> bool:
+        return self.scene.is_interrupted
+
     async def run(self, live: Callable[[], None]) -> None:
         self.follow_scene()
         live()

@@ -29,6 +29,7 @@ from actions.run.client import (
     start_runner,
     with_losses,
 )
+from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
@@ -337,6 +338,8 @@ def _resume(options: Namespace) -> int:
         from tui.cli.run_verbs.takeover import take_up
 
         take_up(options, folder)
+    else:
+        _to_change(options)
     if options.takeover:
         started = replace_runner(folder, options.takeover, environment=_environment(options))
     else:
@@ -354,6 +357,7 @@ def _refuse_stalled(folder: Path) -> None:
     """Refuse to start beside a stalled runner: it may continue at any moment, so it is ended only by its process id."""
     stalled = stalled_runner(folder)
     if stalled is not None:
+        refuse_elsewhere(folder, load_run(folder))
         raise RefusedError(
             f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
             hint=f"Add --takeover {stalled.pid} to end it and start another.",
@@ -372,8 +376,18 @@ def _adopt(options: Namespace) -> int:
     return adopt(options)
 
 
-def _wish(options: Namespace, kind: RequestKind) -> int:
+def _to_change(options: Namespace) -> Path:
+    """Return the run's folder, after its home was asked for another machine; unless a runner here would know it."""
     folder = find_run(options.run)
+    if load_run(folder).home:
+        from tui.cli.run_verbs.remote_runs import note_if_taken
+
+        note_if_taken(folder, _environment(options))
+    return folder
+
+
+def _wish(options: Namespace, kind: RequestKind) -> int:
+    folder = _to_change(options)
     in_the_way = send_request(folder, kind, environment=_environment(options))
     _say(f"Asked run {folder.name} to {kind.value}.")
     _warn(in_the_way)
@@ -387,7 +401,7 @@ def _limit(options: Namespace) -> int:
 
 
 def _approve(options: Namespace) -> int:
-    folder = find_run(options.run)
+    folder = _to_change(options)
     waiting = [stage for stage in load_run(folder).stages if stage.state is StageState.AWAITING_APPROVAL and stage.plan]
     for stage in waiting:
         if stage.plan and (not options.plan or stage.plan.plan_hash.startswith(options.plan)):
@@ -408,7 +422,7 @@ def _teardown(options: Namespace) -> int:
             hint=f"Add --confirm {cluster} to confirm.",
         )
     in_the_way = send_request(
-        folder,
+        _to_change(options),
         RequestKind.TEARDOWN,
         delete_data=options.delete_data,
         even_if_shared=options.even_if_shared,

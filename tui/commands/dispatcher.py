@@ -160,11 +160,19 @@ class CommandDispatcher:
         return resolved.arguments if await self._app.put_in_front(modal) else None
 
     async def _reviewed(self, arguments: LaunchArguments) -> LaunchArguments | None:
-        """Show the launch form, which has plan and cost, and a confirmation of its own."""
+        """Show the launch form, which has plan and cost, and a confirmation of its own.
+
+        Raises:
+            ParameterError, UnknownNameError: The form could not show what was typed: it has no such preset, parameter,
+                or value.
+        """
+        from actions.blueprint.parameters import read_known
         from tui.screens.launch import LaunchScreen
 
         blueprint = await self._services.blueprints.find(arguments.blueprint)
-        return await self._app.put_in_front(LaunchScreen(blueprint, arguments, self._services))
+        typed = read_known(blueprint, arguments.set, preset=arguments.preset)
+        wanted = replace(arguments, set=typed)
+        return await self._app.put_in_front(LaunchScreen(blueprint, wanted, self._services))
 
     def _refuse_mutation(self, call: Call) -> None:
         if self._services.replay is not None and (call.command.is_mutation or call.command.id in _NOT_IN_A_REPLAY):

@@ -204,6 +204,10 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     gangs: tuple[KubeObject, ...] = ()
     """Volcano PodGroups."""
     namespaces: tuple[KubeObject, ...] = ()
+    device_drivers: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Drivers of dynamic resource allocation that publish devices of a node (ResourceSlices), by its name."""
+    asked_node: str = ""
+    """The node that the diagnosis is about; empty if it is about something else."""
     gpus: tuple[GpuReading, ...] = ()
     last_log_age_s: float | None = None
     taken_at: float = 0.0
@@ -434,6 +438,17 @@ def node_of(document: Mapping[str, Any]) -> Node:
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
         created_at=moment(metadata.get("creationTimestamp")),
     )
+
+
+def device_drivers_of(slices: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return the drivers that have devices on a node, by the node's name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in slices:
+        spec = mapping(entry.get("spec"))
+        node, driver = text(spec.get("nodeName")), text(spec.get("driver"))
+        if node and driver not in found.get(node, ()):
+            found[node] = (*found.get(node, ()), driver)
+    return found
 
 
 def event_of(document: Mapping[str, Any]) -> Event:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
-from actions.base.errors import ConflictError, RefusedError, UnreachableError
+from actions.base.errors import ConflictError, RefusedError
 from actions.base.untrusted import one_line
 from actions.cloud.s3 import PreconditionError, S3Object, S3Written
 from actions.run.context.home_address import run_key
@@ -183,7 +183,7 @@ async def _again(
 
     Raises:
         ConflictError: Another machine has written.
-        UnreachableError: The store refuses each write, and has none but ours.
+        RefusedError: The store refuses each write, and has none but ours.
     """
     name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
     for _ in range(_OWN_WRITES):
@@ -195,7 +195,7 @@ async def _again(
             return await store.replace(name, data, etag=found.etag)
         except PreconditionError as error:
             found = error.found
-    raise UnreachableError(
+    raise RefusedError(
         f"{store.address} refuses to renew the lease of {run_id}, though no other machine has written it (412)."
     )
 

@@ -143,7 +143,7 @@ class Replica:
             try:
                 await work()
             except PreconditionError as error:
-                kind, reason = NoticeKind.HOME_AWAY, error.sentence()
+                kind, reason = NoticeKind.HOME_REFUSED, error.sentence()
             except ConflictError as error:
                 await self._note_taken(error)
                 raise

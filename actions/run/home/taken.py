@@ -26,7 +26,7 @@ MOST_ASKED = 20
 
 
 async def note_taken(runs: Sequence[RunSummary], *, at_most_seconds: float) -> tuple[str, ...]:
-    """Ask the homes of runs that have no runner here who carries them out, and note other machines.
+    """Ask the homes of runs that no runner carries out here who does, and note other machines.
 
     A home that does not answer in time means nothing: the next round reads it again.
 
@@ -62,8 +62,10 @@ async def note_taken(runs: Sequence[RunSummary], *, at_most_seconds: float) -> t
 
 def _is_asked(run: RunSummary) -> bool:
     """Return whether a home can have more of a run than this machine, and is reached by this process' endpoints."""
-    is_told = any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.RESTORED) for notice in run.notices)
-    if not run.home or run.error or run.has_runner or is_told or run.state is RunState.TORN_DOWN:
+    kinds = {notice.kind for notice in run.notices}
+    is_told = bool(kinds & {NoticeKind.ELSEWHERE, NoticeKind.RESTORED})
+    is_at_work = run.has_runner and NoticeKind.STALLED not in kinds  # it learns of it by itself
+    if not run.home or run.error or is_at_work or is_told or run.state is RunState.TORN_DOWN:
         return False
     try:
         known = load_environment(run.folder)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339, parse_rfc3339
+from actions.base.decoding import convert, decode_json
 from actions.base.names import is_label, is_segment, is_subdomain
 from actions.base.untrusted import one_line, plain_text, redact
 from actions.blueprint.render import MANAGED_BY, MANAGER
@@ -32,6 +33,8 @@ LABELS = {MANAGED_BY: MANAGER, RECORD_LABEL: "run"}
 SELECTOR = f"{RECORD_LABEL}={LABELS[RECORD_LABEL]}"
 """Label selector of all of them."""
 NAME_PREFIX = "eksml-run-"
+STOPPED_NOTE = "eksml.dev/parked"
+"""The annotation by which the watchdog, a program of its own, says what it has stopped."""
 RUN_KEY = "run.json"
 CREATED_KEY = "created.json"
 RUN_BYTES = 64 << 10
@@ -131,6 +134,8 @@ class RemoteRun(msgspec.Struct, frozen=True):
     """The first record of its journal, if it can be read."""
     error: str = ""
     """The reason why it cannot be read, in one sentence; else empty."""
+    stopped: str = ""
+    """What the watchdog in the cluster has stopped, and why; empty for nothing, or if its runner has taken note."""
 
     @property
     def owner(self) -> str:
@@ -150,6 +155,11 @@ class RemoteRun(msgspec.Struct, frozen=True):
     def is_silent(self, now: float) -> bool:
         """Return whether heartbeats are missing at `now`, in seconds since the epoch."""
         return not self.is_over and now - self.seen_at > SILENT_SECONDS
+
+
+def stopped_sentence(run: RemoteRun) -> str:
+    """Return what the watchdog in the cluster has stopped of a run; empty for nothing."""
+    return f"The watchdog in the cluster acted: {run.stopped}" if run.stopped else ""
 
 
 def name_of(run_id: str) -> str:
@@ -241,6 +251,7 @@ def read_run(document: Mapping[str, Any]) -> RemoteRun | None:
         version=one_line(str(metadata.get("resourceVersion") or "")),
         created=_decoded_created(texts.get(CREATED_KEY), run_id),
         error=error,
+        stopped=_stopped(metadata.get("annotations")),
     )
 
 
@@ -282,6 +293,11 @@ def _published_outputs(stage: StageView) -> dict[str, str]:
     return {name: text for name, text in stage.outputs.items() if one_line(text, limit=_LONGEST_TEXT) == text}
 
 
+def _stopped(annotations: object) -> str:
+    note = annotations.get(STOPPED_NOTE) if isinstance(annotations, dict) else None
+    return one_line(redact(note), limit=_LONGEST_TEXT) if isinstance(note, str) else ""
+
+
 def _decoded_presence(text: object, run_id: str) -> RunPresence:
     """Read `run.json`.
 
@@ -293,7 +309,7 @@ def _decoded_presence(text: object, run_id: str) -> RunPresence:
     if len(text) > RUN_BYTES:
         raise ValueError(f"Its {RUN_KEY} is larger than {RUN_BYTES >> 10} KiB.")
     try:
-        presence = _filtered(msgspec.json.decode(text, type=RunPresence))
+        presence = _filtered(decode_json(text, RunPresence))
         _ = presence.heartbeat_at
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"Its {RUN_KEY} is of another form: {error}.") from error
@@ -320,7 +336,7 @@ def _decoded_created(text: object, run_id: str) -> Created | None:
 
 def _filtered(record: StructT) -> StructT:
     """Return a record with each text in it on one line, without controls and of bounded length."""
-    return msgspec.convert(_cleaned(msgspec.to_builtins(record)), type(record))
+    return convert(_cleaned(msgspec.to_builtins(record)), type(record))
 
 
 def _cleaned(value: object) -> object:

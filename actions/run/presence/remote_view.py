@@ -15,7 +15,7 @@ from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import is_watched
 from actions.run.home.mirror import is_lease_news, refreshed_copy
 from actions.run.journal.elsewhere import takeover_command
-from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts
+from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts, stopped_sentence
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
@@ -138,9 +138,11 @@ def _notice(run: RemoteRun, *, is_silent: bool) -> Notice:
     spent = f" It has cost ${_money(run.presence)} so far." if run.presence.spent_usd else ""
     sign = sign_text(run, is_silent=is_silent)
     told = f", {sign} UTC" if is_silent else ""
+    stopped = f" {stopped_sentence(run)}" if run.stopped else ""
     how = f"To act on it: {takeover_command(run.id, run.presence.home)}"
     verb = "Was carried out" if run.is_over else "Carried out"
-    return Notice(NoticeKind.ELSEWHERE, f"{verb} by {run.owner}{told}; here it can only be watched.{spent} {how}")
+    text = f"{verb} by {run.owner}{told}; here it can only be watched.{stopped}{spent} {how}"
+    return Notice(NoticeKind.ELSEWHERE, text)
 
 
 def _money(presence: RunPresence) -> str:

@@ -14,7 +14,7 @@ from actions.base.wording import aligned
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
-from actions.run.presence.record import RemoteRun, RunPresence
+from actions.run.presence.record import RemoteRun, RunPresence, stopped_sentence
 
 COLUMNS = ("RUN", "STATE", "STAGE", "WHO", "SIGN", "EPOCH", "SPENT", "BLUEPRINT", "CLUSTER", "HOME", "CREATED")
 FIELDS = (
@@ -75,7 +75,7 @@ def cluster_runs_table(runs: Sequence[KnownRun], *, now: float, note: str = "", 
     names = short_ids(ids) if is_short else dict(zip(ids, ids, strict=True))
     rows = [COLUMNS, *(_cells(run, names[run.id], now) for run in runs)]
     lines = aligned(rows)
-    lines += [f"{names[run.id]}: {_error(run)}" for run in runs if _error(run)]
+    lines += [f"{names[run.id]}: {text}" for run in runs if (text := _error(run) or _stopped(run))]
     return "".join(f"{line}\n" for line in (*lines, *([note] if note else [])))
 
 
@@ -118,6 +118,11 @@ def _error(run: KnownRun) -> str:
     if run.local is not None and run.is_here:
         return run.local.error
     return run.remote.error if run.remote is not None else ""
+
+
+def _stopped(run: KnownRun) -> str:
+    """Return what the watchdog has done to a run of another machine; this one's list names it by itself."""
+    return stopped_sentence(run.remote) if run.remote is not None and not run.is_here else ""
 
 
 def _fields(run: KnownRun, now: float) -> dict[str, object]:

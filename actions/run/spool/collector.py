@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -59,15 +59,22 @@ class Sampler:
         context: The stage.
         watch: The sources to sample.
         writer: Its spool.
+        open_spool: Opens it beside the loop; raises `OSError`.
         warnings: Gets failures that last.
     """
 
     def __init__(
-        self, context: StageContext, watch: StageWatch, writer: SpoolWriter, warnings: FollowerWarnings
+        self,
+        context: StageContext,
+        watch: StageWatch,
+        writer: SpoolWriter,
+        open_spool: Callable[[], Awaitable[None]],
+        warnings: FollowerWarnings,
     ) -> None:
         self._context = context
         self._watch = watch
         self._writer = writer
+        self._open_spool = open_spool
         self._warnings = warnings
         self._due: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
@@ -83,8 +90,9 @@ class Sampler:
 
         Raises:
             ConsoleError: The cluster does not answer.
-            OSError: The disk has no space for the sample.
+            OSError: The disk has no space for the sample, or the spool cannot be opened.
         """
+        await self._open_spool()  # a writer that is not open reads its files at the first call, wherever that is
         connection = await self._context.connect(ONCE)
         command = _COMMANDS.get(self._watch.accelerator)
         if command:
@@ -221,7 +229,7 @@ class StageCollector:
         self._logs = watch.logs or LogWatch()
         self._writer = SpoolWriter(context.folder, context.stage.id, clock=context.clock)
         self._warnings = FollowerWarnings(context.journal.warn)
-        self._sampler = Sampler(context, watch, self._writer, self._warnings)
+        self._sampler = Sampler(context, watch, self._writer, self.open_spool, self._warnings)
         self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}
         self._ended: set[tuple[str, str]] = set()
         """The containers that had ended when their pods were listed last: their logs have an end to be read."""
@@ -352,8 +360,9 @@ class StageCollector:
     async def _settle(self, longest_seconds: float) -> None:
         if self._logs.pods:
             await self._find_last_pods(longest_seconds)
-            await self._end_followers(longest_seconds)
-            self._mark_vanished_pods()
+            if self._is_read:  # without a spool there are no followers, and what it has is not known
+                await self._end_followers(longest_seconds)
+                self._mark_vanished_pods()
         if self._file is not None:
             await self._end_searches()  # two readers of one file would keep its lines twice
             await self._end_file(self._file)

@@ -240,6 +240,8 @@ class LightningBars:
     def __init__(self) -> None:
         self._has_named_loss = False
         self._anchors: dict[int, _Anchor] = {}
+        self._latest: dict[int, tuple[int, int]] = {}
+        """By rank the newest count of the bar, and its step."""
         self._seen_validation: dict[tuple[int, str], str] = {}
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
@@ -271,6 +273,7 @@ class LightningBars:
         match = _EPOCH.search(bar.label)
         epoch = float(match[1]) if match else None
         step = self._step_of(record.rank, bar)
+        self._latest[record.rank] = bar.done, step
         losses: list[LogValue] = []
         named = first_of(bar.texts, _NAMED_LOSSES)
         if named:
@@ -299,8 +302,11 @@ class LightningBars:
         for guess in (bar.done, *([] if anchor is None else [anchor.guess(bar.done)])):
             if abs(guess - printed) <= half:
                 return guess
-        self._anchors[rank] = _Anchor(bar.done, int(printed), 1.0 if anchor is None else anchor.steps_each)
-        return int(printed)
+        done, latest = self._latest.get(rank, (bar.done + 1, 0))
+        goes_on = bar.done >= done and abs(latest - printed) <= half  # the bar has counted a validation, too: same step
+        step = latest if goes_on else int(printed)
+        self._anchors[rank] = _Anchor(bar.done, step, 1.0 if anchor is None else anchor.steps_each)
+        return step
 
     def _held(self, record: LogRecord, bar: Bar, step: int, epoch: float | None) -> list[LogValue]:
         points: list[LogValue] = []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError, RefusedError, UnreachableError
+from actions.base.errors import ConflictError, RefusedError
 from actions.run.home.lease import (
     HomeLease,
     LeaseHeldError,
@@ -264,12 +264,12 @@ def test_a_store_that_refuses_our_own_lease_does_not_give_it_to_another_machine(
         run_id = f"own-{abs(hash(tmp_path)):x}"
         lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
         home.fault, home.applies = TAKEN, lambda method, path: method == "PUT"
-        with pytest.raises(UnreachableError, match="though no other machine has written it"):
+        with pytest.raises(RefusedError, match="though no other machine has written it"):
             await renew_lease(store, run_id, lease)
         home.mend()
         renewed = await renew_lease(store, run_id, lease)
         home.fault, home.applies = TAKEN, lambda method, path: method == "PUT"
-        with pytest.raises(UnreachableError):
+        with pytest.raises(RefusedError):
             await renew_lease(store, run_id, renewed)
         home.mend()
         await take_lease(store, run_id, BEN, after=renewed, machine="b")

@@ -22,6 +22,7 @@ from tests.support.homes import (
     DENIED,
     EXPIRED,
     SLOW_DOWN,
+    TAKEN,
     Proxy,
     Replicated,
 )
@@ -96,6 +97,7 @@ REASONS = {
     "expired": "The AWS credentials are not valid any more (ExpiredToken)",
     "denied": "AWS refused s3:",
     "answers lost": "AWS did not answer s3:",
+    "lease refused": "refuses to renew the lease of",
 }
 
 
@@ -114,15 +116,18 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
         async with accompanied(run):
             await seconds_until(clock, lambda: run.replica.sent == 1, 5)
             home.is_away = how == "away"
-            home.fault = {"busy": SLOW_DOWN, "expired": EXPIRED, "denied": DENIED}.get(how)
+            home.fault = {"busy": SLOW_DOWN, "expired": EXPIRED, "denied": DENIED, "lease refused": TAKEN}.get(how)
+            if how == "lease refused":
+                home.applies = lambda method, path: method == "PUT" and "lease.json" in path
             home.loses_answers = how == "answers lost"
             for minute in range(minutes):
                 await run.journal.write(Output({"minute": str(minute)}), stage="train", attempt=1)
                 points.append(b'{"type":"point","number":0,"metric":"train_loss","step":%d,"value":1.5}\n' % minute)
                 await clock.sleep(60)
             kinds = {NoticeKind(name) for name in run.journal.heartbeat.state.waits}
-            assert kinds == {NoticeKind.HOME_REFUSED if how in ("expired", "denied") else NoticeKind.HOME_AWAY}
-            assert "does not answer" in shown(folder) or "refuses" in shown(folder)
+            is_refused = how in ("expired", "denied", "lease refused")
+            assert kinds == {NoticeKind.HOME_REFUSED if is_refused else NoticeKind.HOME_AWAY}
+            assert ("refuses this machine" if is_refused else "does not answer") in shown(folder)
             assert REASONS[how] in shown(folder)
             home.mend()
             await seconds_until(clock, lambda: run.replica.sent == 1 + minutes, 60)

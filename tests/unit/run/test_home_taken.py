@@ -11,14 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
+from actions.base.process import own_identity
 from actions.run.client import list_runs
 from actions.run.home.lease import take_lease
 from actions.run.home.taken import note_taken
 from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import environment_path, journal_path
-from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
-from actions.run.state.view import NoticeKind
+from actions.run.journal.store import Journal
+from actions.run.state.records import Action, Intent
+from actions.run.state.view import NoticeKind, RunState
 from tests.support.homes import ANNA, BEN, URL, Proxy, a_home, a_run_with_home, opened
 from tests.unit.run.world import creation
 from tui.cli.main import main
@@ -101,6 +104,63 @@ async def test_a_run_with_a_runner_is_left_to_it(reached: Proxy, tmp_path: Path)
     before = len(reached.requests)
     assert await asked() == ()
     assert len(reached.requests) == before
+
+
+class AMinuteAgo(SystemClock):
+    """The clock of a process that was stopped a minute ago."""
+
+    def monotonic(self) -> float:
+        return super().monotonic() - 60
+
+
+async def a_stopped_runner(tmp_path: Path, name: str) -> Path:
+    """A run whose runner here was stopped before Ben's machine took it over."""
+    folder = await a_run(tmp_path, name)
+    lease = take_runner_lease(journal_path(folder), CLOCK)
+    Journal(journal_path(folder), CLOCK, fence=lease.token).append(Intent(Action.PERFORM), stage="train")
+    Heartbeat(folder, own_identity(), AMinuteAgo()).beat()
+    return folder
+
+
+async def test_a_run_whose_runner_has_stopped_is_asked_for(reached: Proxy, tmp_path: Path) -> None:
+    folder = await a_stopped_runner(tmp_path, "fake-stopped")
+    reader = RunReader(folder)
+    view = reader.poll()
+    assert view is not None
+    assert view.state is RunState.STALLED
+    assert await asked() == ("fake-stopped",)
+    view = reader.poll()
+    assert view is not None
+    assert "It was taken over by ben@laptop-2." in [notice.text for notice in view.notices]
+    reader.close()
+
+
+REQUESTS = (
+    ("teardown", "--confirm", "pretend"),
+    ("park",),
+    ("retry",),
+    ("limit", "--budget", "5"),
+    ("resume",),
+)
+
+
+@pytest.mark.parametrize("words", REQUESTS, ids=lambda words: words[0])
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_nothing_is_asked_of_a_run_that_its_home_gives_to_another_machine(
+    reached: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], is_stopped: bool
+) -> None:
+    """A request would wait in this machine's journal, where nobody reads it, and the answer was `Asked`."""
+    name = f"fake-{words[0]}-{is_stopped}"
+    folder = asyncio.run((a_stopped_runner if is_stopped else a_run)(tmp_path, name))
+    before = RunReader(folder)
+    before.poll()
+    assert main(["runs", words[0], name, *words[1:]]) == 1
+    assert f"Run {name} was taken over by ben@laptop-2 (epoch 2), and can only be watched" in capsys.readouterr().err
+    after = RunReader(folder)
+    after.poll()
+    assert len(after.records()) == len(before.records())
+    before.close()
+    after.close()
 
 
 async def test_a_home_that_is_away_means_nothing(reached: Proxy, tmp_path: Path) -> None:

@@ -14,19 +14,21 @@ import pytest
 
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, MissingError
-from actions.blueprint.stages import LogWatch, StageWatch
+from actions.blueprint.stages import LoadTool, LogWatch, StageWatch
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog
 from actions.cluster.logs.lines import LogLine
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import RetryPolicy
 from actions.run.context.stage_context import StageContext
+from actions.run.spool import collector as collectors
 from actions.run.spool.collector import StageCollector
 from actions.run.spool.followers import FollowerWarnings, PodFollower
 from actions.run.spool.format import lines_file, spooled_losses
 from actions.run.spool.last_lines import read_last_lines
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import StageState
+from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer
 from tests.unit.cluster.servers import session_to
@@ -116,18 +118,10 @@ class Pods:
         return self._found
 
 
-async def settled(
-    folder: Path, *, state: StageState, owned: tuple[str, ...] = ("u-job",), then: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """Return what is lost of the log of a stage that ends well, where none of its pods is there any more.
-
-    Args:
-        folder: The run's.
-        state: Of the stage, at the begin.
-        owned: Uids of its objects.
-        then: Those after the first list of pods; a pod comes then.
-    """
-    uids, pods = list(owned), list[dict[str, Any]]()
+def collector_of(
+    folder: Path, pods: list[dict[str, Any]], uids: list[str], *, state: StageState, tool: LoadTool = LoadTool.NONE
+) -> StageCollector:
+    """Return the collector of a stage with these pods in its cluster, and objects of these uids in its journal."""
 
     async def connect(_policy: RetryPolicy) -> Any:
         return Pods(pods)
@@ -144,7 +138,22 @@ async def settled(
         clock=HastyClock(),
         connect=connect,
     )
-    collector = StageCollector(cast(StageContext, context), StageWatch(logs=LogWatch(pods="a=b")))
+    return StageCollector(cast(StageContext, context), StageWatch(logs=LogWatch(pods="a=b"), accelerator=tool))
+
+
+async def settled(
+    folder: Path, *, state: StageState, owned: tuple[str, ...] = ("u-job",), then: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return what is lost of the log of a stage that ends well, where none of its pods is there any more.
+
+    Args:
+        folder: The run's.
+        state: Of the stage, at the begin.
+        owned: Uids of its objects.
+        then: Those after the first list of pods; a pod comes then.
+    """
+    uids, pods = list(owned), list[dict[str, Any]]()
+    collector = collector_of(folder, pods, uids, state=state)
     if then:
         await collector._find_pods()
         source = collector._writer.source(PLACE.namespace, PLACE.pod, PLACE.container, PLACE.uid)
@@ -237,6 +246,35 @@ async def test_a_spool_is_read_beside_the_loop_before_the_last_lines(
         await read_last_lines(cast(StageContext, Cancelled(tmp_path, NoPods(session, [STARTED]), watch)))
     assert len(loaded) == 1
     assert loaded[0] is not threading.main_thread()
+
+
+async def test_a_spool_that_the_disk_refuses_is_opened_beside_the_loop_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither samples nor the end of the stage open it where they are: the log of a day takes minutes."""
+    opened = list[threading.Thread]()
+
+    def refusing(_: SpoolWriter) -> Any:
+        opened.append(threading.current_thread())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def answering(*_: Any, **__: Any) -> SimpleNamespace:
+        return SimpleNamespace(stdout=b"0, 10", stderr=b"")
+
+    monkeypatch.setattr(SpoolWriter, "_load", refusing)
+    monkeypatch.setattr(collectors, "run_in_pod", answering)
+    metadata = {"namespace": PLACE.namespace, "name": PLACE.pod, "uid": PLACE.uid}
+    running = {"phase": "Running"}
+    pods = [{"metadata": metadata, "spec": {"containers": [{"name": PLACE.container}]}, "status": running}]
+    collector = collector_of(tmp_path, pods, [], state=StageState.UNKNOWN, tool=LoadTool.NVIDIA_SMI)
+    async with asyncio.timeout(60):
+        collector.start()
+        await until(lambda: len(opened) > 8, "searches and samples have tried several times")
+        await collector.settle(60)
+        await collector.stop()
+    (loss,) = collector.losses
+    assert "its pods could not be listed at the end" in loss
+    assert threading.main_thread() not in opened
 
 
 class NoPods(EventsOf):

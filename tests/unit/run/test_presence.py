@@ -28,6 +28,7 @@ from actions.run.presence.record import (
     LABELS,
     RUN_BYTES,
     RUN_KEY,
+    STOPPED_NOTE,
     RemoteRun,
     RunPresence,
     job_parts,
@@ -39,6 +40,7 @@ from actions.run.presence.remote_view import job_on_screen, remote_view
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
 from actions.run.state.records import Operator, StageOutline
 from actions.run.state.view import Notice, NoticeKind, RunState, StageState
+from actions.run.watchdog import script
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN
@@ -232,6 +234,23 @@ def test_a_view_is_the_stages_with_their_states_and_says_whose_it_is() -> None:
     assert (silent.state, silent.stage("train").state) == (RunState.UNKNOWN, StageState.UNKNOWN)
     assert "silent since" in silent.notices[0].text
     assert "has torn it down" in remote_view(read(), is_gone=True).notices[0].text
+
+
+def test_what_the_watchdog_has_stopped_is_shown_before_its_runner_is_back() -> None:
+    """A colleague saw `silent`, and looked for the jobs that went on costing."""
+    said = "2026-11-26T09:44:28Z The runner's heartbeat was 11 min old: suspended PyTorchJob/default/train.\x1b[2J"
+    assert STOPPED_NOTE == script.NOTE
+    document = a_document()
+    document["metadata"]["annotations"] = {STOPPED_NOTE: said}
+    run = read_run(document)
+    assert run is not None
+    sentence = f"The watchdog in the cluster acted: {said.removesuffix(chr(27) + '[2J')}"
+    assert sentence in remote_view(run, is_silent=True).notices[0].text
+    table = cluster_runs_table(known_runs([], [run]), now=AT + 1000)
+    assert f"{RUN}: {sentence}" in table
+    assert "\x1b" not in table
+    document["metadata"]["annotations"] = {STOPPED_NOTE: 5}
+    assert "watchdog" not in cluster_runs_table(known_runs([], [odd] if (odd := read_run(document)) else []), now=AT)
 
 
 def test_of_record_and_copy_the_one_with_the_later_epoch_names_the_machine() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from actions.base.errors import ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.arguments import LaunchArguments
 from actions.run.limits.options import LimitTexts
@@ -86,6 +87,31 @@ async def launched_with(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch, line: 
         await pilot.press("y")
         await wait_for(pilot, lambda: launched, "it is launched")
     return launched[0]
+
+
+async def test_what_was_typed_is_in_the_form_as_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "launch bionemo-esm1nv preset=rehearsal wandb_logger=true flow_logs=Yes workers=4"
+    arguments = await launched_with(console(), monkeypatch, line)
+    assert arguments.set == {"wandb_logger": True, "flow_logs": True, "workers": 4}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("wandb_logger=maybe", "wandb_logger is 'maybe'; it must be true or false."),
+        ("worker=4", "bionemo-esm1nv has no parameter 'worker'."),
+        ("preset=rehersal", "has no preset 'rehersal'"),
+    ],
+)
+async def test_what_no_form_can_show_is_refused(typed: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = console()
+    errors: list[ConsoleError] = []
+    monkeypatch.setattr(app, "notify_error", errors.append)
+    async with app.run_test() as pilot:
+        await settle(pilot)
+        app.dispatcher.submit(f"launch bionemo-esm1nv {typed}")
+        await wait_for(pilot, lambda: errors or isinstance(app.screen, LaunchScreen), "an answer")
+    assert said in errors[0].sentence()
 
 
 LINE = "launch bionemo-esm1nv preset=rehearsal"

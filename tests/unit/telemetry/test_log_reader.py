@@ -43,6 +43,17 @@ def test_a_step_that_lost_its_digits_is_never_the_position_of_a_bar_that_counts_
     assert all(abs((step or 0) - expected[0]) <= 30 for _, step, _ in losses_of(*lines))
 
 
+def test_a_bar_that_counts_a_validation_too_is_no_step_back_where_steps_lose_their_digits() -> None:
+    """BioNeMo's bar passes 50 batches of a validation after step 1999: a curve had a restart at 2000 that never was."""
+    counts = [3944, 3945, *range(3946, 3951), *range(4000, 4007), 4007, 4008]
+    printed = ["1993.0", "1994.0", *["2e+3"] * 12, "2006.0", "2007.0"]
+    lines = [
+        BAR.format(n=n, rest=f"reduced_train_loss={n}.0, global_step={step}")
+        for n, step in zip(counts, printed, strict=True)
+    ]
+    assert [step for _, step, _ in losses_of(*lines)] == [*range(1993, 2000), 1999, *range(2000, 2008)]
+
+
 def test_a_step_with_all_its_digits_is_the_step() -> None:
     line = BAR.format(n=40, rest="reduced_train_loss=10.90, global_step=39.00")
     assert losses_of(line) == [("train_loss", 39, 10.9)]

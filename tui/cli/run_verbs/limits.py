@@ -105,6 +105,10 @@ def run_limit(options: argparse.Namespace) -> int:
         clock = SystemClock()
         known = Limits() if options.new_none else limits_of(texts, now=clock.now(), known=known)
         environment = {} if options.demo else aws_environment(options)
+        if load_run(folder).home:
+            from tui.cli.run_verbs.remote_runs import note_if_taken
+
+            note_if_taken(folder, environment)
         warning = set_limits(folder, known, clock=clock, environment=environment)
         if warning:
             sys.stderr.write(f"eksml-tui: {warning}\n")

@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import SystemClock
@@ -16,6 +17,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.run.client import list_runs
 from actions.run.home.lease import HomeLease, read_lease
 from actions.run.home.store import ObjectStore, open_home
+from actions.run.home.taken import note_taken
 from actions.run.journal.elsewhere import elsewhere_sentence, takeover_hint
 from actions.run.presence.listing import find_cluster_run, list_cluster_runs, refusal_of
 from actions.run.presence.record import RemoteRun
@@ -29,6 +31,8 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 10.0
 """Time for the cluster, and for the home, to answer whether they know a run that this machine does not."""
+_HOME_SECONDS = 3.0
+"""Time for the home of a run to answer before something is asked of that run."""
 _LOOKING = ("show", "curves")
 """Verbs with the option `--home`."""
 
@@ -47,6 +51,17 @@ def print_cluster_runs(options: Namespace) -> int:
     if found.note and options.output != "table":
         sys.stderr.write(f"eksml-tui: {found.note}\n")
     return 0
+
+
+def note_if_taken(folder: Path, environment: Mapping[str, str]) -> None:
+    """Note in a run's folder if its home names another machine, so that what acts on the run is refused.
+
+    Args:
+        folder: The run's.
+        environment: Profile and region, for boto3.
+    """
+    os.environ.update(environment)
+    asyncio.run(note_taken([run for run in list_runs() if run.folder == folder], at_most_seconds=_HOME_SECONDS))
 
 
 def show_or_refuse(options: Namespace, missing: MissingError) -> int:
