@@ -61,9 +61,16 @@ def test_a_stopped_runner_is_told_within_ten_seconds_and_taken_over_when_it_is_n
     folder = a_long_run(program, sandbox, monkeypatch)
     stopped = runner_of(program, folder)
     os.kill(stopped.pid, signal.SIGSTOP)
-    began = time.monotonic()
-    until_view(folder, lambda view: view.state is RunState.STALLED, "the runner to be called stalled")
-    assert time.monotonic() - began < 10.0
+    stopped_at = time.monotonic()
+
+    def is_told() -> bool:
+        """Look: in ten seconds it is told, however seldom a busy machine looks."""
+        looked_at = time.monotonic()
+        has_told = load_run(folder).state is RunState.STALLED
+        assert has_told or looked_at - stopped_at < 10.0
+        return has_told
+
+    wait(is_told, "the runner to be called stalled")
 
     shown = program.command("runs", "show", "latest").stdout
     assert "stalled" in shown

@@ -290,7 +290,7 @@ def test_d21_signals_end_a_script_whose_player_is_not_there_yet(program: Program
     file = write_kubeconfig(program.home / "kubeconfig", "http://127.0.0.1:1")
     argv = [sys.executable, "-c", BEFORE_THE_PLAYER, "--kubeconfig", str(file), "--readonly", "--script", str(script)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=dict(program.environment)) as process:
-        killer = threading.Timer(60, process.kill)
+        killer = threading.Timer(240, process.kill)
         killer.start()
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"

@@ -44,7 +44,7 @@ class Kubectl:
         """Return what `kubectl` gets: it ends before it is worth its while to collect garbage, a fifth of its work."""
         return {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), "GOGC": "off"}
 
-    async def __call__(self, *argv: str, stdin: str = "", deadline_seconds: float = 60) -> Outcome:
+    async def __call__(self, *argv: str, stdin: str = "", deadline_seconds: float = 300) -> Outcome:
         assert PROGRAM is not None
         child = await asyncio.create_subprocess_exec(
             PROGRAM,
@@ -62,6 +62,20 @@ class Kubectl:
                 child.kill()
                 await child.wait()
         return Outcome(child.returncode or 0, out.decode(), err.decode())
+
+    @asynccontextmanager
+    async def started(self, *argv: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Start one whose output is read line by line; it is ended with the context."""
+        assert PROGRAM is not None
+        child = await asyncio.create_subprocess_exec(
+            PROGRAM, *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=self.environment()
+        )
+        try:
+            yield child
+        finally:
+            if child.returncode is None:
+                child.kill()
+            await child.communicate()
 
     async def ok(self, *argv: str, stdin: str = "") -> str:
         """Call it, and expect that it succeeds."""

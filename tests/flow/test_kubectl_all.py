@@ -103,7 +103,7 @@ async def test_objects_are_created_by_words(cluster: Kubectl) -> None:
     for argv in CREATED:
         again = await cluster("create", *argv)
         assert (again.code, "AlreadyExists" in again.err or "already exists" in again.err) == (1, True), argv
-    deleted = await cluster.ok("delete", *named, "--timeout=30s")
+    deleted = await cluster.ok("delete", *named, "--timeout=240s")
     assert len(deleted.splitlines()) == len(named)
 
 
@@ -119,7 +119,7 @@ async def test_cluster_wide_objects_are_created_by_words(cluster: Kubectl) -> No
 async def test_objects_are_shown_in_every_form(cluster: Kubectl) -> None:
     for name in ("one", "two"):
         await cluster.ok("apply", "-f", "-", stdin=POD % name)
-    await cluster.ok("wait", "--for=condition=Ready", "pods", "-l", "app=web", "--timeout=60s")
+    await cluster.ok("wait", "--for=condition=Ready", "pods", "-l", "app=web", "--timeout=240s")
     for output in OUTPUTS:
         assert "one" in await cluster.ok("get", "pods", *output), output
     assert "two" not in await cluster.ok("get", "pods", "--field-selector=metadata.name=one")
@@ -182,7 +182,7 @@ async def test_apply_merges_what_three_sides_want(cluster: Kubectl) -> None:
     env = "jsonpath={.spec.template.spec.containers[0].env[0].value}"
     assert await cluster.ok("get", "deploy", "web", "-o", env) == "green"
     await cluster.ok("apply", "view-last-applied", "deploy/web")
-    await cluster.ok("delete", "deploy", "web", "--cascade=foreground", "--timeout=60s")
+    await cluster.ok("delete", "deploy", "web", "--cascade=foreground", "--timeout=240s")
 
 
 async def test_what_was_applied_by_the_client_goes_on_on_the_server(cluster: Kubectl) -> None:
@@ -194,10 +194,10 @@ async def test_what_was_applied_by_the_client_goes_on_on_the_server(cluster: Kub
 
 async def test_a_deployment_rolls_out_and_back(cluster: Kubectl) -> None:
     await cluster.ok("apply", "-f", "-", stdin=DEPLOYMENT % "red")
-    done = ("rollout", "status", "deploy/web", "--timeout=60s")
+    done = ("rollout", "status", "deploy/web", "--timeout=240s")
     await cluster.ok(*done)
-    await cluster.ok("wait", "--for=condition=Available", "deploy/web", "--timeout=60s")
-    await cluster.ok("wait", "--for=jsonpath={.status.readyReplicas}=2", "deploy/web", "--timeout=60s")
+    await cluster.ok("wait", "--for=condition=Available", "deploy/web", "--timeout=240s")
+    await cluster.ok("wait", "--for=jsonpath={.status.readyReplicas}=2", "deploy/web", "--timeout=240s")
     await cluster.ok("set", "env", "deploy/web", "COLOUR=blue")
     await cluster.ok(*done)
     await cluster.ok("rollout", "undo", "deploy/web")
@@ -212,12 +212,12 @@ async def test_a_deployment_rolls_out_and_back(cluster: Kubectl) -> None:
     await cluster.ok("rollout", "restart", "deploy/web")
     await cluster.ok(*done)
     await cluster.ok("scale", "deploy/web", "--replicas=0")
-    await cluster.ok("wait", "--for=delete", "pods", "-l", "app=web", "--timeout=60s")
+    await cluster.ok("wait", "--for=delete", "pods", "-l", "app=web", "--timeout=240s")
 
 
 async def test_pods_are_looked_into(cluster: Kubectl) -> None:
     await cluster.ok("apply", "-f", "-", stdin=POD % "one")
-    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=240s")
     assert await cluster.ok("logs", "one") == "started\n"
     assert await cluster.ok("logs", "one", "--tail=1", "--since=1h") == "started\n"
     assert "[pod/one/main] started" in await cluster.ok("logs", "-l", "app=web", "--prefix")
@@ -231,7 +231,7 @@ async def test_pods_are_looked_into(cluster: Kubectl) -> None:
 
 async def test_a_terminal_in_a_pod_takes_lines_and_ends_with_its_shell(cluster: Kubectl) -> None:
     await cluster.ok("apply", "-f", "-", stdin=POD % "one")
-    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=240s")
     leader, follower = os.openpty()
     try:
         child = await _spawn(cluster, "exec", "-it", "one", "--", "sh", terminal=follower)
@@ -245,7 +245,7 @@ async def test_a_terminal_in_a_pod_takes_lines_and_ends_with_its_shell(cluster: 
 
 async def test_a_port_of_a_pod_is_forwarded(cluster: Kubectl) -> None:
     await cluster.ok("apply", "-f", "-", stdin=POD % "one")
-    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=240s")
     child = await _spawn(cluster, "port-forward", "pod/one", ":8080", "--address=127.0.0.1")
     try:
         async with asyncio.timeout(60):
@@ -265,11 +265,11 @@ async def test_a_port_of_a_pod_is_forwarded(cluster: Kubectl) -> None:
 
 async def test_a_node_is_emptied_and_used_again(cluster: Kubectl) -> None:
     await cluster.ok("apply", "-f", "-", stdin=POD % "one")
-    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=240s")
     node = await cluster.ok("get", "pod", "one", "-o", "jsonpath={.spec.nodeName}")
     await cluster.ok("cordon", node)
     assert "SchedulingDisabled" in await cluster.ok("get", "node", node)
-    drained = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--pod-selector=app=web", "--timeout=60s")
+    drained = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--pod-selector=app=web", "--timeout=240s")
     await cluster.ok("drain", node, *drained)
     assert (await cluster("get", "pod", "one")).code == 1
     await cluster.ok("uncordon", node)
@@ -280,10 +280,10 @@ async def test_a_node_is_emptied_and_used_again(cluster: Kubectl) -> None:
 async def test_waits_end_when_what_they_wait_for_does_not_come(cluster: Kubectl) -> None:
     late = await cluster("wait", "--for=condition=Ready", "pod/none", "--timeout=1s")
     assert (late.code, "NotFound" in late.err) == (1, True)
-    coming = asyncio.create_task(cluster("wait", "--for=create", "cm/settings", "--timeout=30s"))
+    coming = asyncio.create_task(cluster("wait", "--for=create", "cm/settings", "--timeout=240s"))
     await cluster.ok("apply", "-f", "-", stdin=SETTINGS % "red")
     assert (await coming).code == 0
-    going = asyncio.create_task(cluster("wait", "--for=delete", "cm/settings", "--timeout=30s"))
+    going = asyncio.create_task(cluster("wait", "--for=delete", "cm/settings", "--timeout=240s"))
     await cluster.ok("delete", "cm", "settings")
     assert (await going).code == 0
 

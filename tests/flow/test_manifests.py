@@ -43,7 +43,7 @@ async def test_every_manifest_is_accepted_as_it_stands(kind: str, tmp_path: Path
 async def _install_operators(kubectl: Kubectl) -> None:
     for release in _MIRROR:
         await kubectl.ok("apply", "--server-side", "-f", str(asset(f"mirror/{release}/manifest.yaml")))
-    await kubectl.ok("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    await kubectl.ok("wait", "--for=condition=Established", "crd", "--all", "--timeout=240s")
 
 
 async def _define_pod_monitors(kubectl: Kubectl, folder: Path) -> None:
@@ -51,4 +51,4 @@ async def _define_pod_monitors(kubectl: Kubectl, folder: Path) -> None:
     (definition,) = recorded_definitions("prometheus-operator-0.93.0-podmonitors")
     file.write_text(json.dumps(definition))
     await kubectl.ok("apply", "--server-side", "-f", str(file))
-    await kubectl.ok("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=30s")
+    await kubectl.ok("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=240s")

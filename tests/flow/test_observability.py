@@ -125,7 +125,7 @@ def forwarded(program: Program, to: str) -> Iterator[str]:
 def page(link: str, path: str = "/") -> str:
     base, _, token = link.partition("/?token=")
     request = urllib.request.Request(f"{base}{path}", headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return str(answer.read().decode())
 
 

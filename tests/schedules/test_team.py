@@ -118,7 +118,7 @@ async def test_what_is_sent_while_no_packet_arrives_is_lost_with_its_connection(
         with suppress(ConnectionError):
             await writer.wait_closed()
 
-    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server, asyncio.timeout(30):
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server, asyncio.timeout(120):
         relay = Relay(server.sockets[0].getsockname()[1])
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)

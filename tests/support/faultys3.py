@@ -45,7 +45,7 @@ def a_faulty_s3(account: str) -> Iterator[FaultyS3]:
                 text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>injected</Message></Error>'
                 self._answer(int(status), {"Content-Type": "application/xml"}, text.encode())
                 return
-            connection = http.client.HTTPConnection(target.hostname or "", target.port or 0, timeout=30)
+            connection = http.client.HTTPConnection(target.hostname or "", target.port or 0, timeout=120)
             try:
                 connection.request(self.command, self.path, body=body, headers=dict(self.headers))
                 found = connection.getresponse()

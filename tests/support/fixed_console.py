@@ -337,7 +337,7 @@ class FixedConsole:
             await self.pilot.resize_terminal(*size)
 
     async def calm(self, shows: str | tuple[str, ...] | type[Screen[Any]] = "") -> None:
-        """Wait until texts are on screen, or a screen of a class in front, and nothing changes any more.
+        """Wait until texts are on screen, or a screen of a class in front, all is planned, and nothing changes.
 
         Raises:
             AssertionError: It does not come to rest.
@@ -359,6 +359,7 @@ class FixedConsole:
                 unseen, drawn = 0, strips(self.app)
                 text = "\n".join(strip.text for strip in drawn)
             is_there = isinstance(self.app.screen, shows) if isinstance(shows, type) else all(p in text for p in texts)
+            is_there = is_there and not self.app.services.home._is_busy("costs")  # a plan comes from a thread
             same = 0 if not is_there else same + 1 if drawn == before else int(is_still)
             if same == _CALM:
                 self.drawn = drawn

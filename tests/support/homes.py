@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forwarded(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         target = urlsplit(self.account)
-        connection = http.client.HTTPConnection(target.hostname or "", target.port or 0, timeout=30)
+        connection = http.client.HTTPConnection(target.hostname or "", target.port or 0, timeout=120)
         try:
             connection.request(self.command, self.path, body=body, headers=dict(self.headers))
             answer = connection.getresponse()

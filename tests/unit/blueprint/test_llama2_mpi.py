@@ -252,7 +252,7 @@ def _run_script(folder: Path, stage: str, key: str, **environment: str) -> subpr
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=120,
     )
 
 

@@ -173,7 +173,7 @@ def run_train_script(folder: Path, *words: str, **given: Scalar) -> subprocess.C
     torchrun.chmod(0o755)
     known = variables(worker(**given)) | {"DATA_DIR": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
     return subprocess.run(
-        ["bash", str(script), *words], env=known, capture_output=True, text=True, check=False, timeout=20
+        ["bash", str(script), *words], env=known, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -219,7 +219,7 @@ def test_the_look_after_a_step_finds_what_is_missing(tmp_path: Path) -> None:
 
     def look(last: int, step: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, str(script), str(tmp_path), "0", str(last), step]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
 
     whole = look(0, "preprocess")
     assert (whole.returncode, whole.stdout) == (0, "2 files are there after preprocess\n")
@@ -241,13 +241,13 @@ def test_a_download_that_was_cut_off_is_removed_to_be_fetched_again(tmp_path: Pa
     for path in (whole, broken):
         Path(f"{path}.zst").write_text("0")
     argv = [sys.executable, str(script), str(tmp_path), "0", "1", "extract"]
-    first = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    first = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert first.returncode == 1
     assert f"cut off, removed to be fetched again: {broken}\n" in first.stderr
     assert "1 of 2 downloads were cut off" in first.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00.jsonl", "00.jsonl.zst", "verify.py"]
     broken.write_text(document)
-    second = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    second = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert second.stdout == "2 files are there after extract\n"
 
 
@@ -259,7 +259,7 @@ def test_what_is_no_archive_is_removed_to_be_fetched_again(tmp_path: Path, page:
     (tmp_path / "00.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd...")
     (tmp_path / "01.jsonl.zst").write_text(page)
     argv = [sys.executable, str(script), str(tmp_path), "0", "1", "download"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
     assert f"{tmp_path}/01.jsonl.zst\n" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00.jsonl.zst", "verify.py"]

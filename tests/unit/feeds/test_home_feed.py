@@ -47,7 +47,7 @@ def a_feed(clock: Turning) -> tuple[HomeFeed, Waits]:
 
 
 async def until(waits: Waits, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not holds():
             await waits.changed.wait()
             waits.changed.clear()

@@ -114,9 +114,9 @@ def test_a_home_that_is_away_delays_no_stage(home: Proxy, tmp_path: Path) -> Non
     home.is_away = True
     runner = start_runner(folder, environment={**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}, module=RUNNER)
     assert runner is not None
-    wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end", deadline_seconds=30)
+    wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
     took = stored(folder)[-1].at - stored(folder)[0].at
-    assert took < 10
+    assert took < 60  # a wait for the home would take twice that at each stage; a busy machine takes ten
     wait(lambda: "home: " in (folder / "runner.log").read_text(), "the reason in the log")
 
 
