@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 Play = Callable[[ScriptDriver], Awaitable[Any]]
 
 
+_SETTLE_SECONDS = 10.0
+"""Time that a cluster gets to be on screen before what may be needed later is imported."""
+
+
 class ConsoleApp(BaseApp[Any]):
     """The console on a terminal, or headless under a script.
 
@@ -179,6 +183,7 @@ class ConsoleApp(BaseApp[Any]):
             settings = self.services.settings
             brings_own = bool(settings.open_run or settings.watch or settings.record)  # a script begins with one pane
             await self._told(partial(self.workspace.restore, is_shown=not brings_own))
+            self.run_worker(self._import_panes(), group="panes")
         if self.services.settings.open_run:
             self.workspace.open("run", "")
         if self.services.settings.watch:
@@ -188,6 +193,11 @@ class ConsoleApp(BaseApp[Any]):
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
             self.play_began.set()
+
+    async def _import_panes(self) -> None:
+        """Import the other panes once the cluster is on screen, or does not come for a while."""
+        await self.services.cluster.settle(at_most_seconds=_SETTLE_SECONDS)
+        await self.workspace.import_panes()
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.script_driver))

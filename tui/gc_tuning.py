@@ -52,7 +52,7 @@ def share_one_heap() -> None:
 
 
 def disable_during_startup() -> None:
-    """Disable collection until `freeze_startup_objects`: what is imported at startup stays."""
+    """Disable collection until `freeze_startup_objects`: what is imported at startup, and read of a cluster, stays."""
     gc.disable()
 
 

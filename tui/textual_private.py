@@ -103,6 +103,15 @@ class RedactingApp(App[ResultT]):
         line = one_line(redact(text))
         self.notify(line, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(line) / _READ_PER_SECOND))
 
+    def _handle_exception(self, error: Exception) -> None:
+        """End the app because of a defect; one that shows while the app is ending does not change its return code.
+
+        Keys that were typed before a terminal was hung up are still handled while the app closes.
+        """
+        ending = self._return_code if self._exit else None
+        super()._handle_exception(error)
+        self._return_code = ending or self._return_code
+
     def _fatal_error(self) -> None:
         self._return_code = self._return_code or 1
         report = redact(plain_text(traceback.format_exc()))

@@ -106,33 +106,27 @@ def load_documents(
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise kind("the file is not UTF-8.", file=file, line=data[: error.start].count(b"\n") + 1) from error
-    documents = []
     try:
-        for node in _nodes_of(text):
-            reader = _YamlReader(file, kind)
-            value = reader.read(node, ())
-            if value is not None:
-                documents.append(Document(file, value, reader.positions))
+        return _documents_in(text, file, kind)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         raise kind(f"not valid YAML: {error.problem or error.context}.", file=file, line=line, column=column) from error
     except yaml.YAMLError as error:
         raise kind(f"not valid YAML: {error}.", file=file) from error
-    except RecursionError as error:
-        raise kind(f"nested more than {MAX_DEPTH} deep.", file=file) from error
-    return documents
 
 
-def _nodes_of(text: str) -> Iterator[yaml.Node]:
-    loader = _StrictLoader(text)
+def _documents_in(text: str, file: str, kind: type[InputError]) -> list[Document]:
+    documents = []
+    reader = _YamlReader(text, file, kind)
     try:
-        while loader.check_node():
-            node = loader.get_node()
-            if node is not None:
-                yield node
+        while reader.has_document():
+            value, positions = reader.document()
+            if value is not None:
+                documents.append(Document(file, value, positions))
     finally:
-        loader.dispose()
+        reader.close()
+    return documents
 
 
 def load_document(data: bytes, *, file: str, kind: type[InputError] = InputError) -> Document:
@@ -158,81 +152,111 @@ def read_input(path: Path, *, kind: type[InputError] = InputError, limit_bytes: 
 _Events = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 """The parser of characters into events; libyaml's is several times as fast."""
 
-
-class _StrictLoader(yaml.composer.Composer, yaml.resolver.Resolver):
-    """Composes nodes without aliases, with YAML 1.2's idea of what is a number."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own shape
-
-    def __init__(self, stream: str) -> None:
-        yaml.composer.Composer.__init__(self)
-        yaml.resolver.Resolver.__init__(self)
-        events = _Events(stream)
-        self.check_event = events.check_event
-        self.peek_event = events.peek_event
-        self.get_event = events.get_event
-        self.dispose = events.dispose
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event: Any = self.peek_event()
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise yaml.constructor.ConstructorError(None, None, "anchors and aliases are not allowed", event.start_mark)
-        return super().compose_node(parent, index)
-
-
-for _tag, _pattern, _first in (
-    ("tag:yaml.org,2002:bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("tag:yaml.org,2002:int", r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+|0o[0-7]+)$", "-+0123456789"),
+_RESOLVERS = (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+|0o[0-7]+)$", "-+0123456789"),
     (
-        "tag:yaml.org,2002:float",
+        "float",
         r"^(?:[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
         "-+.0123456789",
     ),
-    ("tag:yaml.org,2002:null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
-):
-    _StrictLoader.add_implicit_resolver(
-        _tag, re.compile(_pattern), list(_first.replace("\0", "")) + ([""] if "\0" in _first else [])
-    )
+    ("null", r"^(?:~|null|Null|NULL)$", "~nN"),
+)
+"""The kinds of plain texts that are not texts, each with its form and the characters that it begins with."""
+_RESOLVERS_BY_FIRST: dict[str, list[tuple[str, re.Pattern[str]]]] = {
+    first: [(kind, re.compile(form)) for kind, form, begins in _RESOLVERS if first in begins]
+    for first in {first for _, _, begins in _RESOLVERS for first in begins}
+}
 
 
 class _YamlReader:
-    def __init__(self, file: str, kind: type[InputError]) -> None:
-        self.positions: dict[Path_, Position] = {}
+    """Makes values of a stream's events, and keeps where each stands.
+
+    Nodes are not made in between: they take more time than all of the rest.
+    """
+
+    def __init__(self, text: str, file: str, kind: type[InputError]) -> None:
+        events = _Events(text)
+        self._next_of_stream = events.get_event
+        self._peek = events.peek_event
+        self.close = events.dispose
+        self._positions: dict[Path_, Position] = {}
         self._file = file
         self._kind = kind
+        self._is_too_deep = False
 
-    def read(self, node: yaml.Node, path: Path_) -> Any:
-        position = (node.start_mark.line + 1, node.start_mark.column + 1)
-        self.positions.setdefault(path, position)
+    def has_document(self) -> bool:
+        """Return whether there is another document; to be asked between documents."""
+        if isinstance(self._peek(), yaml.StreamStartEvent):
+            self._next_of_stream()
+        return not isinstance(self._peek(), yaml.StreamEndEvent)
+
+    def document(self) -> tuple[Any, Mapping[Path_, Position]]:
+        """Read the next document: its value, and the positions of its parts.
+
+        What is not YAML is reported first, also where it comes after something else that is wrong.
+        """
+        self._positions = {}
+        self._next()
+        root = self._next()
+        self._positions[()] = _position_of(root)
+        try:
+            value = self._value(root, ())
+        except self._kind:
+            self._pass_the_rest()
+            raise
+        self._next()
+        return value, self._positions
+
+    def _pass_the_rest(self) -> None:
+        """Parse up to the end of the document, or of what may be nested: 100,000 brackets take libyaml a minute."""
+        depth = MAX_DEPTH if self._is_too_deep else 0
+        while depth < MAX_DEPTH:
+            event = self._next()
+            if isinstance(event, yaml.DocumentEndEvent):
+                return
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+
+    def _next(self) -> Any:
+        event: Any = self._next_of_stream()
+        if type(event) is yaml.AliasEvent or getattr(event, "anchor", None):
+            raise yaml.constructor.ConstructorError(None, None, "anchors and aliases are not allowed", event.start_mark)
+        return event
+
+    def _value(self, event: Any, path: Path_) -> Any:
         if len(path) > MAX_DEPTH:
-            raise self._error(f"nested more than {MAX_DEPTH} deep.", position)
-        match node:
-            case yaml.MappingNode():
-                return dict(self._pairs(node, path))
-            case yaml.SequenceNode():
-                return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
-            case yaml.ScalarNode():
-                return self._scalar(node, position)
-        raise self._error(f"{node.tag} is not allowed here.", position)
+            self._is_too_deep = True
+            raise self._error(f"nested more than {MAX_DEPTH} deep.", event)
+        if type(event) is yaml.ScalarEvent:
+            return self._scalar(event)
+        return self._mapping(path) if type(event) is yaml.MappingStartEvent else self._sequence(path)
 
-    def _pairs(self, node: yaml.MappingNode, path: Path_) -> Iterator[tuple[str, Any]]:
-        seen: set[str] = set()
-        for key_node, value_node in node.value:
-            position = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise self._error("a key must be a text.", position)
-            key = str(key_node.value)
+    def _mapping(self, path: Path_) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while type(event := self._next()) is not yaml.MappingEndEvent:
+            if type(event) is not yaml.ScalarEvent:
+                raise self._error("a key must be a text.", event)
+            key = str(event.value)
             if key == "<<":
-                raise self._error("merge keys are not allowed.", position)
-            if key in seen:
-                raise self._error(f"the key {key[:60]!r} is repeated.", position)
-            seen.add(key)
-            self.positions[(*path, key)] = position
-            yield key, self.read(value_node, (*path, key))
+                raise self._error("merge keys are not allowed.", event)
+            if key in found:
+                raise self._error(f"the key {key[:60]!r} is repeated.", event)
+            below = (*path, key)
+            self._positions[below] = _position_of(event)
+            found[key] = self._value(self._next(), below)
+        return found
 
-    def _scalar(self, node: yaml.ScalarNode, position: Position) -> Any:
-        text = str(node.value)
-        match node.tag.rpartition(":")[2]:
+    def _sequence(self, path: Path_) -> list[Any]:
+        found: list[Any] = []
+        while type(event := self._next()) is not yaml.SequenceEndEvent:
+            below = (*path, len(found))
+            self._positions[below] = _position_of(event)
+            found.append(self._value(event, below))
+        return found
+
+    def _scalar(self, event: Any) -> Any:
+        text = str(event.value)
+        match _kind_of(event):
             case "str":
                 return text
             case "null":
@@ -240,18 +264,39 @@ class _YamlReader:
             case "bool":
                 return text.lower() == "true"
             case "int" | "float" as kind:
-                return self._number(text, kind, position)
-        raise self._error(f"the tag {node.tag[:60]!r} is not allowed.", position)
+                return self._number(text, kind, event)
+        raise self._error(f"the tag {event.tag[:60]!r} is not allowed.", event)
 
-    def _number(self, text: str, kind: str, position: Position) -> int | float:
+    def _number(self, text: str, kind: str, event: Any) -> int | float:
         if len(text) > MAX_DIGITS:
-            raise self._error(f"the number has more than {MAX_DIGITS} digits.", position)
+            raise self._error(f"the number has more than {MAX_DIGITS} digits.", event)
         try:
             if kind == "int":
                 return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError as error:  # a tag that does not fit: !!int x
-            raise self._error(f"{text!r} is not a number.", position) from error
+            raise self._error(f"{text!r} is not a number.", event) from error
 
-    def _error(self, message: str, position: Position) -> InputError:
-        return self._kind(message, file=self._file, line=position[0], column=position[1])
+    def _error(self, message: str, event: Any) -> InputError:
+        line, column = _position_of(event)
+        return self._kind(message, file=self._file, line=line, column=column)
+
+
+def _position_of(event: Any) -> Position:
+    mark = event.start_mark
+    return (mark.line + 1, mark.column + 1)
+
+
+def _kind_of(event: Any) -> str:
+    """Return the last part of a scalar's tag, or what its text is without one."""
+    if event.tag is not None and event.tag != "!":
+        return str(event.tag).rpartition(":")[2]
+    text = event.value
+    if not event.implicit[0]:
+        return "str"
+    if not text:
+        return "null"
+    for kind, form in _RESOLVERS_BY_FIRST.get(text[0], ()):
+        if form.match(text):
+            return kind
+    return "str"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_home, shipped_blueprints
 from actions.base.yamldoc import Document, load_document, read_input
@@ -159,7 +160,7 @@ def _list(document: Document, key: str, kind: Any) -> tuple[Any, ...]:
 
 def _convert(document: Document, value: Any, kind: Any, where: Where) -> Any:
     try:
-        return msgspec.convert(value, kind, dec_hook=_decoded)
+        return convert(value, kind, dec_hook=_decoded)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         found = (*where, *_steps_of(path.rstrip("`"), value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
 from actions.base.errors import BlueprintError, ParameterError
@@ -20,7 +20,7 @@ from actions.blueprint.references import (
     unknown_references,
     watch_problems,
 )
-from actions.blueprint.source_files import inside, outputs_of, read_manifests, variables_of
+from actions.blueprint.source_files import Declarations, declarations_of, inside, read_manifests
 from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
@@ -29,9 +29,13 @@ IMAGE_OUTPUTS = frozenset({"image", "digest"})
 CAPACITY_OUTPUTS = frozenset({"zone", "zone_id", "placement_group"})
 """The outputs of a capacity stage."""
 
+Roots = Callable[[str], Declarations]
+"""Reads a Terraform root by its path; raises a `BlueprintError`."""
+
 
 def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
+    roots = cache(partial(declarations_of, blueprint.folder))
     checks: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
         _parameters,
         _derived,
@@ -40,8 +44,8 @@ def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         reference_findings,
         _secrets,
         _presets,
-        _targets,
-        _roots,
+        partial(_targets, roots=roots),
+        partial(_roots, roots=roots),
         _images,
         _capacities,
         _releases,
@@ -183,7 +187,8 @@ def _presets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                     yield BlueprintProblem((*where, key, stage_id), message, known_names(set(stages)))
 
 
-def _roots(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+def _roots(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
+    answers = [target for target in _value_targets(blueprint) if target.tfvar]
     for preset in ("", *blueprint.presets):
         for index, stage in enumerate(blueprint.stages):
             if preset and stage.id not in blueprint.presets[preset].roots:
@@ -191,7 +196,12 @@ def _roots(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             where = ("presets", preset, "roots", stage.id) if preset else ("stages", index, "root")
             root = blueprint.presets[preset].roots[stage.id] if preset else getattr(stage, "root", "")
             if isinstance(stage, TerraformStage):
-                yield from _root(blueprint, stage, root, where)
+                try:
+                    declared = roots(root)
+                except BlueprintError as error:
+                    yield BlueprintProblem(where, error=error)
+                else:
+                    yield from _root(stage, root, declared, where, answers)
 
 
 def _images(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
@@ -214,13 +224,12 @@ def _capacities(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 yield BlueprintProblem(("stages", index, "outputs"), message, known_names(CAPACITY_OUTPUTS))
 
 
-def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) -> Iterator[BlueprintProblem]:
-    try:
-        declared, outputs = variables_of(blueprint.folder, root), outputs_of(blueprint.folder, root)
-    except BlueprintError as error:
-        yield BlueprintProblem(where, error=error)
-        return
-    answered = {target.tfvar for target in _value_targets(blueprint) if target.tfvar and _is_for(target, stage)}
+def _root(
+    stage: TerraformStage, root: str, found: Declarations, where: Where, answers: Sequence[FieldTarget]
+) -> Iterator[BlueprintProblem]:
+    """Return the problems of one root. `answers` are the targets that are variables of Terraform."""
+    declared = found.variables
+    answered = {target.tfvar for target in answers if _is_for(target, stage)}
     wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables) | set(stage.values)
     for name in sorted(wired - set(declared)):
         yield BlueprintProblem(where, f"{stage.id} sets the variable {name!r}, which {root} does not declare.")
@@ -228,20 +237,19 @@ def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) 
         yield BlueprintProblem(
             where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default."
         )
-    for name in sorted(set(stage.outputs) - outputs):
+    for name in sorted(set(stage.outputs) - found.outputs):
         yield BlueprintProblem(where, f"{stage.id} reports {name!r}, which is not an output of {root}.")
 
 
-def _targets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+def _targets(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
     files: dict[str, list[Manifest] | None] = {}
     for stage_index, stage in enumerate(blueprint.stages):
         for file in stage.files:
             if file not in files:
                 files[file], errors = _manifests(blueprint, file)
                 yield from (BlueprintProblem(("stages", stage_index, "manifests"), error=error) for error in errors)
-    variables = cache(partial(_variables, blueprint))  # a blueprint has a hundred targets and a few roots
     for where, target in _all_targets(blueprint):
-        yield from _target(blueprint, target, where, files, variables)
+        yield from _target(blueprint, target, where, files, roots)
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
     for index, stage in enumerate(blueprint.stages):
         for position, wire in enumerate(stage.sets):
@@ -265,14 +273,14 @@ def _target(
     target: FieldTarget,
     where: Where,
     files: Mapping[str, list[Manifest] | None],
-    variables: Callable[[str], Container[str] | None],
+    roots: Roots,
 ) -> Iterator[BlueprintProblem]:
     """Return the problems of one target. `None` stands for a file that cannot be read, which has been reported."""
     wrong = form_error(target)
     if wrong:
         yield BlueprintProblem(where, wrong)
     elif target.tfvar:
-        if not any(_declares(stage, target, variables) for stage in blueprint.stages):
+        if not any(_declares(stage, target, roots) for stage in blueprint.stages):
             yield BlueprintProblem(where, f"no Terraform root declares the variable {target.tfvar!r}.")
     elif target.file not in files:
         yield BlueprintProblem(
@@ -285,19 +293,13 @@ def _target(
             yield BlueprintProblem(where, error.message, error.hint)
 
 
-def _declares(stage: AnyStage, target: FieldTarget, variables: Callable[[str], Container[str] | None]) -> bool:
+def _declares(stage: AnyStage, target: FieldTarget, roots: Roots) -> bool:
     if not isinstance(stage, TerraformStage) or not _is_for(target, stage):
         return False
-    declared = variables(stage.root)
-    return declared is None or target.tfvar in declared
-
-
-def _variables(blueprint: Blueprint, root: str) -> Container[str] | None:
-    """The variables that a root declares; `None` if it cannot be read, which `_roots` reports."""
     try:
-        return variables_of(blueprint.folder, root)
-    except BlueprintError:
-        return None
+        return target.tfvar in roots(stage.root).variables
+    except BlueprintError:  # `_roots` reports it
+        return True
 
 
 def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, FieldTarget]]:

@@ -35,6 +35,8 @@ def expectation_of(blueprint: Blueprint, stage: AnyStage, binding: Binding, inst
         instances: For the derived values of the defaults.
     """
     low, high = stage.expect.low_seconds, stage.expect.high_seconds
+    if stage.work is None and not isinstance(stage, JobStage):
+        return StageDuration(low, high)
     base = _base_values(blueprint, stage.id, binding.preset, instances)
     values = binding.everything
     if stage.work is None:
@@ -92,8 +94,6 @@ def _product(names: Iterable[str], values: Mapping[str, Scalar]) -> float:
 
 def _is_moved(blueprint: Blueprint, stage: AnyStage, values: Mapping[str, Scalar], base: Mapping[str, Scalar]) -> bool:
     """Return whether a value that its own files hold differs: a job may then take another time."""
-    if not isinstance(stage, JobStage):
-        return False
     files = set(stage.files)
     return any(
         values.get(name) != base.get(name)

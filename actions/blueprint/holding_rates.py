@@ -116,9 +116,9 @@ def holding_rates(held: Mapping[str, Holding], binding: Binding, tariff: Tariff)
         match holding.kind:
             case HoldingKind.CONTROL_PLANE:
                 version = fill(holding.version, binding.everything)
-                service = f"{CONTROL_PLANE}-{support_price(version, tariff.day)}"
-                title = f"{holding.title} {version}, {support_price(version, tariff.day)} support"
-                yield _service_rate(tariff, title, (service,), name, 1)
+                support = support_price(version, tariff.day)
+                title = f"{holding.title} {version}, {support} support"
+                yield _service_rate(tariff, title, (f"{CONTROL_PLANE}-{support}",), name, 1)
             case HoldingKind.FLAT:
                 found = _service_rate(tariff, holding.title, _services(holding, binding), name, 1)
                 yield _or_own(found, holding, holding.usd_per_hour, Decimal(1))

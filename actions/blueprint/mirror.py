@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, format_rfc3339
+from actions.base.decoding import decode_json
 from actions.base.errors import (
     BlueprintError,
     ConfigError,
@@ -143,7 +144,7 @@ class Mirror:
         """
         path = self.folder / LOCK_FILE
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, LockEntry])
+            return decode_json(path.read_bytes(), dict[str, LockEntry])
         except FileNotFoundError:
             return {}
         except msgspec.MsgspecError as error:

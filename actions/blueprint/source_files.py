@@ -8,8 +8,12 @@ the same place below its own copy of the blueprint.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
 
 from actions.base.errors import BlueprintError
 from actions.base.files import shipped_blueprints
@@ -115,16 +119,43 @@ def shared_roots(blueprint: Blueprint) -> Iterator[str]:
     yield from (root for root in dict.fromkeys(named) if is_shared(root))
 
 
-def variables_of(folder: Path, root: str) -> dict[str, bool]:
+def variables_of(folder: Path, root: str) -> Mapping[str, bool]:
     """Return the variables that a root declares, each with whether it must be set (has no default).
 
     Raises:
         BlueprintError: The root has no `.tf` file.
     """
-    text = _source_of(folder, root)
+    return declarations_of(folder, root).variables
+
+
+class Declarations(msgspec.Struct, frozen=True):
+    """The interface of a Terraform root.
+
+    Args:
+        variables: Each with whether it must be set (has no default).
+        outputs: Names.
+    """
+
+    variables: Mapping[str, bool]
+    outputs: frozenset[str]
+
+
+def declarations_of(folder: Path, root: str) -> Declarations:
+    """Return the variables and the outputs that a root declares.
+
+    Raises:
+        BlueprintError: The root has no `.tf` file.
+    """
+    return _declarations_in(_source_of(folder, root))
+
+
+@lru_cache(maxsize=64)
+def _declarations_in(text: str) -> Declarations:
+    """Read the declarations in a text. The shared roots are those of most blueprints."""
     found = {match["name"]: match["body"] for match in _VARIABLE.finditer(text)}
     found |= {match["name"]: match["body"] for match in _ONE_LINE.finditer(text)}
-    return {name: _DEFAULT.search(body) is None for name, body in found.items()}
+    variables = {name: _DEFAULT.search(body) is None for name, body in found.items()}
+    return Declarations(MappingProxyType(variables), frozenset(_OUTPUT.findall(text)))
 
 
 def empty_variables(folder: Path, root: str) -> frozenset[str]:
@@ -159,15 +190,6 @@ def git_modules(folder: Path, root: str) -> tuple[str, ...]:
     """
     sources = (match["source"] for match in _MODULE.finditer(_source_of(folder, root)))
     return tuple(dict.fromkeys(source for source in sources if _BY_GIT.match(source)))
-
-
-def outputs_of(folder: Path, root: str) -> frozenset[str]:
-    """Return the outputs that a root declares.
-
-    Raises:
-        BlueprintError: The root has no `.tf` file.
-    """
-    return frozenset(_OUTPUT.findall(_source_of(folder, root)))
 
 
 def _source_of(folder: Path, root: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actions.base.decoding import msgpack_decoder
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.cluster.http.errors import ApiError, ApiStatus, SilenceError, error_of
 
@@ -195,7 +196,7 @@ AnyRecord = (
     | RunFile
 )
 _encoder = msgspec.msgpack.Encoder()
-decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
+decoder: msgspec.msgpack.Decoder[AnyRecord] = msgpack_decoder(AnyRecord)
 
 
 def encoded(record: AnyRecord) -> bytes:

@@ -18,6 +18,7 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError, UsageError
 from actions.base.untrusted import one_line
 from actions.cloud.aws_session import AwsSession, pages
@@ -193,7 +194,7 @@ async def _quotes(session: AwsSession, offer: _Offer, region: str, key: str) -> 
 
 def _read(text: str, key: str) -> list[Quote]:
     try:
-        item = msgspec.json.decode(text, type=_Item)
+        item = decode_json(text, _Item)
         as_of = date.fromisoformat(item.published[:10]) if item.published else None
     except (msgspec.MsgspecError, ValueError) as error:
         raise FormatError(f"The AWS Price List answered with another form: {error}.") from error

@@ -198,6 +198,14 @@ _OTHERS = (
         is_evidence=True,
     ),
     KubeKind("scheduling.volcano.sh", "Queue", "queues", ("v1beta1",), ("q", "queue-v1beta1"), is_namespaced=False),
+    KubeKind(
+        "resource.k8s.io",
+        "ResourceSlice",
+        "resourceslices",
+        ("v1", "v1beta2", "v1beta1"),
+        is_namespaced=False,
+        is_evidence=True,
+    ),
     KubeKind("kueue.x-k8s.io", "Workload", "workloads", ("v1beta1", "v1beta2"), ("wl",), is_evidence=True),
 )
 KINDS = (*JOBS, *_OTHERS)

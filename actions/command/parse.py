@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.base.errors import ParameterError
 from actions.command.arguments import Arguments
 from actions.command.verbs import (
@@ -99,7 +100,7 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
         if field.required and field.name not in value:
             raise ParameterError(f"{command.id} needs {field.name}.", hint=_usage(command))
     try:
-        return msgspec.convert(dict(value), command.arguments, strict=strict)
+        return convert(dict(value), command.arguments, strict=strict)
     except msgspec.ValidationError as error:
         raise ParameterError(f"{command.id}: {plain(error, command.arguments)}.", hint=_usage(command)) from error
 
@@ -206,7 +207,9 @@ def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
     field = next((f for f in msgspec.structs.fields(struct) if f.name == name), None)
     choices = _choices_of(field.type) if field is not None else ()
     if choices:
-        text = f"{text.removeprefix('invalid enum value ')} is not one of {', '.join(choices)}"
+        named = [choice for choice in choices if choice]
+        allowed = f"one of {', '.join(named)}" if len(named) > 1 else named[0] if named else "a value of it"
+        text = f"{text.removeprefix('invalid enum value ')} is not {allowed}"
     return f"{name}: {text}" if name else text
 
 

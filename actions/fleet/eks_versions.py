@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.base.files import asset
 
@@ -111,7 +112,7 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if path is None:
             return _shipped()
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return decode_json(path.read_bytes(), cls)
         except (OSError, msgspec.MsgspecError) as error:
             raise FormatError(f"{path.name}: {error}.", hint="Install the package again.") from error
 
@@ -149,6 +150,7 @@ def support_price(version: str, day: date) -> str:
     return "extended" if is_paid_more else "standard"
 
 
+@lru_cache(maxsize=256)
 def minor(version: str) -> tuple[int, ...]:
     """Return `(1, 35)` of `1.35`, `v1.35.2-eks-bb2d`, `1.35+`; empty for what is not a version."""
     parts = version.strip().removeprefix("v").split(".")[:2]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from actions.base.decoding import json_decoder
 from actions.base.errors import UnreadableError
 from actions.capture.reader import CaptureReader
 from actions.capture.records import (
@@ -91,9 +92,9 @@ class _List(msgspec.Struct, rename="camel"):
     column_definitions: msgspec.Raw = msgspec.Raw()
 
 
-_objects = msgspec.json.Decoder(_Object)
-_rows = msgspec.json.Decoder(_Row)
-_lists = msgspec.json.Decoder(_List)
+_objects = json_decoder(_Object)
+_rows = json_decoder(_Row)
+_lists = json_decoder(_List)
 _OPS = {"ADDED": Op.ADDED, "MODIFIED": Op.MODIFIED, "DELETED": Op.DELETED}
 _INITIAL_END = "k8s.io/initial-events-end"
 

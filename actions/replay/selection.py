@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from actions.base.decoding import json_decoder
+
 _TERM = re.compile(r"[^,(]+(?:\([^)]*\))?")
 _SET = re.compile(r"(?P<key>[^\s!=]+)\s+(?P<word>in|notin)\s*\((?P<values>[^)]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=]+)\s*(?P<sign>==|=|!=)\s*(?P<value>\S*)")
@@ -33,7 +35,7 @@ class _Labelled(msgspec.Struct):
     metadata: _Labels = msgspec.field(default_factory=_Labels)
 
 
-_labelled = msgspec.json.Decoder(_Labelled)
+_labelled = json_decoder(_Labelled)
 
 
 @lru_cache(64)

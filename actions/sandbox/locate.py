@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, UnreachableError
 from actions.base.files import PRIVATE_FILE, private_directory, state_home, take_lock
 from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
@@ -64,7 +65,7 @@ def find_sandbox(name: str) -> RunningSandbox | None:
     """Return the sandbox `name` if it runs."""
     folder = sandbox_folder(name)
     try:
-        process = msgspec.json.decode((folder / "process.json").read_bytes(), type=ProcessFile)
+        process = decode_json((folder / "process.json").read_bytes(), ProcessFile)
     except (OSError, msgspec.DecodeError):
         return None
     return RunningSandbox(name, folder, process) if is_alive(process.identity()) else None

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from actions.base.decoding import decode_json
 from actions.base.files import write_private
 from actions.base.process import own_identity
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
@@ -17,6 +18,7 @@ from actions.sandbox.model.keys import AccessKey, SandboxKeys
 KUBECONFIG = "kubeconfig"
 PROCESS = "process.json"
 VIEWER = "viewer"
+_Dumper = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
 
 def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, keys: SandboxKeys) -> Path:
@@ -44,7 +46,7 @@ def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, 
         "current-context": cluster,
     }
     path = folder / KUBECONFIG
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    write_private(path, yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode())
     return path
 
 
@@ -81,7 +83,7 @@ def remove_process(folder: Path) -> None:
     """Remove that file at the end; leave it if another process has taken the folder over."""
     path = folder / PROCESS
     try:
-        process = msgspec.json.decode(path.read_bytes(), type=ProcessFile)
+        process = decode_json(path.read_bytes(), ProcessFile)
     except (OSError, msgspec.DecodeError):
         return
     if process.identity() == own_identity():

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
@@ -110,7 +111,7 @@ class _MadeFiles:
     def _read(self) -> dict[str, str]:
         try:
             with _opened(self._root, Path(), makes=False) as folder:
-                return msgspec.json.decode(_content(folder, MADE), type=dict[str, str])
+                return decode_json(_content(folder, MADE), dict[str, str])
         except (OSError, ConfigError, msgspec.MsgspecError):
             return {}
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.base.errors import ConsoleError, Mistakes, ScriptError
 from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
@@ -278,7 +279,7 @@ class _Parser:
                     ScriptError, f"{where[-1]} has no {key!r}.", *where, key, hint=nearest_hint(key, known)
                 )
         try:
-            return msgspec.convert(value, kind)
+            return convert(value, kind)
         except msgspec.ValidationError as error:
             raise self._document.error(ScriptError, f"{where[-1]}: {plain(error, kind)}.", *where) from error
 

@@ -121,15 +121,20 @@ class DetachedOperation:
         if pending:
             yield pending
 
-    def exit_code(self) -> int | None:
-        """Return the exit code if this process started it and it has ended; `None` for an adopted one."""
-        if not self._child_pid:
-            return None
+    async def exit_code(self) -> int | None:
+        """Return the exit code if this process started it, once it has ended; `None` for an adopted one.
+
+        The kernel shows a killed process as gone when its first thread is, and has its exit code after the last one: on
+        a busy machine this takes a while for a program of many threads, as Terraform is.
+        """
         try:
-            pid, status = os.waitpid(self._child_pid, os.WNOHANG)
+            while self._child_pid:
+                if (status := _status_of(self._child_pid)) is not None:
+                    return os.waitstatus_to_exitcode(status)
+                await self._clock.sleep(POLL_SECONDS)
         except ChildProcessError:
-            return None
-        return os.waitstatus_to_exitcode(status) if pid else None
+            pass
+        return None
 
     def interrupt(self) -> bool:
         """Send one SIGINT to Terraform alone: it then finishes its present changes and saves its state."""
@@ -161,6 +166,16 @@ class DetachedOperation:
                 return file.read(1 << 20)
         except FileNotFoundError:
             return b""
+
+
+def _status_of(pid: int) -> int | None:
+    """Return the status of a child that has ended; `None` if one of its threads has not.
+
+    Raises:
+        ChildProcessError: It is not a child, or its status was asked for before.
+    """
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return status if ended else None
 
 
 def _is_child_alive(pid: int) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, FormatError, RefusedError, ToolError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.guard import require_guard
@@ -224,7 +225,7 @@ class TerraformDriver:
         """
         shown = await self._query(arguments.output_arguments(self._program))
         try:
-            values = msgspec.json.decode(shown, type=dict[str, dict[str, object]])
+            values = decode_json(shown, dict[str, dict[str, object]])
         except msgspec.DecodeError as error:
             raise FormatError("Terraform's outputs cannot be read.") from error
         return {name: _text(item.get("value")) for name, item in values.items() if not item.get("sensitive")}
@@ -444,7 +445,7 @@ class TerraformDriver:
                         on_event(event)
             except FormatError as error:
                 refused = error.sentence()
-        exit_code = operation.exit_code()
+        exit_code = await operation.exit_code()
         if refused:
             raise FormatError(refused)
         if exit_code == 0 or (exit_code is None and progress.is_summarised):

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
 from actions.base.files import asset, private_directory, write_private
 from actions.terraform.working_directory import MODULES_FOLDER
@@ -78,7 +79,7 @@ class ModuleCall(msgspec.Struct, frozen=True):
 @cache
 def module_releases() -> Mapping[str, ModuleRelease]:
     """Return the pinned releases, by `key`."""
-    rows = msgspec.json.decode(asset("terraform/modules.json").read_bytes(), type=list[ModuleRelease])
+    rows = decode_json(asset("terraform/modules.json").read_bytes(), list[ModuleRelease])
     return {row.key: row for row in rows}
 
 

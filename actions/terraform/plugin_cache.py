@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
 from actions.base.files import cache_home, private_directory, take_lock, write_private
 from actions.base.readonly import refuse_if_readonly
@@ -120,7 +121,7 @@ def _locked(place: Path) -> Iterator[None]:
 
 def _users(cache: Path) -> list[Path]:
     try:
-        return [Path(name) for name in msgspec.json.decode((cache / _USERS_FILE).read_bytes(), type=list[str])]
+        return [Path(name) for name in decode_json((cache / _USERS_FILE).read_bytes(), list[str])]
     except (OSError, msgspec.DecodeError):
         return []
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
@@ -210,7 +211,7 @@ def read_plan(shown: bytes) -> PlanSummary:
         FormatError: It is not a plan.
     """
     try:
-        plan = msgspec.json.decode(shown, type=_Plan)
+        plan = decode_json(shown, _Plan)
     except msgspec.DecodeError as error:
         raise FormatError("Terraform's plan cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
     changes = [_change_of(resource) for resource in plan.resource_changes]

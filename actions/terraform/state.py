@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
 
@@ -82,7 +83,7 @@ def read_state(data: bytes) -> StateFile:
     if not data.strip():
         return EMPTY_STATE
     try:
-        state = msgspec.json.decode(data, type=_StateDocument)
+        state = decode_json(data, _StateDocument)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FormatError("The Terraform state cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
     if state.version != _VERSION:

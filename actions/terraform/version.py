@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.base.process import run_tool, run_tool_now
 from actions.terraform.arguments import version_arguments
@@ -57,6 +58,6 @@ class _Version(msgspec.Struct):
 
 def _read(answer: bytes, program: Path) -> str:
     try:
-        return msgspec.json.decode(answer, type=_Version).terraform_version
+        return decode_json(answer, _Version).terraform_version
     except msgspec.DecodeError as error:
         raise FormatError(f"{program} does not report its version.", hint="Put another one on PATH.") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import BlueprintError, FormatError
 from actions.base.files import private_directory, write_private
 from actions.base.untrusted import one_line
@@ -121,7 +122,7 @@ class WorkingDirectory:
             NoPlanError: There is no saved plan, it is another one, or the file was changed since.
         """
         try:
-            record = msgspec.json.decode((self.folder / PLAN_RECORD).read_bytes(), type=PlanRecord)
+            record = decode_json((self.folder / PLAN_RECORD).read_bytes(), PlanRecord)
             is_same = record.file_sha256 == self._plan_sha256()
         except (OSError, msgspec.DecodeError) as error:
             raise NoPlanError("There is no saved plan to apply.", hint="Plan again.") from error
@@ -186,7 +187,7 @@ class WorkingDirectory:
     def dead_holders(self) -> list[DeadHolder]:
         """Return the recorded processes of this folder that may have left a lock."""
         try:
-            return msgspec.json.decode((self.folder / HOLDERS_FILE).read_bytes(), type=list[DeadHolder])
+            return decode_json((self.folder / HOLDERS_FILE).read_bytes(), list[DeadHolder])
         except (OSError, msgspec.DecodeError):
             return []
 
@@ -200,7 +201,7 @@ class WorkingDirectory:
     def deletions(self) -> DeletionRecord:
         """Return the record of deletions; an empty one if there is none."""
         try:
-            return msgspec.json.decode((self.folder / DELETIONS_FILE).read_bytes(), type=DeletionRecord)
+            return decode_json((self.folder / DELETIONS_FILE).read_bytes(), DeletionRecord)
         except (OSError, msgspec.DecodeError):
             return DeletionRecord()
 

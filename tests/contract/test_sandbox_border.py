@@ -14,6 +14,7 @@ ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.locate", f"{SANDBOX}.f
 BORROWED = {
     # what every package uses
     "actions.base.clock",
+    "actions.base.decoding",
     "actions.base.errors",
     "actions.base.files",
     "actions.base.patterns",

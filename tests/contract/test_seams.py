@@ -1,14 +1,19 @@
-"""The private names of Textual that we rely on still behave as tui.textual_private describes."""
+"""Facts about libraries that their documentation does not promise, and the one module that relies on each."""
 
 from __future__ import annotations
 
+import ast
+
 import pytest
+from textual import on
 from textual.app import App, ComposeResult
+from textual.events import Click
 from textual.geometry import NULL_OFFSET, Region, Size, Spacing
 from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tests.support.sources import modules_of
 from tests.support.waiting import wait_for
 from tui.textual_private import RedactingApp, forget_arrangement, screen_strips, screen_text
 
@@ -80,3 +85,45 @@ def test_a_crash_report_shows_no_locals_and_no_credentials(capsys: pytest.Captur
     assert "boom with «redacted»" in report
     assert "AKIAB" not in report
     assert "locals" not in report
+
+
+class FailingApp(RedactingApp[None]):
+    ending: int | None = None
+
+    @on(Click)
+    def fail(self) -> None:
+        if self.ending is not None:
+            self.exit(return_code=self.ending)
+        raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize(("ending", "code"), [(None, 1), (0, 1), (129, 129)])
+async def test_a_defect_in_an_app_that_is_ending_leaves_the_code_with_which_it_ends(
+    ending: int | None, code: int
+) -> None:
+    app = FailingApp()
+    app.ending = ending
+    with pytest.raises(ZeroDivisionError):
+        async with app.run_test() as pilot:
+            await pilot.click()
+    assert app.return_code == code
+
+
+def _finds_a_type(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    if name in {"msgspec.json.decode", "msgspec.msgpack.decode"}:
+        return any(keyword.arg == "type" for keyword in call.keywords)
+    if name in {"msgspec.json.Decoder", "msgspec.msgpack.Decoder"}:
+        return bool(call.args or call.keywords)
+    return name == "msgspec.convert"
+
+
+def test_types_are_found_by_the_module_that_lets_one_thread_find_them_at_a_time() -> None:
+    found = [
+        f"{module.path}:{call.lineno}"
+        for module in modules_of("actions", "tui")
+        if module.dotted != "actions.base.decoding" and "msgspec" in module.text
+        for call in module.nodes(ast.Call)
+        if _finds_a_type(call)
+    ]
+    assert not found, f"Use actions.base.decoding: {found}"

@@ -397,7 +397,7 @@ async def test_f28_a_namespace_that_is_stuck_says_what_holds_it(
     await somebody.put(config_map("child", space, ownerReferences=[owner], finalizers=["acme.io/hold"]))
     runner = asyncio.create_task(torn_down(folder))
     expected = (
-        f"Namespace {space} is going: Some resources are remaining: configmaps. has 1 resource instances. "
+        f"Namespace {space} is being deleted: Some resources are remaining: configmaps. has 1 resource instances. "
         "Some content in the namespace has finalizers remaining: acme.io/hold in 1 resource instances."
     )
     await until(lambda: expected in {one.message for one in load_run(folder).teardown}, "what holds the namespace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from actions.base.process import is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, send_request
+from actions.run.engine.fence import CLUSTER_ARBITER
+from actions.run.journal.elsewhere import read_fence
 from actions.run.state.records import RequestKind
-from actions.run.state.view import RunState, StageState
+from actions.run.state.view import NoticeKind, RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import BLUEPRINT, CONFIG_MAP, a_run
@@ -28,6 +31,7 @@ from tests.faults.watched import (
     taken_down,
     texts,
     wait_for_note,
+    wait_for_waiting,
 )
 from tests.schedules.partition import Relay
 from tests.support.polling import wait
@@ -57,10 +61,27 @@ async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
     runner = begun(folder)
     with fault(sandbox, kind):
         again = resumed_after_a_kill(folder, runner)
-        view = wait_for_note(folder, "Waiting since ")
-        assert "UTC, retrying: " in view.message
+        assert re.search(r"UTC, retrying: |and the run's cluster did not answer", wait_for_waiting(folder))
         assert is_alive(again)
     has_succeeded(folder)
+    assert texts(folder) == printed(LINES)
+    taken_down(folder)
+
+
+async def test_d03_a_runner_whose_cluster_knows_the_run_asks_before_its_first_record_and_says_so(
+    tmp_path: Path, sandbox: RunningSandbox
+) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    runner = begun(folder)
+    wait(lambda: CLUSTER_ARBITER in read_fence(folder).known_to, "the cluster's answer")
+    with fault(sandbox, "kind=broken"):
+        resumed_after_a_kill(folder, runner)
+        view = wait_for_run(folder, lambda view: bool(view.notices), "a notice")
+        assert [notice.kind for notice in view.notices] == [NoticeKind.UNCERTAIN]
+        assert view.notices[0].since is not None
+        assert view.notices[0].text.startswith("Waiting before the record ")
+        assert view.notices[0].text.endswith("whether another machine has taken the run over meanwhile.")
+    assert has_succeeded(folder).notices == ()
     assert texts(folder) == printed(LINES)
     taken_down(folder)
 
@@ -90,7 +111,7 @@ async def test_d03_a_job_is_waited_for_while_nobody_listens(tmp_path: Path, sand
         kill(runner)
         relay.refuse() if how == "refuse" else relay.reset()
         assert begin(folder) is not None
-        wait_for_note(folder, "Waiting since ")
+        wait_for_waiting(folder)
         relay.accept()
         has_succeeded(folder)
         assert texts(folder) == printed(LINES)
@@ -112,7 +133,7 @@ async def test_d03_what_a_console_resumes_by_itself_waits_too(tmp_path: Path, sa
     kill(begun(folder))
     with fault(sandbox, "kind=broken"):
         assert resume_interrupted(home=folder.parent) != []
-        wait_for_note(folder, "Waiting since ")
+        wait_for_waiting(folder)
     has_succeeded(folder)
     taken_down(folder)
 
@@ -127,7 +148,7 @@ async def test_d03_objects_that_are_not_ready_are_waited_for_too(tmp_path: Path,
     wait_for_note(folder, "Deployment default/", stage="objects")
     with fault(sandbox, "kind=broken"):
         resumed_after_a_kill(folder, runner)
-        wait_for_note(folder, "Waiting since ", stage="objects")
+        wait_for_waiting(folder, stage="objects")
     wait_for_note(folder, "Deployment default/", stage="objects")
     taken_down(folder)
 
@@ -139,12 +160,8 @@ async def test_d03_a_teardown_waits_and_says_so(tmp_path: Path, sandbox: Running
     with fault(sandbox, "kind=unauthorized"):
         send_request(folder, RequestKind.TEARDOWN)
 
-        def waits() -> bool:
-            view = load_run(folder)
-            assert view.state is RunState.TEARING_DOWN, [step.message for step in view.teardown]
-            return any("Waiting since " in step.message for step in view.teardown)
-
-        wait(waits, "the teardown to wait")
+        wait_for_waiting(folder, stage="")
+        assert load_run(folder).state is RunState.TEARING_DOWN
     view = wait_for_run(folder, lambda view: view.state is not RunState.TEARING_DOWN, "the teardown")
     assert view.state is RunState.TORN_DOWN
     assert view.audit is not None
@@ -156,7 +173,7 @@ async def test_d03_a_wish_interrupts_the_waiting(tmp_path: Path, sandbox: Runnin
     runner = begun(folder)
     with fault(sandbox, "kind=broken"):
         resumed_after_a_kill(folder, runner)
-        wait_for_note(folder, "Waiting since ")
+        wait_for_waiting(folder)
         send_request(folder, RequestKind.CANCEL)
         wait_for_run(folder, lambda view: view.stage("work").state is StageState.CANCELLED, "the end of the waiting")
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancellation")

@@ -58,7 +58,7 @@ def test_f12_no_ctrl_c_reaches_terraform_and_a_cancel_asked_for_twice_is_one_int
         console.type(b":cancel\r")
         console.wait(r"cancel")
         console.hang_up()
-        assert console.wait_ended() == 129
+        assert console.wait_ended() == 129, console.text[-3000:]
     assert is_alive(runner)
     (roots.work_folder(folder) / "finish").touch()
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")

@@ -14,7 +14,7 @@ from tests.faults.somebody import Somebody
 from tests.support.polling import until
 from tests.support.smallrun import carry_out, own_name, torn_down
 
-SANDBOX_SPEED = 20.0
+SANDBOX_SPEED = 5.0
 LINES = [f"step {step} loss {9 - step / 4}" for step in range(1, 31)]
 
 JOB = f"""
@@ -23,7 +23,7 @@ kind: Job
 metadata: {{name: NAME}}
 spec:
   backoffLimit: 0
-  ttlSecondsAfterFinished: 1
+  ttlSecondsAfterFinished: 25
   template:
     spec:
       restartPolicy: Never

@@ -10,7 +10,7 @@ from actions.base.process import ProcessIdentity
 from actions.run.client import load_run, send_request
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.records import RequestKind
-from actions.run.state.view import RunState, RunView, StageState, StageView
+from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView
 from actions.sandbox.faults.client import control_faults
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
@@ -94,6 +94,26 @@ def wait_for_note(folder: Path, words: str, *, stage: str = "work") -> StageView
 
     wait(says, f"{stage} to say {words!r}")
     return load_run(folder).stage(stage)
+
+
+def wait_for_waiting(folder: Path, *, stage: str = "work") -> str:
+    """Wait until a run says that it waits for its cluster; the sentence.
+
+    It is the stage's where the runner that died had not yet been told by the cluster that the run is its own. Where it
+    had, the next runner asks that before it records anything, and the run has a notice.
+    """
+    found: list[str] = []
+
+    def says() -> bool:
+        view = load_run(folder)
+        steps = [one for one in (*view.stages, *view.teardown) if stage in ("", one.id)]
+        assert not stage or steps[0].state not in _OVER, f"{steps[0].state}: {steps[0].message}"
+        found[:] = [one.message for one in steps if one.message.startswith("Waiting since ")]
+        found.extend(one.text for one in view.notices if one.kind is NoticeKind.UNCERTAIN)
+        return bool(found)
+
+    wait(says, "the run to say that it waits")
+    return found[0]
 
 
 def has_succeeded(folder: Path) -> RunView:

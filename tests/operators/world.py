@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from actions.sandbox.apiserver.storage.resources import GroupResource
+from actions.sandbox.apiserver.storage.store import EventType, Store, StoreEvent
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -148,19 +152,17 @@ class World:
 @asynccontextmanager
 async def world(operator: Operator, folder: Path) -> AsyncIterator[World]:
     """The cluster of the recordings with one of our operators in it, for as long as the context lasts."""
-    clock = VirtualClock()
+    clock, store = VirtualClock(), Store()
     kinds = tuple(dict.fromkeys((PODS, NODES, CLAIMS, *operator.made, *operator.resources, *operator.watched)))
-    async with bare_api(folder, operator.webhooks, clock) as client:
+    seen = _stored(store, (*kinds, EVENTS))
+    async with bare_api(folder, operator.webhooks, clock, store) as client:
         for name in ("default", "other"):
             await client.create(NAMESPACES, {"metadata": {"name": name}})
         for definition in operator.definitions():
             await client.create(DEFINITIONS, definition)
         for node in nodes():
             await client.create(NODES, node)
-        async with (
-            watching(client.session, kinds, clock) as caches,
-            watching(client.session, (*kinds, EVENTS), clock) as seen,
-        ):
+        async with watching(client.session, kinds, clock) as caches:
             stage = World(operator, client, seen)
             controllers = [Scheduler(client, caches), *operator.controllers(client, caches)]
             tasks = [asyncio.create_task(one.run(), name=type(one).__name__) for one in controllers]
@@ -171,6 +173,21 @@ async def world(operator: Operator, folder: Path) -> AsyncIterator[World]:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await stage.rest()
+
+
+def _stored(store: Store, kinds: Sequence[Kind]) -> Caches:
+    """Caches that are told of each change as it is stored, without a watch for each kind beside the controllers'."""
+    caches = Caches(kinds)
+    of_key = {GroupResource(kind.api_version.rpartition("/")[0], kind.plural): caches[kind] for kind in kinds}
+
+    def take(event: StoreEvent) -> None:
+        cache = of_key.get(event.after.key)
+        if cache is not None:
+            change = cache.remove if event.change is EventType.DELETED else cache.upsert
+            change(msgspec.json.decode(event.after.raw))
+
+    store.listen(take)
+    return caches
 
 
 def nodes() -> list[Document]:

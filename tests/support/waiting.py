@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
+from textual import events
 from textual.pilot import Pilot
 
 from tests.support.polling import pause_after
@@ -64,8 +65,8 @@ async def settle(pilot: Pilot[AppResultT]) -> None:
         if waiting <= 0:
             done.set()
 
-    for widget in widgets:
-        if not widget.call_later(arrived):
+    for widget in widgets:  # as `call_later` does, whose partial of `arrived` is inspected anew each time
+        if not widget.post_message(events.Callback(arrived)):
             arrived()
     await done.wait()
     await asyncio.sleep(0.005)  # gives the screen's own update timer (60 Hz) a chance; never asserted upon

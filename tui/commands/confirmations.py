@@ -199,15 +199,19 @@ def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = 
     for item in owned:
         kinds[item.kind] = kinds.get(item.kind, 0) + 1
     lines: list[Cells] = [(Span("Stops its jobs, removes what it made in reverse order, then audits."),)]
-    counted = ", ".join(f"{count}\xa0{kind}" for kind, count in sorted(kinds.items()))
-    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in textwrap.wrap(counted, _WIDTH)]
+    made = ", ".join(
+        f"{count}\xa0{kind}" if count == 1 else f"{count}\xa0×\xa0{kind}" for kind, count in sorted(kinds.items())
+    )
+    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in textwrap.wrap(made, _WIDTH)]
     left = frozenset() if deletes_data else kept_stages(view.stages)
     roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
     lines += _titles("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
     lines += _titles("Left by Terraform, for its data", [root.title for root in roots if root.id in left])
     kept = sum(item.existed for item in view.owned)
     if kept:
-        lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
+        text = "1 object was there before the run: it stays."
+        text = text if kept == 1 else f"{kept} objects were there before the run: they stay."
+        lines.append((Span(f"  {text}", Tone.MUTED),))
     if even_if_shared:
         lines.append((Span("Objects that other runs or pods use are removed, too.", Tone.BAD),))
     if deletes_data:

@@ -31,6 +31,9 @@ _LOADING_SECONDS = 0.02
 """Pause between two checks for the first complete snapshot."""
 _REPAINTED_SECONDS = 2.0
 """After so long, also on a busy machine, nothing on screen is from the previous snapshot; what is, would be frozen."""
+_COLLECTS_AFTER_SECONDS = 30.0
+"""Reading a cluster leaves next to no garbage, and a collection just before it is complete walks through all that was
+read: 18 to 54 ms of 50,000 pods."""
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
 
@@ -80,6 +83,8 @@ class ClusterFeed:
         self._keeper: SnapshotKeeper | None = None
         self._settled = asyncio.Event()
         self._connected = asyncio.Event()
+        self._collects: asyncio.TimerHandle | None = None
+        """The begin of garbage collection, if the first cluster is not read by then."""
         self._sessions = 0
         """The session that is followed, and those that are being closed."""
 
@@ -152,7 +157,7 @@ class ClusterFeed:
         keeper = self._keeper
         await _import_in_thread()
         if is_first:
-            freeze_startup_objects()
+            self._collects = asyncio.get_running_loop().call_later(_COLLECTS_AFTER_SECONDS, freeze_startup_objects)
         from actions.cluster.state.cluster_state import ClusterState
 
         session = await self._connect()
@@ -274,6 +279,8 @@ class ClusterFeed:
             while self._sessions > 1:  # what one that is still being closed refers to would be frozen for good
                 await self._clock.sleep(_REPAINTED_SECONDS)
             collect_frozen()
+        if self._collects is not None:
+            self._collects.cancel()
         freeze_startup_objects()
         while True:
             await state.wait_changed()

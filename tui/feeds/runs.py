@@ -97,6 +97,12 @@ class RunFeed:
         return self._reader.folder if self._reader else None
 
     @property
+    def is_list_complete(self) -> bool:
+        """True if the runs were listed, and the one on screen, which may have been launched since, is among them."""
+        here = self.view if self.remote is None else None
+        return self.is_listed and (here is None or any(run.id == here.id for run in self.summaries))
+
+    @property
     def is_copy(self) -> bool:
         """True if the run on screen is another machine's, read from a copy of its home: that has no lines of logs."""
         return self.remote is not None and self._reader is not None
@@ -115,8 +121,22 @@ class RunFeed:
         if view is None or self.remote is not None or self.is_busy:
             return False
         return (
-            not is_watched_only(view.notices) and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
+            not is_watched_only(view.notices)
+            and not self.is_starting
+            and view.state in _UNDER_WAY
+            and view.last_seq > 1
+            and not view.is_paused
         )
+
+    @property
+    def is_starting(self) -> bool:
+        """True if a runner is about to start for the run on screen, as somebody has just requested something of it."""
+        return self._reader is not None and self.remote is None and self._reader.is_starting
+
+    @property
+    def has_died(self) -> bool:
+        """True if the runner of the run on screen ended in the middle of its work, instead of giving it back."""
+        return self._reader is None or self._reader.has_died
 
     def choose(self, folder: Path) -> None:
         """Show the run in `folder` from here on.
@@ -271,7 +291,7 @@ class RunFeed:
         if self._reader is not None:
             self._reader.close()
         self._reader = self.view = self.unreadable = self._listed = None
-        self.summaries = ()
+        self.summaries, self.is_listed = (), False
         self._tell()
 
     def close(self) -> None:

@@ -346,6 +346,7 @@ async def _count_fleet(services: ConsoleServices) -> None:
     """Count the whole fleet, then paint: in steps, as a pass over all its pods takes the loop ten milliseconds."""
     snapshot = services.cluster.snapshot()
     if snapshot is not None:
+        await asyncio.sleep(0)  # a snapshot of 50,000 pods has taken its time, too
         services.fleet.total(snapshot)
         await asyncio.sleep(0)
         if services.settings.has_operator:

@@ -189,6 +189,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         )
         room = self.size.width - _MARGINS
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
+        self._summary.styles.min_height = 2 if lines else 0
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
         self.show_rows(rows)
 

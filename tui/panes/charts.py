@@ -38,6 +38,7 @@ from tui.widgets.plot_grid import SmallPlot, shape_of
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
 
+_ENDED = frozenset({StageState.SUCCEEDED, StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
 _PROGRESS_LINES = 2
 _FRAME = 2
 """Columns of the border of a pane as wide as the screen."""
@@ -70,6 +71,7 @@ class ChartsPane(PlotPane):
     CONTEXT = KeyContext.CHARTS
     BINDINGS: ClassVar = bindings_of(KeyContext.CHARTS)
     DEFAULT_CSS = """
+    ChartsPane > .totals { height: auto; max-height: 2; }
     ChartsPane > .compared { height: auto; padding: 0 1; }
     """
 
@@ -130,7 +132,9 @@ class ChartsPane(PlotPane):
         stage = _stage_of(self.services, source)
         notes = notes_on(chart, source.curves, stage.findings if stage else (), alarms) if chart else []
         notes = notes[:_PROGRESS_LINES]
-        bars = progress_lines(source.progress, limit=_PROGRESS_LINES - len(notes), width=self.size.width - 4)
+        room = _PROGRESS_LINES - len(notes)
+        is_over = stage is not None and stage.state in _ENDED
+        bars = progress_lines(source.progress, limit=room, width=self.size.width - 4, is_over=is_over)
         self._progress.show([*bars, *(fit(note, max(1, self.size.width - 4)) for note in notes)])
         if chart is None:
             self._draw_nothing(f"curves of {self._place()}")

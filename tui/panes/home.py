@@ -118,7 +118,7 @@ class HomePane(Pane):
             totals=home.trouble.totals if is_read else None,
             cost=services.fleet_cost(),
             unscheduled=home.trouble.unscheduled,
-            runs=services.runs.summaries if services.runs.is_listed else None,
+            runs=services.runs.summaries if services.runs.is_list_complete else None,
             runs_error=services.supervisor.health(RUNS).detail,
             elsewhere=elsewhere,
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),

@@ -77,16 +77,20 @@ class RunPane(Pane):
             return
         now = self.services.clock.now().timestamp()
         self.entitle(f"{view.id} · {run.home_words(view)}")
-        resume = None
-        if self.services.runs.is_interrupted:
-            resume = "" if self._no_changes() else self._keys["resume"]
         self._left = self._own_progress(view)
         width = self.size.width - 2
-        heading = run.run_heading(view, now=now, width=width, resume_key=resume, left=self._left)
+        heading = run.run_heading(view, now=now, width=width, runner=self._runner(), left=self._left)
         self._heading.show(heading)
         self._leave_room_for_detail(min(len(heading), _MOST_HEADING))
         self._show_rail(view)
         self._show_detail()
+
+    def _runner(self) -> Span | None:
+        """Return what the heading adds on the run's runner: nothing while it works."""
+        runs = self.services.runs
+        if runs.is_interrupted:
+            return run.without_runner("" if self._no_changes() else self._keys["resume"], has_died=runs.has_died)
+        return run.RUNNER_STARTS if runs.is_starting else None
 
     def _leave_room_for_detail(self, heading: int) -> None:
         """Let the rail have what heading and detail leave, and three fifths at most."""

@@ -465,9 +465,12 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
     suspect = _suspect(busy) or (_waiting(busy) if is_one_job and not late else "")
     if suspect:
         return (Span(f"▲ {suspect}", Tone.WARN),)
+    most = max(load_key(row) for row, _ in loads)
+    if usual >= _IDLE_PERCENT > most:  # between two steps, or since a moment ago
+        return (Span(f"no device is busy at this moment: {most:.0f}% at most", Tone.MUTED),)
     if usual < _IDLE_PERCENT and not late:
         verb = "was" if slowest.is_past else "is"
-        return (Span(f"▲ no device {verb} busy: {_place(slowest)} {verb} at {least:.0f}%", Tone.WARN),)
+        return (Span(f"▲ no device {verb} busy: {most:.0f}% at most", Tone.WARN),)
     if not late:
         return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
     words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%)"

@@ -231,8 +231,18 @@ def stage_of(view: RunView, key: str) -> StageView | None:
     return next((stage for stage in view.stages if stage.id == key), None)
 
 
-def _died(resume_key: str) -> str:
-    return "▲ its runner has died" + (f"; press {resume_key} to resume" if resume_key else "")
+RUNNER_STARTS = Span("its runner starts", Tone.MUTED)
+
+
+def without_runner(resume_key: str, *, has_died: bool) -> Span:
+    """Return the part of a heading on a run that nobody carries out.
+
+    Args:
+        resume_key: Key that starts a runner; empty where that cannot be done.
+        has_died: A runner ended in the middle of its work; else none has begun.
+    """
+    text = "▲ its runner has died" if has_died else "▲ it has no runner"
+    return Span(text + (f"; press {resume_key} to resume" if resume_key else ""), Tone.BAD)
 
 
 def run_heading(
@@ -240,7 +250,7 @@ def run_heading(
     *,
     now: float,
     width: int = 160,
-    resume_key: str | None = None,
+    runner: Span | None = None,
     left: Mapping[str, float] = NO_PROGRESS,
 ) -> list[Cells]:
     """Return two lines, and below them the problems of its runner and journal.
@@ -251,7 +261,7 @@ def run_heading(
         view: The run.
         now: Seconds since the epoch.
         width: Terminal columns.
-        resume_key: Key that restarts its runner, empty where that cannot be done; `None` if it has not died.
+        runner: What is to be said of its runner, if anything.
         left: Seconds that stages still take by their own progress, which counts before what is expected.
     """
     chosen: list[Span | None] = [
@@ -266,7 +276,7 @@ def run_heading(
         Span(view.state.value, RUN_TONES[view.state]),
         _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
-        None if resume_key is None else Span(_died(resume_key), Tone.BAD),
+        runner,
         _warnings(view),
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now, left),
@@ -398,7 +408,7 @@ def stage_detail(
     glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else _LOOKS[stage.state]]
     width = max(20, width)
     begin = (Span(f"{glyph.sign} ", glyph.tone), Span(title or stage.title, Tone.STRONG))
-    state = Span(_STALLED if is_unknown else stage_state_text(stage.state), glyph.tone)
+    state = Span(_STALLED if is_unknown else _state_words(stage, now), glyph.tone)
     cost = [Span(spent)] if spent else []
     approved = [Span(f"approved by {stage.approved_by}", Tone.MUTED)] if stage.approved_by else []
     kind = [] if stage.kind == stage.title.lower() else [Span(stage.kind, Tone.MUTED)]
@@ -420,6 +430,14 @@ def stage_detail(
     lines += _findings(stage.findings, width)
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines
+
+
+def _state_words(stage: StageView, now: float) -> str:
+    """Return the state; of a plan that waits also for how long, as the time of its stage stands still meanwhile."""
+    words = stage_state_text(stage.state)
+    if stage.state is StageState.AWAITING_APPROVAL and stage.ended_at is not None:
+        return f"{words} for {duration(max(0.0, now - stage.ended_at))}"
+    return words
 
 
 def _spent(stage: StageView, now: float, left_seconds: float | None) -> list[Span]:

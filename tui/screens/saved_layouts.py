@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, MissingError, ParameterError
 from actions.base.executors import NamedExecutor
 from actions.base.files import private_directory, read_bounded, write_private
@@ -219,7 +220,7 @@ def read_charts(file: Path) -> dict[str, tuple[str, ...]]:
     Raises:
         ConfigError: It cannot be read, is damaged, or of another version of the program.
     """
-    found = _read(file, lambda data: msgspec.json.decode(data, type=_Charts).charts)
+    found = _read(file, lambda data: decode_json(data, _Charts).charts)
     return {} if found is None else found
 
 
@@ -246,7 +247,7 @@ def _read(file: Path, decode: Callable[[bytes], _Decoded]) -> _Decoded | None:
 
 
 def _layouts_in(data: bytes) -> dict[str, Tree]:
-    layouts = msgspec.json.decode(data, type=_File).layouts
+    layouts = decode_json(data, _File).layouts
     for tree in layouts.values():
         _check(tree)
     return layouts

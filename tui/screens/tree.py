@@ -84,8 +84,18 @@ def _object(row: _Row) -> CellValue:
     return (Span(f"{'  ' * entry.depth}{glyph} ", tone), Span(f"{entry.kind} ", Tone.MUTED), Span(entry.name))
 
 
+_WORDS = {
+    ("Node", "running"): "Ready",
+    ("Node", "waiting"): "NotReady",
+    ("PersistentVolumeClaim", "running"): "Bound",
+    ("NodeClaim", "running"): "Ready",
+}
+"""The words of Kubernetes for states of what does not run."""
+
+
 def _state(row: _Row) -> CellValue:
-    return Span(row[1].state, _GLYPHS.get(row[1].state, ("?", Tone.WARN))[1])
+    word = _WORDS.get((row[1].kind, row[1].state), row[1].state)
+    return Span(word, _GLYPHS.get(row[1].state, ("?", Tone.WARN))[1])
 
 
 _COLUMNS: tuple[Column[_Row], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Callable
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from textual.geometry import Size
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.executors import NamedExecutor
 from actions.base.untrusted import one_line, redact
 from actions.command.arguments import (
     LayoutName,
@@ -48,6 +50,8 @@ _NUMBERED = tuple(name for name in PANES if name not in ("home", "objects"))
 """The panes that have a digit."""
 LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 
+_BETWEEN_IMPORTS_SECONDS = 0.05
+"""Pause in which keys and paints have their turn."""
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 _BESIDE = {"left": "to the left of", "right": "to the right of", "up": "above", "down": "below"}
 
@@ -131,6 +135,16 @@ class PaneWorkspace:
             self._made[name] = pane = _pane_class(name)(self._services)
             self.split.mount(pane)
         return self._made[name]
+
+    async def import_panes(self) -> None:
+        """Import the panes that were not shown yet, in a thread: on a busy machine a key would wait for one."""
+        thread = NamedExecutor("panes")
+        try:
+            for name in PANES:
+                await thread.call(_pane_class, name)
+                await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
+        finally:
+            thread.close()
 
     @cached_property
     def layouts(self) -> SavedLayouts:

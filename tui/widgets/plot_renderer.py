@@ -310,10 +310,11 @@ def _x_axis(low: float, high: float, *, most: int, options: PlotOptions) -> Axis
         low, high = (low, high) if low < high else (low - 1, high + 1)
         ticks = time_ticks(low, high, most)
         return Axis(tuple(ticks), tuple(time_labels(ticks, options.time)), low, high)
-    if not options.is_by_size:
-        return _axis(low, high, most=most, margin=0.0, is_log=False)
     if low == high:
         low, high = low - 1, high + 1
+    if not options.is_by_size:
+        is_whole = float(low).is_integer() and float(high).is_integer()  # steps, of which there are no halves
+        return _axis(low, high, most=most, margin=0.0, is_log=False, least_step=1.0 if is_whole else 0.0)
     ticks = size_ticks(low, high, most)
     return Axis(tuple(ticks), tuple(format_bytes(round(2.0**tick)) for tick in ticks), low, high)
 
@@ -327,12 +328,12 @@ def _y_axis(low: float, high: float, *, most: int, is_log: bool) -> Axis:
     return _axis(low, high, most=most, margin=0.03, is_log=is_log)
 
 
-def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool) -> Axis:
+def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool, least_step: float = 0.0) -> Axis:
     if low == high:
         pad = abs(low) * 0.1 or 1.0
         low, high = low - pad, high + pad
     pad = (high - low) * margin
-    ticks = round_ticks(low, high, most)
+    ticks = round_ticks(low, high, most, least_step=least_step)
     shown = [(tick, 10.0**tick if is_log else tick) for tick in ticks]
     labels = tick_labels([value for _, value in shown])
     return Axis(tuple(ticks), tuple(labels), low - pad, high + pad)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import NULL_OFFSET, Offset, Region, Size, Spacing
 from textual.layout import Layout, WidgetPlacement
+from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.textual_private import forget_arrangement
@@ -198,6 +200,18 @@ class Split(Widget):
             self.release_mouse()
             event.stop()
             self.post_message(self.Dragged(self))
+
+    def render_line(self, y: int) -> Strip:
+        """Name the panes that are about to be shown.
+
+        Textual lays a widget out when all its parts are mounted; on a busy machine its place is empty for that long.
+        """
+        coming = [(region, pane) for pane, region in self._places(self.size).items() if not pane.is_mounted]
+        texts = ((region, f"Opening {pane.id}.") for region, pane in coming if y == region.y + 1)
+        line = ""
+        for region, text in sorted(texts, key=lambda one: one[0].x):
+            line = line.ljust(region.x + 2) + text[: max(0, region.width - 2)]
+        return Strip([Segment(line, self.rich_style)]).adjust_cell_length(self.size.width, self.rich_style)
 
     def _places(self, size: Size) -> dict[Widget, Region]:
         """Return the regions of the children on a screen of `size`."""

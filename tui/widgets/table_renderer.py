@@ -155,8 +155,13 @@ class TableRenderer(Generic[RowT]):
         return tuple(cells)
 
     def footer(self, order: RowOrder[RowT], *, position: int, noun: str) -> Cells:
-        """Draw the cursor's position, the number of rows, the filter, and the number of columns that do not fit."""
+        """Draw the cursor's position, the number of rows, the filter, and the number of columns that do not fit.
+
+        Without rows it is empty: the reason stands in their place, and they may be unknown instead of none.
+        """
         total, shown = len(order.rows), len(order.keys)
+        if not total:
+            return (Span(f"/{order.needle}", Tone.ACCENT),) if order.needle else ()
         named = noun if total != 1 else _singular(noun)
         count = f"{total:,} {named}" if total == shown else f"{shown:,} · {total:,} {named}"
         if shown:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from actions.base.clock import Clock, parse_rfc3339
+from actions.base.decoding import decode_json
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
 from actions.base.executors import in_thread
 from actions.base.process import run_tool
@@ -228,7 +229,7 @@ def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Credential:
         AccessError: It has neither.
     """
     try:
-        status = msgspec.json.decode(output, type=_ExecCredential).status or _ExecStatus()
+        status = decode_json(output, _ExecCredential).status or _ExecStatus()
         expiry = parse_rfc3339(status.expiration_timestamp) if status.expiration_timestamp else None
     except (msgspec.DecodeError, ValueError) as error:
         raise AccessError(f"{argv[0]} did not print an ExecCredential.", hint="Run it by hand to see why.") from error

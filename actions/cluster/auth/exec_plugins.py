@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
 from actions.base.files import private_directory, read_bounded, state_home, write_private
 from actions.base.untrusted import one_line, redact
@@ -338,7 +339,7 @@ def _is_confirmed(request: PluginRequest) -> bool:
 
 def _confirmed() -> list[str]:
     try:
-        return msgspec.json.decode((state_home() / CONFIRMED).read_bytes(), type=list[str])
+        return decode_json((state_home() / CONFIRMED).read_bytes(), list[str])
     except (OSError, msgspec.MsgspecError):
         return []
 

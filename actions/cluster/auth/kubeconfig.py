@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.base.errors import ConfigError, UsageError
 from actions.base.files import read_bounded
 from actions.base.names import is_label
@@ -49,7 +50,7 @@ def read_impersonation(user: Mapping[str, Any], *, where: str) -> Impersonation:
     """
     given = {key: value for key, value in user.items() if key.startswith("as") and value}
     try:
-        read = msgspec.convert(given, Impersonation, strict=False)
+        read = convert(given, Impersonation, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: the impersonation is not valid: {error}.") from error
     headers = read.headers()
@@ -392,7 +393,7 @@ def _plugin(
     if not block:
         return None
     try:
-        read = msgspec.convert(block, _ExecBlock, strict=False)
+        read = convert(block, _ExecBlock, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{file}: the exec plugin of the user {name} is not valid: {error}.") from error
     command = str(file.absolute().parent / read.command) if "/" in read.command else read.command

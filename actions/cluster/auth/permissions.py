@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actions.base.clock import Clock
+from actions.base.decoding import decode_json
 from actions.base.errors import MissingError
 from actions.cluster.auth.session import REVIEWS, KubeSession
 from actions.cluster.http.errors import ApiAccessError
@@ -53,7 +54,7 @@ async def is_allowed(
     }
     try:
         answer = await session.request("POST", REVIEWS, body=msgspec.json.encode(review))
-        return msgspec.json.decode(answer, type=_Review).status.allowed
+        return decode_json(answer, _Review).status.allowed
     except (ApiAccessError, MissingError, msgspec.MsgspecError):
         return None
 
@@ -67,7 +68,7 @@ async def known_namespaces(session: KubeSession) -> tuple[str, ...]:
     own = session.namespace
     try:
         answer = await session.request("GET", "/api/v1/namespaces", query={"limit": str(_MOST_NAMESPACES)})
-        found = msgspec.json.decode(answer, type=_Namespaces).items
+        found = decode_json(answer, _Namespaces).items
     except (ApiAccessError, MissingError, msgspec.MsgspecError):
         return (own,)
     return (own, *(item.metadata.name for item in found if item.metadata.name != own))

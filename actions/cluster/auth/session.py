@@ -20,6 +20,7 @@ import msgspec
 
 from actions.base import process
 from actions.base.clock import Clock, SystemClock
+from actions.base.decoding import convert, decode_json
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.guard import require_guard
@@ -336,7 +337,7 @@ class KubeSession:
 def _metadata_of(document: object) -> _Metadata:
     """Return the metadata of an object; empty for a document that is not one."""
     try:
-        return msgspec.convert(document, _Object).metadata or _Metadata()
+        return convert(document, _Object).metadata or _Metadata()
     except msgspec.ValidationError:
         return _Metadata()
 
@@ -348,7 +349,7 @@ def decode_document(data: bytes, *, source: str) -> dict[str, Any]:
         FormatError: It is something else; the message names `source`.
     """
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
+        return decode_json(data, dict[str, Any])
     except msgspec.DecodeError as error:
         raise FormatError(f"{source} did not answer with a JSON object: {error}.") from error
 

@@ -43,7 +43,12 @@ class _LogRequest(msgspec.Struct, frozen=True):
 
 
 async def explain(
-    session: KubeSession, selector: ObjectSelector | None, *, namespace: str = "", clock: Clock | None = None
+    session: KubeSession,
+    selector: ObjectSelector | None,
+    *,
+    namespace: str = "",
+    clock: Clock | None = None,
+    refused: set[str] | None = None,
 ) -> list[Finding]:
     """Diagnose one object, or everything in a namespace or the cluster.
 
@@ -52,6 +57,7 @@ async def explain(
         selector: The object; `None` for everything that the user may see.
         namespace: Of everything that is diagnosed without a selector; empty for all.
         clock: For the time of the evidence.
+        refused: Takes the plurals of the kinds that may not be listed.
 
     Raises:
         MissingError: There is no such object.
@@ -60,23 +66,28 @@ async def explain(
     if selector is not None and selector.kind == "Namespace":
         namespace = selector.name
         selector = None
-    evidence = await collect_evidence(session, selector, namespace=namespace, clock=clock)
+    evidence = await collect_evidence(session, selector, namespace=namespace, clock=clock, refused=refused)
     # seconds, for long logs: not on the loop that paints
     return await in_thread("diagnosis", diagnose_each if selector is None else diagnose, evidence)
 
 
 async def collect_evidence(
-    session: KubeSession, selector: ObjectSelector | None, *, namespace: str = "", clock: Clock | None = None
+    session: KubeSession,
+    selector: ObjectSelector | None,
+    *,
+    namespace: str = "",
+    clock: Clock | None = None,
+    refused: set[str] | None = None,
 ) -> Evidence:
     """Collect everything about the object, with the logs of its failing containers (at most 24, their last 300 lines).
 
     Kinds that may not be listed, or that the cluster does not serve, are left out; only pods must be readable, in some
     namespace.
     """
-    clock = clock or SystemClock()
+    clock, refused = clock or SystemClock(), set() if refused is None else refused
     now = clock.now().timestamp()
     namespace = selector.namespace if selector is not None else namespace
-    evidence = await in_thread("documents", evidence_of, await _fetch(session, namespace, clock), taken_at=now)
+    evidence = await in_thread("documents", evidence_of, await _fetch(session, namespace, clock, refused), taken_at=now)
     evidence = drop_events_of_deleted_objects(evidence)
     if selector is not None:
         evidence = select_evidence(evidence, selector)
@@ -106,19 +117,19 @@ def _within(evidence: Evidence, namespace: str) -> Evidence:
     )
 
 
-async def _fetch(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
+async def _fetch(session: KubeSession, namespace: str, clock: Clock, refused: set[str]) -> list[Any]:
     """List the objects of a namespace; if it is empty of the whole cluster, or of the namespaces that may be listed."""
     try:
-        return await _objects(session, namespace)
+        return await _objects(session, namespace, refused)
     except AccessError:
         names = () if namespace else await NamespaceAccess(session, clock=clock).namespaces("", "pods")
         if not names:
             raise
-    parts = [await _objects(session, name, is_first=name == names[0]) for name in names]
+    parts = [await _objects(session, name, refused, is_first=name == names[0]) for name in names]
     return [entry for part in parts for entry in part]
 
 
-async def _objects(session: KubeSession, namespace: str, *, is_first: bool = True) -> list[Any]:
+async def _objects(session: KubeSession, namespace: str, refused: set[str], *, is_first: bool = True) -> list[Any]:
     discovery = Discovery(session)
 
     async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:
@@ -130,7 +141,10 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
     async def allowed(kind: KubeKind, scope: str) -> list[dict[str, Any]]:
         try:
             return await listed(kind, scope)
-        except (MissingError, AccessError, RefusedError, UnreachableError):
+        except AccessError:
+            refused.add(kind.plural)
+            return []
+        except (MissingError, RefusedError, UnreachableError):
             return []  # also if only this kind cannot be served: its conversion webhook or API service is down
 
     asked = [listed(_PODS, namespace)]

@@ -6,6 +6,7 @@ Every text in here is without control characters and credentials. Unknown values
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -188,7 +189,7 @@ class GpuReading(msgspec.Struct, frozen=True):
     ecc_uncorrected: int | None = None
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class Evidence(msgspec.Struct, frozen=True, dict=True):
     """Everything that one diagnosis reads."""
 
     pods: tuple[Pod, ...] = ()
@@ -203,6 +204,10 @@ class Evidence(msgspec.Struct, frozen=True):
     gangs: tuple[KubeObject, ...] = ()
     """Volcano PodGroups."""
     namespaces: tuple[KubeObject, ...] = ()
+    device_drivers: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Drivers of dynamic resource allocation that publish devices of a node (ResourceSlices), by its name."""
+    asked_node: str = ""
+    """The node that the diagnosis is about; empty if it is about something else."""
     gpus: tuple[GpuReading, ...] = ()
     last_log_age_s: float | None = None
     taken_at: float = 0.0
@@ -216,6 +221,13 @@ class Evidence(msgspec.Struct, frozen=True):
 
     def troubles(self) -> Iterator[Event]:
         """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
+        return iter(self._troubles)
+
+    @cached_property
+    def _troubles(self) -> tuple[Event, ...]:
+        return tuple(self._found_troubles())
+
+    def _found_troubles(self) -> Iterator[Event]:
         made = self._last_made()
         for event in self.events:
             pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
@@ -426,6 +438,17 @@ def node_of(document: Mapping[str, Any]) -> Node:
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
         created_at=moment(metadata.get("creationTimestamp")),
     )
+
+
+def device_drivers_of(slices: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return the drivers that have devices on a node, by the node's name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in slices:
+        spec = mapping(entry.get("spec"))
+        node, driver = text(spec.get("nodeName")), text(spec.get("driver"))
+        if node and driver not in found.get(node, ()):
+            found[node] = (*found.get(node, ()), driver)
+    return found
 
 
 def event_of(document: Mapping[str, Any]) -> Event:

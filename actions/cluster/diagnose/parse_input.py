@@ -15,6 +15,7 @@ from actions.cluster.diagnose.evidence import (
     Evidence,
     Log,
     cleaned,
+    device_drivers_of,
     event_of,
     gpu_of,
     mapping,
@@ -116,6 +117,7 @@ def _sample(document: Mapping[str, Any]) -> Evidence:
         queued=tuple(map(object_of, queued)),
         gangs=tuple(map(object_of, gangs)),
         namespaces=tuple(map(object_of, _entries(document.get("namespaces")))),
+        device_drivers=device_drivers_of(_entries(document.get("resourceslices"))),
         gpus=tuple(map(gpu_of, mappings(mapping(gpus).get("gpus", gpus)))),
         last_log_age_s=number(document.get("last_log_age_s")),
     )
@@ -174,5 +176,6 @@ def evidence_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (
         queued=tuple(map(object_of, workloads)),
         gangs=tuple(map(object_of, kinds.get("PodGroup", ()))),
         namespaces=tuple(map(object_of, kinds.get("Namespace", ()))),
+        device_drivers=device_drivers_of(kinds.get("ResourceSlice", ())),
         taken_at=taken_at,
     )

@@ -49,7 +49,11 @@ def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
 
 
 def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Yield every log and message of the evidence, with the pod's name if it is known."""
+    """Yield every log and message of the evidence that is not empty, with the pod's name if it is known."""
+    return (one for one in _messages(evidence) if one[0])
+
+
+def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for log in evidence.logs:
         yield log.text, log.pod
     for event in evidence.troubles():
@@ -125,7 +129,7 @@ def finding_of_pattern(log_pattern: LogPattern, found: list[Hit], *, extra: Iter
 def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPattern]) -> Iterator[Finding]:
     """Yield one finding for every pattern that matches."""
     known = list(texts)
-    for log_pattern in patterns:
+    for log_pattern in patterns if known else ():
         if found := list(find_hits(known, log_pattern.pattern)):
             yield finding_of_pattern(log_pattern, found)
 

@@ -229,6 +229,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         evidence,
         pods=pods,
         jobs=jobs,
+        asked_node=selector.name if selector.kind == "Node" else "",
         namespaces=tuple(one for one in evidence.namespaces if one.name == _namespace_of(selector)),
         nodes=tuple(node for node in evidence.nodes if dependencies.has_unscheduled_pods or node.name in hosts),
         events=tuple(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actions.base.decoding import json_decoder
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.http.retry import capped_wait, read_retry_after
@@ -103,7 +104,7 @@ class _Status(msgspec.Struct):
 
 
 _TITLE = re.compile(r"<title>([^<]+)</title>", re.IGNORECASE)
-_status_decoder = msgspec.json.Decoder(_Status)
+_status_decoder = json_decoder(_Status)
 
 
 def requested_wait_seconds(error: ConsoleError) -> float:

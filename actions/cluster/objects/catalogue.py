@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError, FormatError, MissingError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
@@ -212,7 +213,7 @@ async def load_catalogue(session: KubeSession) -> KindCatalogue:
 
 async def _roots(session: KubeSession, path: str) -> _Aggregated:
     try:
-        return msgspec.json.decode(await session.request("GET", path, accept=_AGGREGATED), type=_Aggregated)
+        return decode_json(await session.request("GET", path, accept=_AGGREGATED), _Aggregated)
     except msgspec.DecodeError as error:
         raise FormatError(f"{session.server}{path} did not answer with a list of groups: {error}.") from error
 
@@ -242,7 +243,7 @@ def _versions(group: _Group) -> Iterator[tuple[str, str, str]]:
 
 async def _listed(session: KubeSession, path: str, group: str, version: str) -> list[ServedKind]:
     try:
-        listed = msgspec.json.decode(await session.request("GET", path), type=_ResourceList).resources or []
+        listed = decode_json(await session.request("GET", path), _ResourceList).resources or []
     except (ConsoleError, msgspec.DecodeError):
         return []  # a group whose server is down must not hide the others
     parts = [one.name.partition("/") for one in listed]

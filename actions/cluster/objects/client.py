@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
+from actions.base.decoding import decode_json, json_decoder
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.base.names import segment
 from actions.cluster.auth.session import KubeSession, decode_document
@@ -45,8 +46,8 @@ class _Page(msgspec.Struct):
     metadata: Any = None
 
 
-_pages = msgspec.json.Decoder(_Page)
-_documents = msgspec.json.Decoder(Document)
+_pages = json_decoder(_Page)
+_documents = json_decoder(Document)
 
 
 async def get_metadata(session: KubeSession, path: str) -> Document:
@@ -233,7 +234,7 @@ class Discovery:
         except ApiMissingError:
             return {}
         try:
-            listed = msgspec.json.decode(body, type=_ResourceList).resources or []
+            listed = decode_json(body, _ResourceList).resources or []
         except msgspec.DecodeError as error:
             raise FormatError(f"{self._session.server}{root} did not answer with a list of kinds: {error}.") from error
         return {

@@ -124,9 +124,10 @@ def _job(document: Object) -> ObjectStatus:
 
 
 def _kubeflow_job(document: Object) -> ObjectStatus:
-    return first_true(document, _KUBEFLOW_STEPS) or status_from(
-        WorkState.WAITING, reason="NotSeen", message="Its operator has not reacted to it."
-    )
+    return first_true(document, _KUBEFLOW_STEPS) or _NOT_SEEN
+
+
+_NOT_SEEN = status_from(WorkState.WAITING, reason="NotSeen", message="Its operator has not reacted to it.")
 
 
 _STEPS_OF_OTHERS = (
@@ -163,7 +164,7 @@ def _volcano_job(document: Object) -> ObjectStatus:
     """Judge a Job of Volcano. Aborted is waiting: `vsuspend` does that, and it can be resumed."""
     state = status_of(document).get("state") or {}
     phase = str(state.get("phase") or "")
-    return status_from(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase or "NotSeen")
+    return status_from(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase) if phase else _NOT_SEEN
 
 
 def _pod_group(document: Object) -> ObjectStatus:
@@ -175,7 +176,9 @@ def _pod_group(document: Object) -> ObjectStatus:
         return status_from(WorkState.RUNNING, reason=phase)
     unschedulable = condition_of(document, "Unschedulable")
     is_unschedulable = unschedulable is not None and unschedulable.get("status") == "True"
-    return status_from(WorkState.WAITING, unschedulable if is_unschedulable else None, reason=phase or "NotSeen")
+    if is_unschedulable or phase:
+        return status_from(WorkState.WAITING, unschedulable if is_unschedulable else None, reason=phase)
+    return _NOT_SEEN
 
 
 def _kueue_workload(document: Object) -> ObjectStatus:
@@ -208,7 +211,7 @@ def _ray_job(document: Object) -> ObjectStatus:
             return status_from(WorkState.RUNNING, status, **words)
         case "Complete":
             return status_from(WorkState.UNKNOWN, status, **words)
-    return status_from(WorkState.WAITING, status, reason=deployment or "NotSeen")
+    return status_from(WorkState.WAITING, status, reason=deployment) if deployment else _NOT_SEEN
 
 
 def _ray_cluster(document: Object) -> ObjectStatus:
@@ -222,12 +225,19 @@ def _ray_cluster(document: Object) -> ObjectStatus:
     head = condition_of(document, "HeadPodReady")
     if head is not None and head.get("status") != "True":
         return status_from(WorkState.WAITING, head)
-    return status_from(WorkState.RUNNING if state == "ready" else WorkState.WAITING, reason=state or "NotSeen")
+    if state == "ready":
+        return status_from(WorkState.RUNNING, reason=state)
+    wanted, there = (int(status.get(f"{name}WorkerReplicas") or 0) for name in ("desired", "available"))
+    if wanted:
+        return status_from(WorkState.WAITING, reason="WorkersNotReady", message=f"{there} of {wanted} workers run.")
+    return status_from(WorkState.WAITING, reason=state) if state else _NOT_SEEN
 
 
 def _volcano_queue(document: Object) -> ObjectStatus:
     state = str(status_of(document).get("state") or "")
-    return status_from(WorkState.RUNNING if state == "Open" else WorkState.WAITING, reason=state or "NotSeen")
+    return (
+        status_from(WorkState.RUNNING if state == "Open" else WorkState.WAITING, reason=state) if state else _NOT_SEEN
+    )
 
 
 JOB_RULES: Rules = {

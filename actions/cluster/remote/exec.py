@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError, UnreachableError
 from actions.base.names import segment
 from actions.base.untrusted import one_line
@@ -221,7 +222,7 @@ def read_exit_code(payload: bytes) -> int:
         RefusedError: The program was not run at all; the server's reason is quoted.
     """
     try:
-        outcome = msgspec.json.decode(payload, type=_Outcome)
+        outcome = decode_json(payload, _Outcome)
     except msgspec.DecodeError:
         outcome = _Outcome(message=payload.decode("utf-8", "replace"))
     if outcome.status == "Success":

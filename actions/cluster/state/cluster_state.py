@@ -32,6 +32,7 @@ from actions.cluster.state.store import (
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.liveness import ServerLiveness, probe_liveness
 from actions.cluster.watch.reflector import Raw, Reflector, Sink
+from actions.cluster.watch.served import ServedGroups
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, WorkloadFacts
 
 __all__ = ["ClusterSnapshot", "ClusterState"]
@@ -74,6 +75,7 @@ class ClusterState:
         self._log = kept.snapshot.history if kept else ChangeLog()
         self._health: dict[str, SourceHealth] = {}
         self._liveness = ServerLiveness(self._clock, lambda: self._touch("health"))
+        self._served = ServedGroups(session, self._liveness, clock=self._clock)
         self._pod_index = kept.index if kept else PodIndex()
         self._snapshot = kept.snapshot if kept else ClusterSnapshot(history=self._log)
         self._known_versions = kept.versions if kept else WatchVersions()
@@ -98,6 +100,7 @@ class ClusterState:
             group.create_task(
                 probe_liveness(self._session, self._liveness, clock=self._clock, is_wanted=self._is_live_anywhere)
             )
+            group.create_task(self._served.run())
             group.create_task(
                 self._reflector(
                     _NODES.list_path(), self._nodes, decode_node, resume_version=self._known_versions.nodes
@@ -237,6 +240,7 @@ class ClusterState:
             clock=self._clock,
             rest_seconds=_REST_SECONDS,
             liveness=self._liveness,
+            served=self._served,
             ends_when_forbidden=ends_when_forbidden,
             trim=trim,
             resume_version=resume_version,

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import parse_rfc3339
+from actions.base.decoding import json_decoder
 from actions.base.untrusted import one_line, plain_text
 from actions.cluster.objects.status_rules import object_status
 from actions.cluster.state.pod_requests import effective_requests, parse_quantity, resources_of
@@ -111,10 +112,10 @@ class _Event(msgspec.Struct, rename="camel", gc=False):
     series: _Series | None = None
 
 
-_pods = msgspec.json.Decoder(_Pod)
-_nodes = msgspec.json.Decoder(_Node)
-_events = msgspec.json.Decoder(_Event)
-_documents = msgspec.json.Decoder(dict[str, Any])
+_pods = json_decoder(_Pod)
+_nodes = json_decoder(_Node)
+_events = json_decoder(_Event)
+_documents = json_decoder(dict[str, Any])
 
 
 def decode_pod(raw: Raw) -> PodFacts:

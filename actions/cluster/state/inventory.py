@@ -22,6 +22,8 @@ from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts
 FactT = TypeVar("FactT", bound=HasUid)
 
 PAGE = 500
+LeftOut = Callable[[str, int], None]
+"""Called with the plural of a kind and the number of its objects that cannot be read, if there are any."""
 
 
 class NodeInventory(msgspec.Struct, frozen=True):
@@ -31,32 +33,35 @@ class NodeInventory(msgspec.Struct, frozen=True):
     usage: Mapping[str, NodeUsage]
 
 
-async def fetch_inventory(session: KubeSession) -> NodeInventory:
+async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = None) -> NodeInventory:
     """List nodes, and pods as protobuf if the server has it, page by page. Unreadable objects are left out.
 
     Raises:
         ConsoleError: The server does not answer, or one of the lists is forbidden.
     """
-    nodes = [node async for few in _pages(session, "/api/v1/nodes", decode_node) for node in few]
+    nodes = [node async for few in _pages(session, "/api/v1/nodes", decode_node, left_out=left_out) for node in few]
     index = PodIndex()
-    async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod):
+    async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out):
         for pod in pods:
             index.change(pod.key, None, pod)
     index.update_totals()
     return NodeInventory(tuple(nodes), dict(index.usage))
 
 
-async def fetch_pods(session: KubeSession, namespace: str = "") -> list[PodFacts]:
+async def fetch_pods(session: KubeSession, namespace: str = "", *, left_out: LeftOut | None = None) -> list[PodFacts]:
     """List the pods of a namespace, or of all, in the order of the server.
 
     Raises:
         ConsoleError: The server does not answer, or the list is forbidden.
     """
     path = kind_of("Pod").list_path(namespace)
-    return [pod async for few in _pages(session, path, decode_pod, protopod.decode_pod) for pod in few]
+    pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
+    return [pod async for few in pages for pod in few]
 
 
-async def fetch_events(session: KubeSession, namespace: str = "", *, most: int = MOST_SHOWN) -> list[EventFacts]:
+async def fetch_events(
+    session: KubeSession, namespace: str = "", *, most: int = MOST_SHOWN, left_out: LeftOut | None = None
+) -> list[EventFacts]:
     """List the newest events of a namespace, or of all, oldest first.
 
     Raises:
@@ -64,7 +69,7 @@ async def fetch_events(session: KubeSession, namespace: str = "", *, most: int =
     """
     path = kind_of("Event").list_path(namespace)
     found: dict[str, EventFacts] = {}
-    async for few in _pages(session, path, decode_event):
+    async for few in _pages(session, path, decode_event, left_out=left_out):
         found.update((event.uid, event) for event in few)
         trim(found)
     return newest_of(found.values(), most)[::-1]
@@ -75,18 +80,23 @@ async def _pages(
     path: str,
     decode: Callable[[Raw], FactT],
     decode_protobuf: Callable[[Raw], FactT] | None = None,
+    *,
+    left_out: LeftOut | None = None,
 ) -> AsyncIterator[list[FactT]]:
     decoder = ResponseDecoder(
         path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
     )
     query = {"limit": str(PAGE)}
-    pages, uids = PageCount(path, size=PAGE), set[str]()
+    pages, uids, unread = PageCount(path, size=PAGE), set[str](), 0
     while True:
         page = decoder.page(await session.request("GET", path, query=query, accept=decoder.accept, deadline_seconds=60))
         few = [found for raw in page.items if (found := decoder.decoded(raw)) is not None]
         yield few
+        unread += len(page.items) - len(few)
         if not page.following:
-            return
+            break
         uids.update(found.uid for found in few)
         await pages.next_page(page.following, held=len(page.items), known=len(uids))
         query["continue"] = page.following
+    if unread and left_out is not None:
+        left_out(path.rpartition("/")[2], unread)

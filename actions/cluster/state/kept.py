@@ -23,15 +23,16 @@ from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
+from actions.base.decoding import decode_msgpack
 from actions.base.errors import ConfigError
 from actions.base.files import cache_home, private_directory, write_private
 from actions.base.untrusted import redact
 from actions.cluster.auth.kubeconfig import ChosenContext
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
-from actions.fleet.facts import NOTHING, NodeFacts, PodFacts, Resources
+from actions.fleet.facts import NOTHING, NodeFacts, NodeUsage, PodFacts, Resources
 
-_MARK = b"eksml-tui kept snapshot 1\n"
+_MARK = b"eksml-tui kept snapshot 2\n"
 _DIGEST_BYTES = 32
 _LENGTH_BYTES = 4
 _PORTION = 1000
@@ -42,7 +43,15 @@ MOST_FILES = 8
 LONGEST_SECONDS = 7 * 86_400.0
 """A snapshot that is older is of no use."""
 _SUFFIX = ".snapshot"
-_DECODERS = ("decode.py", "pod_protobuf.py", "pod_requests.py", "pod_status.py", "kept.py", "../../fleet/facts.py")
+_DECODERS = (
+    "decode.py",
+    "pod_protobuf.py",
+    "pod_requests.py",
+    "pod_status.py",
+    "pod_index.py",
+    "kept.py",
+    "../../fleet/facts.py",
+)
 
 T = TypeVar("T")
 
@@ -85,8 +94,15 @@ class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     texts: list[str]
     groups: list[tuple[str, ...]]
     amounts: list[tuple[int, int, int, int, int, int]]
+    used: int
     nodes: int
     pods: int
+
+
+class _Usage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    nodes: list[_Place]
+    requested: list[_Place]
+    pods: list[int]
 
 
 class _Nodes(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -162,7 +178,7 @@ def load_kept(identity: str, *, now: float, folder: Path | None = None) -> KeptS
         return None
     try:
         frames = _frames(memoryview(data)[len(_MARK) : -_DIGEST_BYTES])
-        head = msgspec.msgpack.decode(next(frames), type=_Head)
+        head = decode_msgpack(next(frames), _Head)
         if (head.build, head.cluster) != (build_stamp(), identity):
             return None
         if not now - LONGEST_SECONDS < head.taken_at <= now:
@@ -179,22 +195,25 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
         ValueError: Their number is not that of the head, or columns differ in length.
     """
     amounts = [Resources(*one) for one in head.amounts]
+    usage: dict[str, NodeUsage] = {}
+    for _ in range(0, head.used, _PORTION):
+        usage.update(_node_usage(msgspec.msgpack.decode(next(frames), type=_Usage), head, amounts))
     nodes: dict[str, NodeFacts] = {}
     for _ in range(0, head.nodes, _PORTION):
-        read = _node_facts(msgspec.msgpack.decode(next(frames), type=_Nodes), head, amounts)
+        read = _node_facts(decode_msgpack(next(frames), _Nodes), head, amounts)
         nodes.update((node.name, node) for node in read)
     pods: dict[str, PodFacts] = {}
     nothing = {one: NOTHING for one in amounts if one == NOTHING}
     shared = [nothing.get(one, one) for one in amounts]
     for _ in range(0, head.pods, _PORTION):
-        columns = msgspec.msgpack.decode(next(frames), type=_Pods)
+        columns = decode_msgpack(next(frames), _Pods)
         namespaces = map(head.texts.__getitem__, columns.namespaces)
         keys = map("/".join, zip(namespaces, columns.names, strict=True))
         pods.update(zip(keys, _pod_facts(columns, head, shared), strict=True))
-    if len(nodes) != head.nodes or len(pods) != head.pods or next(frames, None) is not None:
+    if (len(usage), len(nodes), len(pods)) != (head.used, head.nodes, head.pods) or next(frames, None) is not None:
         raise ValueError("another number of objects")
     index = PodIndex()
-    index.fill(pods)
+    index.fill(pods, usage)
     snapshot = ClusterSnapshot(
         revision=1,
         nodes=nodes,
@@ -206,6 +225,12 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
     )
     versions = WatchVersions(head.node_version, head.pod_version)
     return KeptSnapshot(head.taken_at, head.uid, versions, snapshot, index)
+
+
+def _node_usage(columns: _Usage, head: _Head, amounts: Sequence[Resources]) -> Iterable[tuple[str, NodeUsage]]:
+    _require_equal_lengths(columns)
+    requested = map(amounts.__getitem__, columns.requested)
+    return zip(map(head.texts.__getitem__, columns.nodes), map(NodeUsage, requested, columns.pods), strict=True)
 
 
 def _node_facts(columns: _Nodes, head: _Head, amounts: Sequence[Resources]) -> list[NodeFacts]:
@@ -259,7 +284,7 @@ def _pod_facts(columns: _Pods, head: _Head, amounts: Sequence[Resources]) -> lis
     )
 
 
-def _require_equal_lengths(columns: _Nodes | _Pods) -> None:
+def _require_equal_lengths(columns: _Usage | _Nodes | _Pods) -> None:
     if len({len(column) for column in msgspec.structs.astuple(columns)}) != 1:
         raise ValueError("columns of different lengths")
 
@@ -303,6 +328,7 @@ def write_kept(
 def _encoded(snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: float, versions: WatchVersions) -> bytes:
     texts, groups, amounts = _Numbered[str](), _Numbered[tuple[str, ...]](), _Numbered[Resources]()
     frames = [
+        *(msgspec.msgpack.encode(_usage_columns(few, texts, amounts)) for few in _few(snapshot.usage.items())),
         *(msgspec.msgpack.encode(_node_columns(few, texts, groups, amounts)) for few in _few(snapshot.nodes.values())),
         *(msgspec.msgpack.encode(_pod_columns(few, texts, groups, amounts)) for few in _few(snapshot.pods.values())),
     ]
@@ -316,6 +342,7 @@ def _encoded(snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: fl
         texts=texts.values,
         groups=groups.values,
         amounts=[msgspec.structs.astuple(one) for one in amounts.values],
+        used=len(snapshot.usage),
         nodes=len(snapshot.nodes),
         pods=len(snapshot.pods),
     )
@@ -344,6 +371,14 @@ class _Numbered(Generic[T]):
 _NumberedTexts = _Numbered[str]
 _NumberedGroups = _Numbered[tuple[str, ...]]
 _NumberedAmounts = _Numbered[Resources]
+
+
+def _usage_columns(usage: Sequence[tuple[str, NodeUsage]], texts: _NumberedTexts, amounts: _NumberedAmounts) -> _Usage:
+    return _Usage(
+        nodes=[texts(name) for name, _ in usage],
+        requested=[amounts(used.requested) for _, used in usage],
+        pods=[used.pods for _, used in usage],
+    )
 
 
 def _node_columns(

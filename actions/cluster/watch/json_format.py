@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from actions.base.decoding import json_decoder
 from actions.base.errors import FormatError
 from actions.cluster.http.errors import ApiStatus, status_of
 from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks, size_text
@@ -82,9 +83,9 @@ class _Page(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-_events = msgspec.json.Decoder(_Event)
-_objects = msgspec.json.Decoder(_Object)
-_pages = msgspec.json.Decoder(_Page)
+_events = json_decoder(_Event)
+_objects = json_decoder(_Object)
+_pages = json_decoder(_Page)
 
 
 def read_page(body: bytes) -> Page:

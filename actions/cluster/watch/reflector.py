@@ -27,6 +27,7 @@ from actions.cluster.watch.decoder import InitialList, RequestedForm, ResponseDe
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.json_format import Raw, WatchEvent
 from actions.cluster.watch.liveness import ServerLiveness
+from actions.cluster.watch.served import MISSING_SECONDS, ServedGroups
 
 if TYPE_CHECKING:
     from actions.cluster.http.transport import ByteStream
@@ -40,7 +41,6 @@ _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
 _FIRST_EVENT_SECONDS = 20.0
 _CUTS_BEFORE_LIST = 2
-_MISSING_SECONDS = 5.0
 _EXPIRY_SECONDS = 60.0
 
 
@@ -89,6 +89,7 @@ class Reflector(Generic[T]):
             changes of that time are taken together, at the cost of one. The first change after a quiet time is not
             delayed.
         liveness: The server's liveness, updated by this resource's stream among others.
+        served: Waited for while the resource is missing; without it the resource itself is requested now and then.
         ends_when_forbidden: Let a 403 end `run`, for a caller that has a narrower path.
         trim: Drops objects that the sink would not keep, by uid, from a list that is being read.
         resume_version: The version at which the sink has all objects already: they are watched from there, and listed
@@ -115,6 +116,7 @@ class Reflector(Generic[T]):
         prefers_watch_list: bool = True,
         rest_seconds: float = 0.0,
         liveness: ServerLiveness | None = None,
+        served: ServedGroups | None = None,
         ends_when_forbidden: bool = False,
         trim: Callable[[dict[str, T]], None] = lambda _: None,
         resume_version: str = "",
@@ -135,6 +137,7 @@ class Reflector(Generic[T]):
         )
         self._backoff = backoff or Backoff(self._clock)
         self._liveness = liveness or ServerLiveness(self._clock)
+        self._served = served
         self._page_size = page_size
         self._idle_seconds = idle_seconds
         self._watch_seconds = watch_seconds
@@ -336,8 +339,7 @@ class Reflector(Generic[T]):
             self._version = ""
             await self._sink.replace(())
             self._is_missing, self._path = True, next(self._paths)
-            self._report_state(Health.MISSING, error.message)
-            await self._clock.sleep(_MISSING_SECONDS)
+            await self._wait_while_missing(error.message)
             return
         elif isinstance(error, AccessError | ConfigError):
             self._report_state(
@@ -348,6 +350,11 @@ class Reflector(Generic[T]):
         else:
             self._report_state(Health.RECONNECTING, error.message)
         await self._backoff.wait(wished)
+
+    async def _wait_while_missing(self, message: str) -> None:
+        if self._health.state is not Health.MISSING:  # another version is as missing: nothing has changed
+            self._report_state(Health.MISSING, message)
+        await (self._served.wait(self._path) if self._served else self._clock.sleep(MISSING_SECONDS))
 
     def _falls_back_to_list(self) -> bool:
         """List again after a refusal. Return whether it was a streamed list that was refused."""

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from actions.base.clock import parse_rfc3339
+from actions.base.decoding import json_decoder
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line, redact
 from actions.cluster.http.errors import ApiStatus
@@ -115,8 +116,8 @@ class _Page(msgspec.Struct, rename="camel"):
     column_definitions: list[TableColumn] | None = None
 
 
-_items = msgspec.json.Decoder(_Item)
-_pages = msgspec.json.Decoder(_Page)
+_items = json_decoder(_Item)
+_pages = json_decoder(_Page)
 
 
 class TableFormat:

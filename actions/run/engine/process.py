@@ -27,7 +27,7 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
 from actions.run.journal.machine import machine_id
 from actions.run.journal.store import Journal
-from actions.run.state.view import RunView
+from actions.run.state.view import NoticeKind, RunView
 
 BackendFactory = Callable[[Path, Clock], RunBackend]
 """Makes the backend of the run in a folder."""
@@ -88,6 +88,12 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
 async def _fence_of(
     folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, home: ObjectStore | None
 ) -> Fence:
+    def note(text: str) -> None:
+        if text:
+            runner_journal.heartbeat.waits_for(NoticeKind.UNCERTAIN, text)
+        else:
+            runner_journal.heartbeat.waits_no_more(NoticeKind.UNCERTAIN)
+
     view = await runner_journal.view()
     machine = ""
     with suppress(OSError):  # a full disk: the names of machines are not compared
@@ -99,7 +105,7 @@ async def _fence_of(
         require_lease=runner_journal.require_lease,
         clock=clock,
         log=lambda line: _log(clock, line),
-        note=lambda text: runner_journal.note("", text),
+        note=note,
         machine=machine,
     )
 

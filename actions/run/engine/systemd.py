@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError
 from actions.base.files import APPLICATION, private_directory, write_private
 from actions.base.process import ProcessIdentity, identity_of, own_module, run_briefly
@@ -64,7 +65,7 @@ def read_environment(file: Path) -> dict[str, str]:
     Raises:
         OSError, msgspec.MsgspecError: It cannot be read.
     """
-    return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+    return decode_json(file.read_bytes(), dict[str, str])
 
 
 def has_user_manager() -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.base.files import PRIVATE_DIRECTORY, read_bounded, write_private
 from actions.base.names import is_segment
@@ -160,7 +161,7 @@ def _environment(folder: Path) -> bytes:
     """Return the variables that the run was launched with, without what looks like a secret."""
     data = _read(environment_path(folder))
     try:
-        values = msgspec.json.decode(data, type=dict[str, str]) if data else {}
+        values = decode_json(data, dict[str, str]) if data else {}
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return b""
     return msgspec.json.encode({name: value for name, value in values.items() if redact(value) == value})

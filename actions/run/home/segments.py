@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from actions.base.clock import Clock
+from actions.base.decoding import decode_json, json_decoder
 from actions.base.errors import ConflictError, FormatError
 from actions.base.names import is_segment
 from actions.base.untrusted import cleaned
@@ -32,7 +33,7 @@ LATEST = 4e9
 """Seconds since the epoch: later times are damage."""
 _AT_ONCE = 8
 _ENCODER = msgspec.json.Encoder()
-_ROWS: msgspec.json.Decoder[RecordRow] = msgspec.json.Decoder(RecordRow)
+_ROWS: msgspec.json.Decoder[RecordRow] = json_decoder(RecordRow)
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -237,7 +238,7 @@ def is_same_row(ours: RecordRow, theirs: RecordRow) -> bool:
 def _segment_in(data: bytes, name: str) -> Segment:
     try:
         lines = data.removesuffix(b"\n").split(b"\n")
-        head = msgspec.json.decode(lines[0], type=SegmentHead)
+        head = decode_json(lines[0], SegmentHead)
         rows = tuple(_cleaned_row(_ROWS.decode(line)) for line in lines[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise FormatError(f"{name} in the home is damaged: {error}.") from error

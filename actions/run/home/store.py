@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
 from actions.base.guard import require_guard
 from actions.cloud.aws_session import AwsSession
@@ -184,6 +185,6 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         FormatError: It is something else.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode_json(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"{name} in the home is damaged: {error}.") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
 from actions.base.untrusted import one_line
 from actions.run.journal.folder import fence_path, read_block, write_block
@@ -33,7 +34,7 @@ class FenceState(msgspec.Struct, frozen=True):
 def read_fence(folder: Path) -> FenceState:
     """Return the state of a run's fence on this machine."""
     try:
-        return msgspec.json.decode(read_block(fence_path(folder)), type=FenceState)
+        return decode_json(read_block(fence_path(folder)), FenceState)
     except msgspec.MsgspecError:
         return FenceState()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_FILE, free_bytes, state_home
 
@@ -106,7 +107,7 @@ def load_environment(folder: Path) -> dict[str, str]:
     """
     path = environment_path(folder)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        return decode_json(path.read_bytes(), dict[str, str])
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
+from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError
 from actions.base.process import ProcessIdentity, boot_id, is_alive, own_identity
 from actions.base.untrusted import one_line, redact
@@ -60,7 +61,7 @@ class HeartbeatState(msgspec.Struct, frozen=True):
 def read_heartbeat(folder: Path, holder: ProcessIdentity) -> HeartbeatState | None:
     """Return the newest heartbeat of a process; `None` if it has written none, as runners of earlier versions."""
     try:
-        beat = msgspec.json.decode(read_block(heartbeat_path(folder)), type=HeartbeatState)
+        beat = decode_json(read_block(heartbeat_path(folder)), HeartbeatState)
     except msgspec.MsgspecError:
         return None
     return beat if beat.holder == holder else None
@@ -193,7 +194,7 @@ def may_start_now(folder: Path, clock: Clock) -> bool:
 
 def _recent(folder: Path, clock: Clock) -> _Starts:
     try:
-        starts = msgspec.json.decode(read_block(starts_path(folder)), type=_Starts)
+        starts = decode_json(read_block(starts_path(folder)), _Starts)
     except msgspec.MsgspecError:
         return _Starts()
     if starts.boot_id != boot_id():
@@ -325,7 +326,7 @@ def _lease_of(row: tuple[int, int, str, str, float, str] | None) -> Lease | None
         return None
     pid, start_ticks, boot, token, taken_at, notes = row
     try:
-        messages = msgspec.json.decode(notes, type=dict[str, str])
+        messages = decode_json(notes, dict[str, str])
     except msgspec.MsgspecError:
         messages = {}
     return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at, messages)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import time_of_day
+from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
 from actions.base.files import read_bounded, state_home, write_private
 from actions.run.journal.elsewhere import takeover_command
@@ -110,7 +111,7 @@ def read_mark(folder: Path) -> MirrorMark | None:
     except OSError:
         return None
     try:
-        return msgspec.json.decode(data, type=MirrorMark)
+        return decode_json(data, MirrorMark)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return MirrorMark("", 0.0)
 

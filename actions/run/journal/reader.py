@@ -31,7 +31,7 @@ from actions.run.limits.rules import limit_notices
 from actions.run.spending import Spending, held_titles, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.planner import Finish, next_step
-from actions.run.state.records import Created, JournalRecord
+from actions.run.state.records import Created, JournalRecord, RunRequest
 from actions.run.state.view import GIVEN_UP, OVER, Notice, NoticeKind, RunState, RunView, StageState, StageView
 
 _ATTENDED = {
@@ -88,10 +88,10 @@ class RunMonitor:
             yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
         if NoticeKind.LOCKED in waits:
             yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
-        for kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
+        for kind in (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
             if lease is not None and kind in waits:
                 reason = beat.reasons.get(kind.value, "") if beat is not None else ""
-                yield self._notice(kind, f"{_ATTENDED[kind]} {reason}".rstrip(), waits[kind])
+                yield self._notice(kind, f"{_ATTENDED.get(kind, '')} {reason}".strip(), waits[kind])
         if lease is None or beat is None or is_mounted_read_only:  # no heartbeat can be written: silence proves nothing
             return
         if beat.is_stalled(self._clock.monotonic()):
@@ -132,6 +132,8 @@ def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
 
 
 _LONGEST_PATH = 5000
+_START_SECONDS = 10.0
+"""Time in which a request may be in the journal before its writer has started a runner for it."""
 _LIMITS_SECONDS = 5.0
 """Pause between two looks at the limits of a run that does not change."""
 
@@ -159,7 +161,7 @@ class RunReader:
         self._guard = threading.Lock()
         self.newest: RunView | None = None
         """The result of the last poll that found something."""
-        self._is_alive = False
+        self._is_alive = self._is_starting = False
         self._is_copy = read_mark(folder) is not None
         self._folded: RunView | None = None
         self._near: tuple[Notice, ...] = ()
@@ -170,6 +172,16 @@ class RunReader:
     def runner_alive(self) -> bool:
         """True if a runner's process existed at the last poll, stalled or not."""
         return self._is_alive
+
+    @property
+    def is_starting(self) -> bool:
+        """True if at the last poll a runner was about to start: its request is in the journal, and none had died."""
+        return self._is_starting
+
+    @property
+    def has_died(self) -> bool:
+        """True if at the last poll a runner had ended without giving its lease back."""
+        return self._lease is not None and not self._is_alive
 
     @property
     def holder(self) -> ProcessIdentity | None:
@@ -198,11 +210,12 @@ class RunReader:
         troubles = dict(beat.troubles) if beat and lease is not None else {}
         is_idle = lease is None or any(notice.kind is NoticeKind.STALLED for notice in notices)
         fence = read_fence(self.folder) if is_idle else None
-        seen = (len(self._records), lease, notices, notes, troubles, fence)
+        is_starting = self._awaits_runner()
+        seen = (len(self._records), lease, notices, notes, troubles, fence, is_starting)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
             return None
-        self._seen, self._is_alive = seen, lease is not None
+        self._seen, self._is_alive, self._is_starting = seen, lease is not None, is_starting
         view = self._folded = fold(self._records, holder=lease.token if lease else "")
         if not is_same:
             self._looked_at = 0.0
@@ -213,12 +226,19 @@ class RunReader:
         elif other is not None:
             text = f"It {other.deed}." if other.is_copy else f"It was taken over by {other.name}."
             notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)
-        elif lease is None and is_unattended(view):
+        elif lease is None and not is_starting and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
         notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)
         view = replace(view, state=state_with(view.state, notices), notices=notices)
         self.newest = _with_troubles(_with_notes(view, notes), troubles)
         return self.newest
+
+    def _awaits_runner(self) -> bool:
+        """Return whether a request was written just now, which its writer starts a runner for."""
+        newest = self._records[-1] if self._records else None
+        if self._lease is not None or newest is None or not isinstance(newest.body, RunRequest):
+            return False
+        return 0.0 <= self._clock.now().timestamp() - newest.at < _START_SECONDS
 
     def _poll_copy(self, mark: MirrorMark) -> RunView | None:
         """Return the run as the mark of a copy describes its runner."""

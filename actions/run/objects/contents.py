@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.decoding import convert
 from actions.base.errors import FormatError
 from actions.base.wording import listed
 from actions.cluster.objects.client import ApiResource
@@ -154,7 +155,7 @@ def kind_of_definition(definition: Mapping[str, Any]) -> ApiResource:
         FormatError: The document is not a CustomResourceDefinition.
     """
     try:
-        spec = msgspec.convert(definition, _Definition).spec
+        spec = convert(definition, _Definition).spec
     except msgspec.ValidationError as error:
         raise FormatError(f"This is not a CustomResourceDefinition: {error}.") from error
     served = sorted((one for one in spec.versions if one.served), key=lambda one: not one.storage)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import parse_rfc3339
+from actions.base.decoding import convert
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
@@ -181,7 +182,7 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
         FormatError: It is not an object: it has no name or no uid, or a field has another type.
     """
     try:
-        read = msgspec.convert(document, _Document)
+        read = convert(document, _Document)
         metadata = read.metadata
         created = parse_rfc3339(metadata.creation_timestamp).timestamp() if metadata.creation_timestamp else 0.0
     except (msgspec.ValidationError, ValueError) as error:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.base.errors import FormatError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
@@ -168,7 +169,7 @@ async def _groups(connection: ClusterConnection) -> list[tuple[str, list[str]]]:
     """Return each group with its versions, the preferred one first."""
     listed = await connection.session.get("/apis")
     try:
-        groups = msgspec.convert(listed, _GroupList).groups or []
+        groups = convert(listed, _GroupList).groups or []
     except msgspec.ValidationError as error:
         raise FormatError(f"{connection.session.server}/apis did not answer with a list of groups: {error}.") from error
     found = [("", ["v1"])]
@@ -188,7 +189,7 @@ async def _kinds_of(connection: ClusterConnection, version: str) -> ApiResources
         except ApiMissingError:
             return ()  # its last kind went meanwhile
         try:
-            resources = msgspec.convert(listed, _ApiResourceList).resources or []
+            resources = convert(listed, _ApiResourceList).resources or []
         except msgspec.ValidationError as error:
             raise FormatError(f"{root} did not answer with a list of kinds: {error}.") from error
         return tuple(

@@ -109,9 +109,9 @@ async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> 
     """Return a sentence on an object that is being deleted, with what holds it if that is known."""
     if ref.kind == "Namespace":
         held = _held_namespace(await connection.find(ref) or {})
-        return f"{ref.describe()} is going" + (f": {held}." if held else ".")
+        return f"{ref.describe()} is being deleted" + (f": {held}." if held else ".")
     finalizers = one_line(", ".join(entry.finalizers))
-    return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
+    return f"{ref.describe()} is being deleted" + (f", held by {finalizers}." if finalizers else ".")
 
 
 def stuck(sentence: str) -> ConsoleError:

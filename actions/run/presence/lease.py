@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
 from actions.base.untrusted import one_line
 from actions.cluster.objects.client import Document, merge_patch
@@ -134,7 +135,7 @@ async def claim_cluster_lease(
             )
         if now.version != lease.version and not may_be_alive:
             raise ConflictError(f"{now.owner} has given a sign meanwhile: it carries out {lease.run_id}.")
-        run = msgspec.json.decode(str((document.get("data") or {}).get(RUN_KEY) or "{}"), type=dict[str, Any])
+        run = decode_json(str((document.get("data") or {}).get(RUN_KEY) or "{}"), dict[str, Any])
         run |= {"epoch": epoch, "owner": msgspec.to_builtins(owner), "heartbeat": heartbeat, "machine": machine}
         patch = {"metadata": {"resourceVersion": now.version}, "data": {RUN_KEY: msgspec.json.encode(run).decode()}}
         try:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339, parse_rfc3339
+from actions.base.decoding import convert, decode_json
 from actions.base.names import is_label, is_segment, is_subdomain
 from actions.base.untrusted import one_line, plain_text, redact
 from actions.blueprint.render import MANAGED_BY, MANAGER
@@ -308,7 +309,7 @@ def _decoded_presence(text: object, run_id: str) -> RunPresence:
     if len(text) > RUN_BYTES:
         raise ValueError(f"Its {RUN_KEY} is larger than {RUN_BYTES >> 10} KiB.")
     try:
-        presence = _filtered(msgspec.json.decode(text, type=RunPresence))
+        presence = _filtered(decode_json(text, RunPresence))
         _ = presence.heartbeat_at
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"Its {RUN_KEY} is of another form: {error}.") from error
@@ -335,7 +336,7 @@ def _decoded_created(text: object, run_id: str) -> Created | None:
 
 def _filtered(record: StructT) -> StructT:
     """Return a record with each text in it on one line, without controls and of bounded length."""
-    return msgspec.convert(_cleaned(msgspec.to_builtins(record)), type(record))
+    return convert(_cleaned(msgspec.to_builtins(record)), type(record))
 
 
 def _cleaned(value: object) -> object:

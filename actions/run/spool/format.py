@@ -26,6 +26,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from actions.base.clock import time_of_day
+from actions.base.decoding import decode_json
 from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
 from actions.cluster.logs.lines import DIGITS_TO_ZERO, STAMP_OUTLINE, ns_of
 from actions.run.journal.folder import logs_path, series_path
@@ -305,7 +306,7 @@ def introduced_in(record: bytes) -> SourceLine | None:
     if record[:1] != b"S":
         return None
     try:
-        line = msgspec.json.decode(record[TEXT_AT:], type=SourceLine)
+        line = decode_json(record[TEXT_AT:], SourceLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return line if line.number == source_in(record) else None
@@ -314,7 +315,7 @@ def introduced_in(record: bytes) -> SourceLine | None:
 def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
     """Decode a line of `sources.jsonl`; `None` if it is damaged."""
     try:
-        line = msgspec.json.decode(raw, type=SourceLine | EndLine | GapLine)
+        line = decode_json(raw, SourceLine | EndLine | GapLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     least = -1 if isinstance(line, GapLine) else 0
@@ -330,7 +331,7 @@ def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
 def points_line_in(raw: bytes) -> PointLine | ProgressLine | SourceLine | None:
     """Decode a line of `points.jsonl`; `None` if it is damaged."""
     try:
-        line = msgspec.json.decode(raw, type=PointLine | ProgressLine | SourceLine)
+        line = decode_json(raw, PointLine | ProgressLine | SourceLine)
         if isinstance(line, PointLine):
             float(line.value)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
@@ -348,7 +349,7 @@ def number_of_finding(line: PointLine | ProgressLine) -> int:
 def span_record_in(raw: bytes) -> SpanRecord | None:
     """Decode a line of `accelerators.jsonl`; `None` if it is damaged."""
     try:
-        return msgspec.json.decode(raw, type=SpanRecord)
+        return decode_json(raw, SpanRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

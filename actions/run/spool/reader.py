@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in, marker_of, stamp_in
 from actions.cluster.logs.lines import LogLine, ns_of
@@ -175,7 +176,7 @@ class SpoolReader:
         except OSError:
             return {}
         try:
-            return msgspec.json.decode(data, type=dict[str, AcceleratorSample])
+            return decode_json(data, dict[str, AcceleratorSample])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return {}  # damaged: the next sample replaces it
 

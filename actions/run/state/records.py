@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from actions.base.decoding import json_decoder
+
 Scalar = int | float | str | bool
 OPERATOR = "operator"
 """The writer of records that no runner wrote."""
@@ -443,7 +445,7 @@ class JournalRecord(msgspec.Struct, frozen=True):
     body: Body
 
 
-_DECODER: msgspec.json.Decoder[Body] = msgspec.json.Decoder(Body)
+_DECODER: msgspec.json.Decoder[Body] = json_decoder(Body)
 _ENCODER = msgspec.json.Encoder()
 
 

@@ -258,6 +258,8 @@ class NoticeKind(StrEnum):
     """Pods of a stage at work crash, restart or were killed."""
     ELSEWHERE = "elsewhere"
     """Another machine has taken the run over."""
+    UNCERTAIN = "uncertain"
+    """The runner waits to hear whether another machine has taken the run over, and changes nothing meanwhile."""
     LOCKED = "locked"
     """Another process holds the journal's lock; the runner waits for it."""
     HOME_AWAY = "home away"

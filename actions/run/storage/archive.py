@@ -22,6 +22,7 @@ from typing import IO
 import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, ConflictError, FormatError, RefusedError
 from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, private_directory, write_private
 from actions.base.names import is_label
@@ -231,7 +232,7 @@ def _manifest_of(archive: zipfile.ZipFile, file: Path) -> Manifest:
     if names.count(MANIFEST) != 1 or archive.getinfo(MANIFEST).file_size > _MANIFEST_BYTES:
         raise _not_whole(file, "it has no manifest")
     try:
-        manifest = msgspec.json.decode(_bounded(archive, MANIFEST, _MANIFEST_BYTES), type=Manifest)
+        manifest = decode_json(_bounded(archive, MANIFEST, _MANIFEST_BYTES), Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _not_whole(file, f"its manifest cannot be read ({one_line(str(error))})") from error
     if manifest.schema != SCHEMA:
@@ -338,7 +339,7 @@ def read_restored(folder: Path) -> Restored | None:
     if not path.exists():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Restored)
+        return decode_json(path.read_bytes(), Restored)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", hint="Restore the run again.") from error
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, ConsoleError, JournalError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted
@@ -313,6 +314,6 @@ def _lone_state(folder: Path, newer: Path) -> str:
 def _state(path: Path) -> _State | None:
     """Return a state; `None` if it cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_State)
+        return decode_json(path.read_bytes(), _State)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
 from actions.cloud.resources import parts_of
 
@@ -78,7 +79,7 @@ def read_planned(shown: bytes) -> list[PlannedResource]:
         FormatError: It is not a plan.
     """
     try:
-        plan = msgspec.json.decode(shown, type=_Plan)
+        plan = decode_json(shown, _Plan)
     except msgspec.MsgspecError as error:
         raise FormatError("Terraform's plan cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
     return [

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.sandbox.aws.capacity import ApiCallError, Form, numbers_of
 
 _ALLOWED, _EXPLICIT, _IMPLICIT = "allowed", "explicitDeny", "implicitDeny"
@@ -29,7 +30,7 @@ class RolePolicies:
     def put(self, form: Form) -> str:
         """`PutRolePolicy`: the body of its answer."""
         try:
-            document = msgspec.json.decode(form.get("PolicyDocument", ""), type=dict[str, Any])
+            document = decode_json(form.get("PolicyDocument", ""), dict[str, Any])
         except msgspec.MsgspecError as error:
             raise ApiCallError("MalformedPolicyDocument", "The policy is not in the valid JSON format.") from error
         self._documents.setdefault(form.get("RoleName", ""), {})[form.get("PolicyName", "")] = document

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-import msgspec
-
 from actions.base.clock import Clock
+from actions.base.decoding import decode_json
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.retry import Backoff
 from actions.cluster.watch.health import Health, SourceHealth
@@ -176,7 +175,7 @@ def _reflector(session: KubeSession, cache: Cache, clock: Clock) -> Reflector[Do
     stamp: Document = {"apiVersion": kind.api_version, "kind": kind.kind}
 
     def decode(raw: Raw) -> Document:
-        return stamp | msgspec.json.decode(raw, type=dict)
+        return stamp | decode_json(raw, dict)
 
     return Reflector(
         session,

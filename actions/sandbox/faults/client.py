@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.decoding import convert, decode_json
 from actions.base.errors import InputError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
@@ -80,7 +81,7 @@ def read_fault(words: Sequence[str]) -> Fault:
             raise InputError(f"'{word}' is neither a scenario nor a setting.", hint=hint)
         settings[name] = value.split(",") if name in _LISTS else value
     try:
-        return msgspec.convert(settings, Fault, strict=False)
+        return convert(settings, Fault, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(f"This is not a fault: {error}.", hint=hint) from error
 
@@ -103,7 +104,7 @@ def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -
     if answer.status >= 400:
         raise InputError(f"The sandbox refuses: {_reason(data)}.")
     try:
-        return [_sanitized(fault) for fault in msgspec.json.decode(data, type=list[FaultReport])]
+        return [_sanitized(fault) for fault in decode_json(data, list[FaultReport])]
     except msgspec.DecodeError as error:
         raise UnreachableError(f"What answers at {chosen.server} is not a sandbox: {error}.") from error
 
@@ -117,6 +118,6 @@ def _sanitized(fault: FaultReport) -> FaultReport:
 
 def _reason(data: bytes) -> str:
     try:
-        return msgspec.json.decode(data, type=_Refusal).error.rstrip(".")
+        return decode_json(data, _Refusal).error.rstrip(".")
     except msgspec.DecodeError:
         return "it gives no reason"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
+from actions.base.decoding import json_decoder
 from actions.base.errors import InputError
 from actions.sandbox.apiserver.storage.codec import Object, encode
 from actions.sandbox.faults.fault import SCENARIOS, Fault
@@ -16,14 +17,14 @@ from actions.sandbox.faults.middleware import FaultMiddleware
 from actions.sandbox.faults.panel import ActiveFault
 
 PATH = "/sandbox/faults"
-_decoder = msgspec.json.Decoder(Fault)
+_decoder = json_decoder(Fault)
 
 
 class _Scenario(msgspec.Struct, forbid_unknown_fields=True):
     scenario: str
 
 
-_scenarios = msgspec.json.Decoder(_Scenario)
+_scenarios = json_decoder(_Scenario)
 
 
 def add_fault_routes(app: web.Application, fault_middleware: FaultMiddleware) -> None:

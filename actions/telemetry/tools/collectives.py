@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.decoding import convert
 from actions.base.line_cutter import LineCutter
 from actions.base.untrusted import cleaned
 from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
@@ -249,7 +250,7 @@ class _Report(msgspec.Struct):
 
 def _report_of(text: str) -> NcclReading | None:
     try:
-        return _reading_of(msgspec.convert(cleaned(json.loads(text)), _Report))
+        return _reading_of(convert(cleaned(json.loads(text)), _Report))
     except (ValueError, TypeError, KeyError, RecursionError, msgspec.ValidationError):
         return None
 

@@ -9,6 +9,7 @@ import re
 
 import msgspec
 
+from actions.base.decoding import convert
 from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 
 _FIELD = re.compile(r"^\s{0,8}(provider|fabric|domain|version|type|protocol): (\S{1,200})")
@@ -70,7 +71,7 @@ def read_fi_info(text: str) -> EfaReading:
             if record is not None:
                 lister.feed(record)
     return EfaReading(
-        tuple(msgspec.convert(block, EfaProvider, strict=False) for block in lister.blocks if "provider" in block),
+        tuple(convert(block, EfaProvider, strict=False) for block in lister.blocks if "provider" in block),
         lister.error,
     )
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.decoding import convert
 from actions.base.untrusted import cleaned
 from actions.telemetry.log_records import strip_controls
 
@@ -175,7 +176,7 @@ class _JsonListing(msgspec.Struct):
 
 def _read_json(text: str) -> NeuronListing:
     try:
-        decoded = msgspec.convert(cleaned(msgspec.json.decode(text)), type=list[_JsonDevice] | _JsonListing)
+        decoded = convert(cleaned(msgspec.json.decode(text)), list[_JsonDevice] | _JsonListing)
     except (msgspec.MsgspecError, RecursionError) as error:
         return NeuronListing(error=f"The JSON is damaged: {error}.")
     listing = _of_devices(decoded) if isinstance(decoded, list) else decoded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from actions.base.errors import BlueprintError, InputError
 from actions.base.yamldoc import load_document, load_documents
@@ -67,3 +68,39 @@ def test_several_documents_and_empty_ones() -> None:
 def test_what_is_not_utf8_is_said_with_its_line() -> None:
     with pytest.raises(InputError, match=r"f\.yaml:2: the file is not UTF-8"):
         load_document(b"a: 1\nb: \xff\n", file="f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: 1\na: 2\nb: [1", "f.yaml:4:1: not valid YAML"),
+        ("a: 1\na: 2\nb: &x 1", "f.yaml:3:4"),
+        ("a: !!int x\nb: *y", "f.yaml:2:4"),
+        ("a: 1\na: 2\n---\nb: [1", "f.yaml:2:1"),
+    ],
+)
+def test_what_is_not_yaml_is_reported_before_what_is_wrong_in_it(text: str, place: str) -> None:
+    with pytest.raises(InputError) as caught:
+        value(text)
+    assert caught.value.message.startswith(place)
+
+
+@pytest.mark.parametrize("deep", ["[" * 100_000, "a: 1\nb: " + "[" * 100_000, "- " * 100_000 + "a"])
+def test_a_file_nested_deeply_is_refused_where_it_is_too_deep(deep: str) -> None:
+    with pytest.raises(InputError, match=r"f\.yaml:[12]:\d+: nested more than 100 deep"):
+        value(deep)
+
+
+def test_no_more_is_parsed_of_what_is_nested_deeply_after_something_wrong() -> None:
+    with pytest.raises(InputError, match=r"f\.yaml:2:1: the key 'a' is repeated"):
+        value("a: 1\na: " + "[" * 100_000)
+
+
+def test_the_parser_in_python_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a: [1, 0x1f, .5, no, '1', ~, '', !!str 2]\nb:\n  - c: |\n      d\n    '': true\n---\n- 1\n"
+    fast = [(one.value, one.position("b", 0, ""), one.position(0)) for one in load_documents(text.encode(), file="f")]
+    monkeypatch.setattr("actions.base.yamldoc._Events", yaml.SafeLoader)
+    slow = [(one.value, one.position("b", 0, ""), one.position(0)) for one in load_documents(text.encode(), file="f")]
+    assert fast == slow
+    with pytest.raises(InputError, match=r"f\.yaml: not valid YAML"):
+        value("a: \x01")

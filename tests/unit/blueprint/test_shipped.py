@@ -12,7 +12,7 @@ from actions.blueprint.launch_plan import plan_of
 from actions.blueprint.parameters import bind, read_value
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.source_files import variables_of
+from actions.blueprint.source_files import declarations_of
 from actions.blueprint.stages import TerraformStage
 from actions.blueprint.targets import text_of
 from actions.fleet.prices import PriceBook
@@ -30,14 +30,14 @@ OWN_CLUSTER = [name for name in BLUEPRINTS if f"root: {CLUSTER_ROOT}" in _text_o
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
-def test_the_targets_of_a_blueprint_read_each_terraform_root_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_of_a_blueprint_reads_each_terraform_root_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     blueprint = shipped(name)
-    stages = [stage for stage in blueprint.stages if isinstance(stage, TerraformStage)]
-    presets = sum(len(preset.roots) for preset in blueprint.presets.values())
-    read = Mock(side_effect=variables_of)
-    monkeypatch.setattr(consistency, "variables_of", read)
+    roots = {stage.root for stage in blueprint.stages if isinstance(stage, TerraformStage)}
+    roots |= {root for preset in blueprint.presets.values() for root in preset.roots.values()}
+    read = Mock(side_effect=declarations_of)
+    monkeypatch.setattr(consistency, "declarations_of", read)
     assert list(consistency.problems_of(blueprint)) == []
-    assert read.call_count <= 2 * len(stages) + presets  # for the targets, and for the roots themselves
+    assert sorted(call.args[1] for call in read.call_args_list) == sorted(roots)
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)

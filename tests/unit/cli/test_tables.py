@@ -125,6 +125,47 @@ async def test_a_refusal_of_all_namespaces_names_the_option_for_one(tmp_path: Pa
         assert hint in refused.value.hint
 
 
+@pytest.mark.parametrize("words", [["pods"], ["pods", "-o", "json"], ["events"], ["nodes"], ["cost"]])
+async def test_what_cannot_be_read_is_left_out_with_a_sentence(
+    words: list[str], tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lists were shorter than the cluster's, and nobody could see it."""
+
+    async def broken(request: web.Request) -> web.StreamResponse:
+        whole = {"/api/v1/pods": POD, "/api/v1/nodes": NODE, "/api/v1/events": EVENT}.get(request.path)
+        if whole is None:
+            return await _cluster(request)
+        return await page([whole, {**whole, "metadata": 7}, {**whole, "metadata": 8}], 2)(request)
+
+    async with serving(broken) as address:
+        options = parse_arguments(["--kubeconfig", str(write_kubeconfig(tmp_path, address)), *words])
+        assert await in_thread("command", function_of(options.command), options) == 0
+    told = capsys.readouterr().err.splitlines()
+    kinds = ["nodes", "pods"] if words[0] in ("nodes", "cost") else words[:1]
+    assert told == [f"eksml-tui: 2 {kind} cannot be read and are left out." for kind in kinds]
+
+
+async def test_kinds_that_a_diagnosis_may_not_list_are_named(
+    tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resources = [{"name": "pods", "kind": "Pod", "namespaced": True}, {"name": "events", "kind": "Event"}]
+    resources.append({"name": "nodes", "kind": "Node", "namespaced": False})
+
+    async def restricted(request: web.Request) -> web.StreamResponse:
+        if request.path == "/api/v1":
+            return web.json_response({"resources": resources})
+        if request.path in ("/api/v1/nodes", "/api/v1/events"):
+            return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden"}, status=403)
+        return await _cluster(request)
+
+    async with serving(restricted) as address:
+        options = parse_arguments(["--kubeconfig", str(write_kubeconfig(tmp_path, address)), "why"])
+        assert await in_thread("command", function_of(options.command), options) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "eksml-tui: You may not list events, nodes: they were not looked at.\n"
+    assert printed.out.startswith("Nothing is wrong in the pods")
+
+
 async def test_events_and_costs_are_printed(
     tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,15 @@ def test_a_job_runs_when_a_pod_is_ready() -> None:
     assert _state(job) is WorkState.RUNNING
 
 
+def test_a_ray_cluster_that_comes_up_counts_its_workers_and_what_no_operator_saw_says_so() -> None:
+    cluster: dict[str, Any] = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {}, "status": {}}
+    assert object_status(cluster).words() == "NotSeen: Its operator has not reacted to it."
+    cluster["status"] = {"desiredWorkerReplicas": 2, "availableWorkerReplicas": 1}
+    assert object_status(cluster).words() == "WorkersNotReady: 1 of 2 workers run."
+    cluster["status"]["state"] = "ready"
+    assert _state(cluster) is WorkState.RUNNING
+
+
 @pytest.mark.parametrize(
     ("deployment", "job", "state"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from actions.cluster.auth.session import REVIEWS
 from actions.cluster.state import kept
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.kept import KeptSnapshot, WatchVersions, identity_of, load_kept, write_kept
+from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.cluster.watch.health import Health
-from actions.fleet.facts import NOTHING
+from actions.fleet.facts import NOTHING, PodFacts, Resources
 from tests.support.builders import a_node, a_pod
 from tests.unit.cluster.faults import event, page, refusal, stream
 from tests.unit.cluster.samples import a_pod as pod_object
@@ -32,7 +34,17 @@ _CHOSEN = ChosenContext("file", "here", "c1", "https://one", "default", ca_data=
 def _snapshot(pods: int = 2500) -> ClusterSnapshot:
     nodes = {name: replace(a_node(name), taints=("a=b:NoSchedule",)) for name in ("node-1", "node-2")}
     every = [replace(a_pod(f"p{n}", node=f"node-{n % 2 + 1}"), restarts=n, owner_kind="Job") for n in range(pods)]
-    return ClusterSnapshot(nodes=nodes, pods={pod.key: pod for pod in every}, is_complete=True)
+    found = {pod.key: pod for pod in every}
+    return ClusterSnapshot(nodes=nodes, pods=found, usage=_counted(found).usage, is_complete=True)
+
+
+def _counted(pods: Mapping[str, PodFacts]) -> PodIndex:
+    """An index in which each pod was counted by itself."""
+    index = PodIndex()
+    for key, pod in pods.items():
+        index.change(key, None, pod)
+    index.update_totals()
+    return index
 
 
 def _write(folder: Path, snapshot: ClusterSnapshot | None = None, *, identity: str = ME, at: float = NOW) -> Path:
@@ -54,8 +66,28 @@ def test_what_was_kept_comes_back_with_its_sums(tmp_path: Path) -> None:
     assert (back.snapshot.nodes, back.snapshot.pods) == (snapshot.nodes, snapshot.pods)
     assert (back.taken_at, back.snapshot.as_of, back.uid, back.versions) == (NOW, NOW, "u", WatchVersions("5", "7"))
     assert not back.snapshot.is_complete
+    assert back.snapshot.usage == snapshot.usage
     assert back.snapshot.usage["node-1"].pods == 1250
     assert len(back.snapshot.pods_by_node["node-2"]) == 1250
+
+
+def test_the_sums_go_on_from_what_was_kept(tmp_path: Path) -> None:
+    pods = dict(_snapshot(40).pods)
+    lost = replace(a_pod("lost"), node="")
+    cores = replace(a_pod("cores", node="node-3"), requests=Resources(cpu_milli=5, neuron=2, neuron_cores=4))
+    ended = replace(a_pod("ended", node="node-4"), phase="Succeeded")
+    pods |= {pod.key: pod for pod in (lost, cores, ended)}
+    _write(tmp_path, ClusterSnapshot(pods=pods, usage=_counted(pods).usage))
+    back = _load(tmp_path)
+    assert back is not None
+    assert (back.index.usage, back.index.keys) == (_counted(pods).usage, _counted(pods).keys)
+    for pod in (cores, ended, next(iter(pods.values()))):
+        del pods[pod.key]
+        back.index.change(pod.key, pod, None)
+    pods[cores.key] = moved = replace(cores, node="node-1")
+    back.index.change(cores.key, None, moved)
+    back.index.update_totals()
+    assert (back.index.usage, back.index.keys) == (_counted(pods).usage, _counted(pods).keys)
 
 
 def test_what_needs_nothing_is_the_one_nothing_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.cluster.state.store import FactTable, pod_key
 from actions.cluster.watch.health import Health
 from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
+from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import Json, bookmark, event, page, refusal, stream
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_pod, with_conditions
 from tests.unit.cluster.servers import session_to
@@ -68,10 +70,10 @@ def test_many_pods_at_once_are_counted_as_each_by_itself_and_go_on_changing() ->
         for index in range(200)
     ]
     at_once, one_by_one = PodIndex(), PodIndex()
-    at_once.fill({pod.key: pod for pod in pods})
     for pod in pods:
         one_by_one.change(pod.key, None, pod)
     one_by_one.update_totals()
+    at_once.fill({pod.key: pod for pod in pods}, one_by_one.usage)
     assert at_once.usage == one_by_one.usage
     assert at_once.keys == one_by_one.keys
 
@@ -143,8 +145,15 @@ class Cluster:
             "/api/v1/events": [EVENT],
             "/apis/kubeflow.org/v1/pytorchjobs": [job],
         }
+        self.groups: list[str] | None = None
+        """The groups of the API; `None` where they may not be listed."""
+        self.requests: Counter[str] = Counter()
+        """By path, watches and streamed lists included."""
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.requests[request.path] += 1
+        if request.path == "/apis" and self.groups is not None:
+            return web.json_response({"kind": "APIGroupList", "groups": [{"name": name} for name in self.groups]})
         items = self.items.get(request.path)
         if items is None:
             return await _MISSING(request)
@@ -223,6 +232,59 @@ async def test_missing_kinds_are_told_and_do_no_harm(tmp_path: Path) -> None:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_kinds_that_are_missing_are_looked_for_together_and_change_nothing(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.groups = ["batch", "kubeflow.org"]
+    async with session_to(cluster, tmp_path) as session:
+        state = ClusterState(session, clock=HastyClock())
+        task = asyncio.create_task(state.run())
+        try:
+            await _until(state, lambda s: s.is_complete and _is_settled(s))
+            asked = cluster.requests["/apis"]
+            await _until_asked(cluster, "/apis", asked + 10)
+            first, other = "/apis/ray.io/v1/rayjobs", "/apis/ray.io/v1alpha1/rayjobs"
+            assert (cluster.requests[first], cluster.requests[other]) == (1, 0)
+            before = state.snapshot()
+            # another kind of its group is there, so this one is asked for itself, in all its versions
+            again = "/apis/kubeflow.org/v1/mpijobs"
+            await _until_asked(cluster, again, cluster.requests[again] + 3)
+            after = state.snapshot()
+            assert (after.revision, after.health) == (before.revision, before.health)
+            cluster.items[first] = [with_conditions("RayJob", "ray.io/v1")]
+            cluster.groups.append("ray.io")
+            await _until(
+                state, lambda s: s.health["rayjobs"].state is Health.LIVE and "RayJob default/x" in s.workloads
+            )
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_where_groups_may_not_be_listed_missing_kinds_are_looked_for_themselves(tmp_path: Path) -> None:
+    cluster = Cluster()
+    async with session_to(cluster, tmp_path) as session:
+        state = ClusterState(session, clock=HastyClock())
+        task = asyncio.create_task(state.run())
+        try:
+            await _until_asked(cluster, "/apis/ray.io/v1/rayjobs", 3)
+            cluster.items["/apis/ray.io/v1/rayjobs"] = [with_conditions("RayJob", "ray.io/v1")]
+            await _until(state, lambda s: "RayJob default/x" in s.workloads)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _is_settled(snapshot: ClusterSnapshot) -> bool:
+    states = [health.state for health in snapshot.health.values()]
+    return len(states) == TABLES and all(state in (Health.LIVE, Health.MISSING) for state in states)
+
+
+async def _until_asked(cluster: Cluster, path: str, times: int) -> None:
+    async with asyncio.timeout(60):
+        while cluster.requests[path] < times:
+            await asyncio.sleep(0.005)
 
 
 async def test_the_same_facts_again_are_no_new_revision(tmp_path: Path) -> None:

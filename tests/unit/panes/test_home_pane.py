@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import fixed_runs
-from tests.support.builders import a_snapshot
+from tests.support.builders import a_run, a_snapshot, a_stage
 from tests.support.fixed_cluster import BROKEN, picture
 from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
 from tui.app import ConsoleApp
@@ -116,6 +116,14 @@ async def test_before_anything_is_read_nothing_is_said_to_be_missing(monkeypatch
         for pane in ("run", "runs"):
             console.app.workspace.open(pane, "")
             await console.calm((f"─ {pane} ─", "Reading the runs."))
+
+
+async def test_a_run_that_was_launched_since_the_list_was_read_is_not_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Scene(a_snapshot(), view=a_run(a_stage("network")))
+    async with a_fixed_console(launched, monkeypatch, size=SIZE) as console:
+        console.app.workspace.open("home", "")
+        await console.calm(("[H home]", "Reading the runs."))
+        assert "No run yet" not in screen_text(console.app)
 
 
 async def test_tab_goes_through_the_sections_and_j_through_the_lines(

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from pathlib import Path
+
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
+from actions.run.journal.store import append_record
+from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import RunState, StageState
 from tests.support import fixed_runs
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
+from tests.unit.run.world import make_run
 from tui.panes.run import RunPane
 from tui.present.run import TEARDOWN_PREFIX
 from tui.present.subject import Subject
+from tui.screens.status_lines import selected_run
 from tui.textual_private import screen_text
 
 SIZE = (80, 22)
@@ -52,6 +60,35 @@ async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_a
     async with app.run_test(size=SIZE) as pilot:
         app.pane.refresh_data()
         await wait_for(pilot, lambda: "unknown · ▲ its runner has died; press R to resume" in screen_text(app), "it")
+
+
+async def test_a_runner_that_was_just_requested_is_not_said_to_have_died(tmp_path: Path) -> None:
+    services, clock = console_services(), _LaterClock()
+    folder = make_run(tmp_path, clock)
+    append_record(folder, RunRequest(RequestKind.TEARDOWN), deed="asked for", clock=clock)
+    services.runs._clock = clock
+    services.runs.choose(folder)
+    app = PaneApp(RunPane(services))
+
+    async with app.run_test(size=SIZE) as pilot:
+        app.pane.refresh_data()
+        await wait_for(pilot, lambda: "tearing down · its runner starts" in screen_text(app), "it starts")
+        assert not selected_run(services, Subject("Run", folder.name)).is_interrupted
+
+        clock.later = 60.0  # whoever wrote the request has not started it
+        services.runs.catch_up()
+        app.pane.refresh_data()
+        await wait_for(
+            pilot, lambda: "tearing down · ▲ it has no runner; press R to resume" in screen_text(app), "none"
+        )
+    services.runs.close()
+
+
+class _LaterClock(SystemClock):
+    later = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.later)
 
 
 async def test_without_a_run_the_pane_says_what_to_press() -> None:

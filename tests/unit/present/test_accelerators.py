@@ -68,6 +68,19 @@ def test_an_even_load_has_no_straggler() -> None:
     assert "no lag" in text
 
 
+def test_devices_that_stand_still_are_not_given_the_load_of_a_moment_ago() -> None:
+    """A job had ended: `0% busy on average`, and `slowest: ND3 at 37%` below it."""
+    history = DeviceHistory()
+    for place, load in enumerate((37, 37, 37, 0)):
+        history.add_sample(1000.0 + place, Device(0, "0", "", load))
+    worker = busy("w-0", 0)
+
+    lines = [text_of(line) for line in summary(device_rows([worker], {(worker.pod.key, "0"): history}))]
+
+    assert lines[0].startswith("1 GPU, 0% busy on average")
+    assert lines[1] == "no device is busy at this moment: 0% at most"
+
+
 def test_a_worker_without_an_answer_says_why() -> None:
     rows = device_rows([busy("a-0", 97), silent("a-1", "forbidden: pods/exec")])
 
@@ -323,7 +336,7 @@ def test_the_past_is_told_with_its_end() -> None:
     once = PastReadings(past.place, (), began_at=7325.0, ended_at=7325.0)
     assert text_of(summary(rows, once)[0]) == "2 GPUs, sampled once, at 02:02:05 UTC, 85% busy on average · NVIDIA A10G"
     still = device_rows([busy("w-0", 0, 0)], is_past=True)
-    assert text_of(summary(still, past)[1]) == "▲ no device was busy: rank 0, w-0 GPU 0 was at 0%"
+    assert text_of(summary(still, past)[1]) == "▲ no device was busy: 0% at most"
 
 
 def test_errors_of_runtimes_are_told() -> None:

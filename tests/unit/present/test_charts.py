@@ -6,9 +6,9 @@ import math
 
 from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import Curves
-from actions.telemetry.points import Point
+from actions.telemetry.points import Point, TrainingProgress
 from tui.present.cells import text_of
-from tui.present.telemetry.charts import charts_of, curves_in, notes_on
+from tui.present.telemetry.charts import charts_of, curves_in, notes_on, progress_lines
 
 MIB = 1 << 20
 
@@ -71,6 +71,19 @@ def test_the_verdict_on_bandwidth_is_told() -> None:
 def test_the_rank_that_takes_longest_is_named() -> None:
     source = curves(*(Point("step_time_s", 7, seconds, rank) for rank, seconds in enumerate((2.0, 2.1, 2.6))))
     assert notes(source, "step_time_s") == ["▲ slowest: rank 2, 2.6 s a step, 24% over the median"]
+
+
+def test_progress_without_a_total_has_no_bar_and_none_is_left_of_what_is_over() -> None:
+    """An empty bar was read as 0 %, and a job that had ended was said to have time left."""
+    counting = {("tokenise", "documents"): TrainingProgress("documents", 722_857, None, per_second=258.9)}
+    assert [text_of(line) for line in progress_lines(counting, limit=1)] == ["tokenise 722,857 · 259/s documents"]
+
+    ended = {("train", "Epoch 0"): TrainingProgress("Epoch 0", 60, 61, remaining_seconds=0.9, per_second=1.14)}
+    shown = [text_of(progress_lines(ended, limit=1, is_over=is_over)[0]) for is_over in (False, True)]
+    assert shown == [
+        "train ███████▉  98% 60/61 · 0.9s to go · 1.14/s Epoch 0",
+        "train ███████▉  98% 60/61 · 1.14/s Epoch 0",
+    ]
 
 
 def test_even_ranks_have_no_straggler_and_one_rank_is_not_compared() -> None:

@@ -93,6 +93,14 @@ def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:
     assert "Press a" in text
 
 
+def test_a_plan_that_waits_says_for_how_long() -> None:
+    planned = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=605, plan=a_plan())
+    planned = replace(planned, ended_at=NOW_SECONDS - 600)
+    assert text_of(stage_detail(planned, now=NOW_SECONDS)[0]).startswith(
+        "◆ Network · awaiting approval for 10m00s · 5s"
+    )
+
+
 def test_on_a_narrow_screen_a_plan_that_waits_is_told_in_whole_words() -> None:
     stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
 

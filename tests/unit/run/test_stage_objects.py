@@ -52,7 +52,7 @@ async def test_what_is_being_deleted_is_waited_for_before_it_is_applied_anew(tmp
     async with session_to(Api(3), tmp_path) as session:
         connection = ClusterConnection(session, Discovery(session))
         assert await settled(connection, _REF, clock=HastyClock(), note=notes.append) is None
-    assert notes == ["ConfigMap work/held is going, held by acme.io/slow."] * 3
+    assert notes == ["ConfigMap work/held is being deleted, held by acme.io/slow."] * 3
 
 
 class LeapingClock(HastyClock):
@@ -65,7 +65,7 @@ class LeapingClock(HastyClock):
 async def test_what_never_goes_is_said_with_what_holds_it(tmp_path: Path) -> None:
     async with session_to(Api(float("inf")), tmp_path) as session:
         connection = ClusterConnection(session, Discovery(session))
-        with pytest.raises(StageFailedError, match=r"After 600 s .* is going, held by acme\.io/slow\."):
+        with pytest.raises(StageFailedError, match=r"After 600 s .* is being deleted, held by acme\.io/slow\."):
             await settled(connection, _REF, clock=LeapingClock(), note=lambda _: None)
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.state.kept import snapshot_folder
 from actions.command.parse import parse_line
+from tests.support.polling import until
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tests.unit.diagnose.samples import a_node, unschedulable
@@ -186,3 +188,22 @@ async def test_going_to_another_cluster_and_back_shows_each_as_it_was_left(
             cluster.going.set()
             await wait_for(pilot, lambda: feed.as_of == 0.0 and "─ live ─" in screen_text(app), "it is live")
     assert len(list(snapshot_folder().iterdir())) == 2
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_garbage_is_collected_once_the_cluster_is_read_or_takes_long(
+    cluster: Cluster, settings: ConsoleSettings, monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
+    feed = ClusterFeed(settings.target, readonly=False, clock=SystemClock(), changed=lambda: None)
+    complete: list[bool] = []
+    monkeypatch.setattr("tui.feeds.cluster.freeze_startup_objects", lambda: complete.append(_is_complete(feed)))
+    if not is_read:
+        monkeypatch.setattr("tui.feeds.cluster._COLLECTS_AFTER_SECONDS", 0.0)
+        cluster.going.clear()
+    following = asyncio.create_task(feed.run(lambda: None))
+    try:
+        await until(lambda: bool(complete), "garbage is collected")
+        assert complete == [is_read]
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from textual.app import App
 
 from actions.base.files import asset
-from actions.run.state.view import StageState
+from actions.run.state.view import OwnedObject, StageState
 from tests.support.builders import a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tui.commands.confirmations import teardown_lines
@@ -97,3 +97,19 @@ def test_a_teardown_names_what_terraform_destroys_and_what_it_leaves() -> None:
     assert "Destroyed by Terraform: Cluster." in kept
     assert "Left by Terraform, for its data: Network, Files." in kept
     assert "Destroyed by Terraform: Network, Files, Cluster." in gone
+
+
+def _owned(kind: str, name: str, *, existed: bool = False) -> OwnedObject:
+    return OwnedObject("train", "v1", kind, "default", name, f"uid-{name}", existed, is_deleted=False)
+
+
+def test_a_teardown_counts_objects_in_words_that_fit_their_number() -> None:
+    made = [_owned("ConfigMap", "a"), _owned("ConfigMap", "b"), _owned("Job", "c")]
+    for existed, sentence in ((1, "1 object was there before the run: it stays."), (2, "2 objects were there before")):
+        found = [_owned("Secret", f"old-{number}", existed=True) for number in range(existed)]
+        run = replace(a_run(), owned=(*made, *found))
+
+        text = [text_of(line).strip() for line in teardown_lines(run, deletes_data=False)]
+
+        assert "2 × ConfigMap, 1 Job" in text
+        assert any(line.startswith(sentence) for line in text)

@@ -30,6 +30,7 @@ async def test_lines_are_in_the_order_of_the_tree_and_enter_describes() -> None:
         names = ("RayJob tune", "Pod tune-head", "Node node-10", "Node node-2")
         places = [next(place for place, line in enumerate(shown) if name in line) for name in names]
         assert [place - places[0] for place in places] == [0, 1, 2, 3]
+        assert shown[places[2]].endswith("Ready")
         assert "OOMKilled: exit code 137" in shown[places[1]]
         assert "may not be listed: podgroups.scheduling.volcano.sh" in screen_text(app)
         await pilot.press("down", "enter", "down", "enter")

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import stat
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from actions.base.errors import ConfigError, ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
+from tui.panes.cost import CostPane
 from tui.screens.saved_layouts import CHARTS_FILE, LAST_FILE, SAVED_FILE, SavedLayouts, read_charts, read_layouts
 from tui.screens.workspace import PANES, forms_of, layout_of
 from tui.settings.keys import KeyContext, name_of
@@ -300,6 +306,47 @@ async def test_escape_takes_a_notification_away_first(monkeypatch: pytest.Monkey
         assert console.split.current == "events"
         await console.press("escape")
         assert console.split.current == FIRST
+
+
+async def test_the_place_of_a_pane_whose_parts_are_not_there_yet_is_not_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on = asyncio.Event()
+    mount = CostPane.mount_composed_widgets
+
+    async def later(pane: CostPane, widgets: list[Widget]) -> None:
+        await may_go_on.wait()
+        await mount(pane, widgets)
+
+    monkeypatch.setattr(CostPane, "mount_composed_widgets", later)
+    async with a_console() as console:
+        pressing = asyncio.create_task(console.press(KEYS["cost"]))  # which waits for what the key does
+        try:
+            async with asyncio.timeout(60):
+                while "Opening cost." not in screen_text(console.app):
+                    await asyncio.sleep(0.01)
+        finally:
+            may_go_on.set()
+            await pressing
+        await console.hides("Opening cost.")
+        await console.shows("─ cost ─")
+
+
+async def test_panes_are_imported_before_their_keys_are_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a loaded machine the first press of `5` or `3` waited for a second of imports."""
+    imported: dict[str, str] = {}
+
+    def note(module: str) -> ModuleType:
+        if module.startswith("tui.panes."):
+            imported.setdefault(module, threading.current_thread().name)
+        return found(module)
+
+    found = importlib.import_module
+    monkeypatch.setattr("tui.screens.workspace.importlib.import_module", note)
+    async with a_console() as console:
+        console.app.services.cluster._settled.set()
+        await wait_for(console.pilot, lambda: len(imported) == len(PANES), "all panes are imported")
+
+    del imported[f"tui.panes.{FIRST}"]
+    assert {name.rstrip("_0123456789") for name in imported.values()} == {"eksml-panes"}
 
 
 async def test_tabs_footer_and_header_can_be_clicked() -> None:

@@ -79,6 +79,7 @@ def test_is_is_a_condition_of_its_stage() -> None:
         ("  - wait: {metric: loss, step: many}", "life.yaml:3:26", "not a comparison"),
         ("  - wait: {text: x, within: soon}", "life.yaml:3:21", "not a duration"),
         ("  - open: {pane: window}", "life.yaml:3:5", "is not one of"),
+        ("  - expect: {audit: full}", "life.yaml:3:5", "audit: 'full' is not empty"),
         ("  - teardown: {confirm: '${cluster}'}", "life.yaml:3:16", "${cluster} is not in vars"),
         ("  - wait: {stage: train, is: runing}", "life.yaml:3:26", "Write one of pending, running"),
         ("  - wait: {run: torn_down}", "life.yaml:3:12", "torn down"),

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from actions.base.errors import RefusedError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.source_files import SHARED, empty_variables, outputs_of, variables_of
+from actions.blueprint.source_files import SHARED, Declarations, declarations_of, empty_variables, variables_of
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.simulation.terraform import SimulatedTerraform, Simulation
 from tests.unit.terraform.support import PROGRAM, needs_terraform
@@ -93,9 +93,9 @@ def test_a_rehearsal_takes_and_gives_what_the_real_root_does(name: str) -> None:
     rehearsed_variables = variables_of(HOME, rehearsed)
     assert needed == {variable for variable, is_needed in rehearsed_variables.items() if is_needed}
     assert set(rehearsed_variables) <= set(variables_of(HOME, real))
-    assert outputs_of(HOME, real) == outputs_of(HOME, rehearsed)
+    assert declarations_of(HOME, real).outputs == declarations_of(HOME, rehearsed).outputs
     simulation = msgspec.json.decode((HOME / rehearsed / "simulation.json").read_bytes(), type=Simulation)
-    assert set(simulation.outputs) == outputs_of(HOME, rehearsed)
+    assert set(simulation.outputs) == declarations_of(HOME, rehearsed).outputs
 
 
 @needs_terraform
@@ -153,3 +153,12 @@ def test_a_root_works_in_the_runs_account_and_in_no_other(name: str) -> None:
     text = (HOME / "terraform" / name / "versions.tf").read_text()
     assert 'allowed_account_ids = var.account_id == "" ? null : [var.account_id]' in text
     assert "account_id" in empty_variables(HOME.parent, f"{SHARED}/terraform/{name}")
+
+
+def test_a_root_is_read_anew_when_its_files_change(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    text = 'variable "a" {\n  type = string\n}\noutput "x" {\n  value = 1\n}\n'
+    for name in ("a", "b", "a"):
+        (root / "main.tf").write_text(text.replace('"a"', f'"{name}"'), encoding="utf-8")
+        assert declarations_of(tmp_path, "root") == Declarations({name: True}, frozenset({"x"}))

@@ -259,6 +259,23 @@ async def test_the_log_axis_is_switched_by_key() -> None:
         await wait_for(pilot, lambda: "(log)" in screen_text(app), "the logarithmic axis")
 
 
+@pytest.mark.parametrize(
+    ("xs", "expected"),
+    [
+        ([1], (0.0, 1.0, 2.0)),
+        ([1, 2], (1.0, 2.0)),
+        ([0, 9], (0.0, 3.0, 6.0, 9.0)),
+        ([0, 61], (0.0, 20.0, 40.0, 60.0)),
+        ([0.5, 1.0], (0.6, 0.8, 1.0)),
+    ],
+)
+def test_an_axis_of_steps_has_no_half_steps(xs: list[float], expected: tuple[float, ...]) -> None:
+    curve = Curve("loss", xs, [float(place) for place in range(len(xs))])
+    axes = axes_of([curve], PlotOptions(), x_ticks=4, y_ticks=4)
+    assert axes is not None
+    assert axes[0].ticks == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("is_log", [False, True])
 def test_the_noise_of_a_nearly_constant_curve_is_a_flat_line(is_log: bool) -> None:
     """A throughput of 1552.2 to 1552.4 filled its whole chart, as if it went up and down."""

@@ -15,7 +15,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import NodeInventory, fetch_inventory
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
-from tui.cli.tables.output import print_table
+from tui.cli.tables.output import print_table, tell_left_out, tell_refused
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def _take(chosen: ChosenTarget) -> tuple[NodeInventory, str]:
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
         identity = await session.identity()
-        return await fetch_inventory(session), identity.region or chosen.region
+        return await fetch_inventory(session, left_out=tell_left_out), identity.region or chosen.region
     finally:
         await session.aclose()
 
@@ -123,6 +123,9 @@ async def _explained(chosen: ChosenTarget, text: str, namespace: str) -> list[Fi
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
         selector = _question(text, session.namespace or "default") if text else None
-        return await explain(session, selector, namespace=namespace)
+        refused: set[str] = set()
+        found = await explain(session, selector, namespace=namespace, refused=refused)
+        tell_refused(refused)
+        return found
     finally:
         await session.aclose()

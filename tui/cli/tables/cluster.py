@@ -21,7 +21,7 @@ from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
 from actions.fleet.quantity import format_usd
-from tui.cli.tables.output import print_table
+from tui.cli.tables.output import print_table, tell_left_out
 from tui.cli.target import chosen_target, require_target
 from tui.present.text import rough_duration
 
@@ -41,7 +41,7 @@ COST_FIELDS = (
 
 def print_pods(options: Namespace) -> int:
     """Print the pods of a namespace, or of all."""
-    found = _listed(options, lambda session: fetch_pods(session, options.namespace))
+    found = _listed(options, lambda session: fetch_pods(session, options.namespace, left_out=tell_left_out))
     pods = [pod for pod in found if _is_on(pod, options)]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
     now = SystemClock().now().timestamp()
@@ -56,7 +56,7 @@ def print_pods(options: Namespace) -> int:
 
 def print_events(options: Namespace) -> int:
     """Print the newest events, oldest first."""
-    found = _listed(options, lambda session: fetch_events(session, options.namespace))
+    found = _listed(options, lambda session: fetch_events(session, options.namespace, left_out=tell_left_out))
     events = [event for event in found if not options.warnings or event.type == "Warning"]
     now = SystemClock().now().timestamp()
     print_table(
@@ -72,7 +72,7 @@ def print_cost(options: Namespace) -> int:
     """Print the hourly cost of all nodes that are bought alike, and of all."""
 
     async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], FleetCost]:
-        inventory, identity = await fetch_inventory(session), await session.identity()
+        inventory, identity = await fetch_inventory(session, left_out=tell_left_out), await session.identity()
         model = CostModel.load(region=identity.region or options.region)
         costs = [(node, model.node_cost(node, inventory.usage.get(node.name, UNUSED))) for node in inventory.nodes]
         return cost_groups(costs), total_of(cost for _, cost in costs)

@@ -10,13 +10,14 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from actions.base.untrusted import one_line
-from actions.base.wording import aligned_text
+from actions.base.wording import aligned_text, listed
 
 _NOTHING = "-"
+_NAMED = 6
 
 
 def print_table(
@@ -32,6 +33,18 @@ def print_table(
         fields: The columns of rows without any; else they follow from the rows.
     """
     sys.stdout.write(table() if form == "table" else formatted(form, document(), rows=rows, fields=fields))
+
+
+def tell_left_out(plural: str, count: int) -> None:
+    """Print to stderr that objects are left out of what is printed, as they cannot be read."""
+    noun, are = (plural.removesuffix("s"), "is") if count == 1 else (plural, "are")
+    sys.stderr.write(f"eksml-tui: {count} {noun} cannot be read and {are} left out.\n")
+
+
+def tell_refused(plurals: Collection[str]) -> None:
+    """Print to stderr which kinds of objects were not looked at, as the user may not list them."""
+    if plurals:
+        sys.stderr.write(f"eksml-tui: You may not list {listed(sorted(plurals), _NAMED)}: they were not looked at.\n")
 
 
 def formatted(form: str, document: str, *, rows: str = "", fields: Sequence[str] = ()) -> str:

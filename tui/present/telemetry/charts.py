@@ -195,13 +195,16 @@ _FULL_LINE = 60
 """From so many columns on, the bar gets a third of those more."""
 
 
-def progress_lines(states: Mapping[tuple[str, str], TrainingProgress], *, limit: int, width: int = 0) -> list[Cells]:
+def progress_lines(
+    states: Mapping[tuple[str, str], TrainingProgress], *, limit: int, width: int = 0, is_over: bool = False
+) -> list[Cells]:
     """Return one line for each pod, with the bar that moved last; if there are many, the slowest pods first.
 
     Args:
         states: Newest state by pod and label; the one that moved last is at the end.
         limit: Maximum number of lines.
         width: Terminal columns of a line.
+        is_over: The work has ended, so that nothing is left of it.
     """
     bar_width = min(_MOST_BAR, _LEAST_BAR + max(0, width - _FULL_LINE) // 3)
     newest: dict[str, TrainingProgress] = {}
@@ -210,26 +213,27 @@ def progress_lines(states: Mapping[tuple[str, str], TrainingProgress], *, limit:
         newest[pod] = state
     names = short_names(list(newest))
     slowest = sorted(newest.items(), key=lambda item: _share(item[1]))
-    return [_line(names[pod], state, bar_width) for pod, state in slowest[:limit]]
+    return [_line(names[pod], state, bar_width, is_over=is_over) for pod, state in slowest[:limit]]
 
 
 def _share(state: TrainingProgress) -> float:
     return state.done / state.total if state.total else 0.0
 
 
-def _line(name: str, state: TrainingProgress, bar_width: int) -> Cells:
+def _line(name: str, state: TrainingProgress, bar_width: int, *, is_over: bool) -> Cells:
     share = _share(state)
     filled = bar(share, bar_width)
     counted = f"{state.done:,}/{state.total:,}" if state.total else f"{state.done:,}"
-    spans = [
-        Span(f"{name} ", Tone.MUTED),
-        Span(filled, Tone.GOOD if share >= 1 else Tone.BUSY),
-        Span("·" * (bar_width - len(filled)), Tone.MUTED),
-        Span(f" {share:4.0%} " if state.total else " "),
-        Span(counted, Tone.STRONG),
-    ]
+    spans = [Span(f"{name} ", Tone.MUTED)]
+    if state.total:  # an empty bar would be 0 %
+        spans += [
+            Span(filled, Tone.GOOD if share >= 1 else Tone.BUSY),
+            Span("·" * (bar_width - len(filled)), Tone.MUTED),
+            Span(f" {share:4.0%} "),
+        ]
+    spans.append(Span(counted, Tone.STRONG))
     # a narrow pane cuts from the right: what is asked for first stands first
-    if state.remaining_seconds is not None:
+    if state.remaining_seconds is not None and not is_over:
         spans.append(Span(f" · {duration(state.remaining_seconds)} to go"))
     if state.per_second:
         spans.append(Span(f" · {state.per_second:.3g}/s"))

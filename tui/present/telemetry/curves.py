@@ -163,14 +163,16 @@ def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) 
     return Line(tuple(kept_xs), tuple(kept))
 
 
-def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round numbers between `low` and `high`: at most `most`, at least one."""
+def round_ticks(low: float, high: float, most: int, *, least_step: float = 0.0) -> list[float]:
+    """Return round numbers between `low` and `high`: at most `most`, at least one, and `least_step` apart."""
     is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than the precision of numbers of that size
     if is_point or most < 2:
         return [low]
     raw = (high - low) / most
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= raw * 0.999)
+    if least_step and step % least_step:  # 2.5, or less than one
+        step = least_step * math.ceil(step / least_step)
     first = math.ceil(low / step - 1e-9)
     ticks = [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
     return ticks[:most] or [low]

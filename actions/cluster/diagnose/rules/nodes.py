@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from actions.base.wording import counted
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Evidence, Node
+from actions.cluster.diagnose.evidence import Condition, Evidence, Node
 from actions.cluster.diagnose.patterns import find_hits, log_texts, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import LOST_TAINTS, refusals
 
@@ -62,7 +63,11 @@ def _spot(evidence: Evidence) -> Iterator[Finding]:
 def _lost(evidence: Evidence) -> Iterator[Finding]:
     for node in evidence.nodes:
         ready = node.condition("Ready")
-        if ready is None or ready.status == "True" or not _carries(evidence, node) or _is_starting(evidence, node):
+        if ready is None or ready.status == "True" or not _carries(evidence, node):
+            continue
+        if _is_starting(evidence, node):
+            if node.name == evidence.asked_node:
+                yield _starting(evidence, node, ready)
             continue
         if _NO_NETWORK.search(ready.message):
             yield finding(
@@ -91,6 +96,23 @@ def _is_starting(evidence: Evidence, node: Node) -> bool:
     ready = node.condition("Ready")
     is_silent = ready is not None and ready.status == "Unknown"
     return bool(not is_silent and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
+
+
+def _starting(evidence: Evidence, node: Node, ready: Condition) -> Finding:
+    """Return the finding about a young node that somebody asks about."""
+    since = ready.since or node.created_at
+    return finding(
+        Code.WAITING_FOR_NODE,
+        f"Node {node.name} is NotReady {_for_minutes(evidence.now - since)}; it joined the cluster"
+        f" {_for_minutes(evidence.now - node.created_at).removeprefix('for ')} ago",
+        [ready.message or ready.reason, field_quote("reason", ready.reason)],
+        "Wait: a node takes minutes to be ready. Look at its daemons if it takes ten: kubectl get pods -A -o wide.",
+    )
+
+
+def _for_minutes(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    return f"for {counted(minutes, 'minute')}" if minutes else "for less than a minute"
 
 
 def _carries(evidence: Evidence, node: Node) -> bool:

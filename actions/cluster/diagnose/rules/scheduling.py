@@ -32,6 +32,11 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
 )
 
 _PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin", AMD: "amdgpu-device-plugin"}
+_DRIVERS = {GPU: "gpu.nvidia.com", NEURON: "neuron.aws.com", AMD: "gpu.amd.com"}
+"""The drivers of dynamic resource allocation, which offer devices in ResourceSlices instead of the node's status.
+
+Source: `DriverName` in the sources of NVIDIA's, AMD's and Karpenter's drivers; the guide of EKS on Neuron devices.
+"""
 _PLUGIN_GRACE_SECONDS = 300.0
 _DISK_TAINT = "node.kubernetes.io/disk-pressure"
 _STARTING = re.compile(
@@ -160,6 +165,8 @@ def _unregistered(evidence: Evidence) -> Iterator[Finding]:
 
 def _is_bare(evidence: Evidence, node: Node, resource: str) -> bool:
     if accelerator_of(node.instance_type) != resource or not (node.is_ready or node.condition("Ready") is None):
+        return False
+    if _DRIVERS[resource] in evidence.device_drivers.get(node.name, ()):
         return False
     if any((number(amount) or 0) > 0 for name, amount in node.allocatable.items() if is_of_family(name, resource)):
         return False

@@ -15,6 +15,7 @@ from itertools import islice
 import msgspec
 from aiohttp import web
 
+from actions.base.decoding import decode_json
 from actions.sandbox.apiserver.printing.view import View
 from actions.sandbox.apiserver.requests.bodies import JSON
 from actions.sandbox.apiserver.requests.context import ServerContext
@@ -83,7 +84,7 @@ def _token_of(text: str, collection: Collection) -> _Continue | None:
     if not text:
         return None
     try:
-        token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Continue)
+        token = decode_json(base64.urlsafe_b64decode(text), _Continue)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise bad_request("continue key is not valid: it cannot be read") from error
     if token.version < collection.floor:

@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import web
 
 from actions.base.clock import format_rfc3339
+from actions.base.decoding import decode_json
 from actions.base.errors import InputError
 from actions.base.yamldoc import load_document
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
@@ -41,7 +42,7 @@ class _MessageTable(msgspec.Struct, frozen=True):
 
 @cache
 def _table() -> _MessageTable:
-    return msgspec.json.decode(Path(__file__).with_name("protobuf.json").read_bytes(), type=_MessageTable)
+    return decode_json(Path(__file__).with_name("protobuf.json").read_bytes(), _MessageTable)
 
 
 def decode_object(data: bytes) -> Object:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from actions.base.decoding import decode_json
 from actions.sandbox.apiserver.storage.codec import Object
 from actions.sandbox.apiserver.storage.resources import ServedResource
 
@@ -42,7 +43,7 @@ class WrongType(NamedTuple):
 
 @cache
 def _table() -> _FieldTable:
-    return msgspec.json.decode(Path(__file__).with_name("fields.json").read_bytes(), type=_FieldTable)
+    return decode_json(Path(__file__).with_name("fields.json").read_bytes(), _FieldTable)
 
 
 def root_of(kind: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 import yaml
 
+from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError, FormatError, UnreachableError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.port_forward import open_forward, pod_of
@@ -289,6 +290,6 @@ def _parse(answer: bytes, address: DashboardAddress) -> tuple[int, bytes]:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return decode_json(body, dict[str, Any])
     except msgspec.DecodeError as error:
         raise FormatError("The dashboard's answer is not JSON.") from error

@@ -16,6 +16,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
+from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.client import ApiClient
@@ -47,11 +48,11 @@ _PATIENCE_SECONDS = 90.0
 
 @asynccontextmanager
 async def bare_api(
-    folder: Path, webhooks: Sequence[AdmissionPlugin] = (), clock: Clock | None = None
+    folder: Path, webhooks: Sequence[AdmissionPlugin] = (), clock: Clock | None = None, store: Store | None = None
 ) -> AsyncIterator[ApiClient]:
-    """The API alone: nobody reconciles anything."""
+    """The API alone: nothing is reconciled."""
     time = clock or SystemClock()
-    parts = SandboxParts(Kubelet(FAST, time), webhooks=webhooks, panel=FaultPanel(time))
+    parts = SandboxParts(Kubelet(FAST, time), webhooks=webhooks, panel=FaultPanel(time), store=store or Store())
     async with serving(folder, FAST, parts, clock=time) as server, _client(server.kubeconfig, time) as client:
         yield client
 

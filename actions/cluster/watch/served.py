@@ -1,0 +1,84 @@
+"""The groups of the API that a server has, for reflectors whose kind is missing: asked for once for all of them.
+
+A console follows kinds that most clusters lack. Asked for one by one, they cost more than all else at rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NoReturn
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.watch.liveness import ServerLiveness
+
+MISSING_SECONDS: Final = 5.0
+"""Time between two looks for what is missing."""
+
+
+class _Group(msgspec.Struct):
+    name: str = ""
+
+
+class _GroupList(msgspec.Struct):
+    groups: tuple[_Group, ...] = ()
+
+
+class ServedGroups:
+    """The wait of reflectors until the server may have their kind. Used on the session's loop only.
+
+    Args:
+        session: The session with the server.
+        liveness: Updated by every answer.
+        clock: For waits.
+    """
+
+    def __init__(self, session: KubeSession, liveness: ServerLiveness, *, clock: Clock) -> None:
+        self._session = session
+        self._liveness = liveness
+        self._clock = clock
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._is_wanted = asyncio.Event()
+
+    async def wait(self, path: str) -> None:
+        """Wait a while, and on for as long as the server is known to lack the group of a list path."""
+        _, root, group, *_ = path.split("/")
+        if root != "apis":
+            await self._clock.sleep(MISSING_SECONDS)
+            return
+        served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((group, served))
+        self._is_wanted.set()
+        await served
+
+    async def run(self) -> NoReturn:
+        """Ask for the groups now and then while any reflector waits, until cancelled."""
+        while True:
+            await self._is_wanted.wait()
+            await self._clock.sleep(MISSING_SECONDS)
+            self._release(await self._groups())
+
+    async def _groups(self) -> frozenset[str] | None:
+        """Return the groups that there are; `None` if that cannot be found out."""
+        try:
+            answer = await self._session.request("GET", "/apis", accept="application/json", deadline_seconds=60)
+            found = msgspec.json.decode(answer, type=_GroupList)
+        except (ConsoleError, msgspec.DecodeError):
+            return None
+        self._liveness.mark_alive()
+        return frozenset(group.name for group in found.groups)
+
+    def _release(self, groups: frozenset[str] | None) -> None:
+        """End the waits for groups that are there, and all of them if that is not known."""
+        waiting, self._waiting = self._waiting, []
+        for group, served in waiting:
+            if groups is not None and group not in groups:
+                if not served.cancelled():
+                    self._waiting.append((group, served))
+            elif not served.done():
+                served.set_result(None)
+        if not self._waiting:
+            self._is_wanted.clear()
