@@ -73,7 +73,9 @@ async def test_a_runner_that_was_just_requested_is_not_said_to_have_died(tmp_pat
     async with app.run_test(size=SIZE) as pilot:
         app.pane.refresh_data()
         await wait_for(pilot, lambda: "tearing down · its runner starts" in screen_text(app), "it starts")
-        assert not selected_run(services, Subject("Run", folder.name)).is_interrupted
+        selected = selected_run(services, Subject("Run", folder.name))
+        assert selected is not None
+        assert not selected.is_interrupted
 
         clock.later = 60.0  # whoever wrote the request has not started it
         services.runs.catch_up()
