@@ -197,7 +197,7 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
     amounts = [Resources(*one) for one in head.amounts]
     usage: dict[str, NodeUsage] = {}
     for _ in range(0, head.used, _PORTION):
-        usage.update(_node_usage(msgspec.msgpack.decode(next(frames), type=_Usage), head, amounts))
+        usage.update(_node_usage(decode_msgpack(next(frames), _Usage), head, amounts))
     nodes: dict[str, NodeFacts] = {}
     for _ in range(0, head.nodes, _PORTION):
         read = _node_facts(decode_msgpack(next(frames), _Nodes), head, amounts)

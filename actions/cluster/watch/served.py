@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from actions.base.clock import Clock
+from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.liveness import ServerLiveness
@@ -65,7 +66,7 @@ class ServedGroups:
         """Return the groups that there are; `None` if that cannot be found out."""
         try:
             answer = await self._session.request("GET", "/apis", accept="application/json", deadline_seconds=60)
-            found = msgspec.json.decode(answer, type=_GroupList)
+            found = decode_json(answer, _GroupList)
         except (ConsoleError, msgspec.DecodeError):
             return None
         self._liveness.mark_alive()
