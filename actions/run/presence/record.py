@@ -34,7 +34,7 @@ SELECTOR = f"{RECORD_LABEL}={LABELS[RECORD_LABEL]}"
 """Label selector of all of them."""
 NAME_PREFIX = "eksml-run-"
 STOPPED_NOTE = "eksml.dev/parked"
-"""The annotation by which the watchdog, a program of its own, says what it has stopped."""
+"""The annotation with the note of the watchdog, which is a program of its own (`actions.run.watchdog.script.NOTE`)."""
 RUN_KEY = "run.json"
 CREATED_KEY = "created.json"
 RUN_BYTES = 64 << 10
@@ -135,7 +135,7 @@ class RemoteRun(msgspec.Struct, frozen=True):
     error: str = ""
     """The reason why it cannot be read, in one sentence; else empty."""
     stopped: str = ""
-    """What the watchdog in the cluster has stopped, and why; empty for nothing, or if its runner has taken note."""
+    """The note of the watchdog on the jobs that it has suspended; empty without one, or once the runner has read it."""
 
     @property
     def owner(self) -> str:

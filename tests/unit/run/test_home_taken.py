@@ -22,6 +22,7 @@ from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.state.records import Action, Intent
 from actions.run.state.view import NoticeKind, RunState
+from tests.support import fixed_runs
 from tests.support.homes import ANNA, BEN, URL, Proxy, a_home, a_run_with_home, opened
 from tests.unit.run.world import creation
 from tui.cli.main import main
@@ -200,6 +201,25 @@ def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.Capt
     assert "taken over" not in capsys.readouterr().out
     assert main(["runs", "list"]) == 0
     assert "It was taken over by ben@laptop-2." in capsys.readouterr().out
+
+
+async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_record_is_written(
+    reached: Proxy, tmp_path: Path
+) -> None:
+    await a_run(tmp_path, "fake-cluster")
+    recorded = fixed_runs.remote_runs()[0]
+    assert recorded.presence is not None
+    presence = replace(recorded.presence, home=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
+    run = replace(recorded, id="fake-cluster", presence=presence)
+    other = replace(run, id="fake-other")  # of which the home has nothing
+    named, unknown = await remote_runs.named_by_home([run, other], URL)
+    assert (named.owner, named.epoch, unknown) == (str(BEN), 2, other)
+    before = len(reached.requests)
+    assert list(await remote_runs.named_by_home([run], "s3://another/home")) == [run]  # a record's own is not read
+    assert len(reached.requests) == before
+    reached.is_away = True
+    assert list(await remote_runs.named_by_home([run], URL)) == [run]
+    reached.mend()
 
 
 @pytest.fixture

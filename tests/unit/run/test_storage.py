@@ -184,6 +184,11 @@ def test_the_commands(program: Program) -> None:
     gone = program.command("runs", "rm", folder.name, "--confirm", folder.name, "--archive", "last.zip")
     assert "Archived" in gone.stdout, gone.stderr
     assert not folder.exists()
+    over = unpack("0.1.0/torn-down", runs)
+    assert program.command("runs", "rm", over.name, "--confirm", over.name, "--archive", "over.zip").returncode == 0
+    back = program.command("runs", "restore", "over.zip")
+    assert "torn down: to look at only." in back.stdout, back.stderr
+    assert "--restored" not in back.stdout  # there is nothing left to carry out
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from actions.fleet.quantity import format_bytes
 from actions.run.client import find_run, list_runs
 from actions.run.forget import Forgettable, forget_run, survey_run
 from actions.run.journal.mirrored import mirrors_home
+from actions.run.state.view import RunState
 from actions.run.storage.archive import archive_run, archive_sentences, restore_run
 from actions.run.storage.compaction import allocated_bytes, compact_run, compact_runs, compactable_files
 from actions.run.storage.disk_use import disk_json, disk_table, disk_use
@@ -68,10 +69,11 @@ def _archive(options: Namespace) -> int:
 def _restore(options: Namespace) -> int:
     manifest = restore_run(options.file, SystemClock())
     _say(f"Restored run {manifest.run} as it was at {manifest.archived_at}, {manifest.state}: to look at only.")
-    _say(
-        "No runner is started for it. To carry it out here, if no other machine does: "
-        f"eksml-tui runs resume {manifest.run} --restored"
-    )
+    if manifest.state != RunState.TORN_DOWN.value:
+        _say(
+            "No runner is started for it. To carry it out here, if no other machine does: "
+            f"eksml-tui runs resume {manifest.run} --restored"
+        )
     return 0
 
 
