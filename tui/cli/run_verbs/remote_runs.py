@@ -36,7 +36,7 @@ T = TypeVar("T")
 _LOOK_SECONDS = 10.0
 """Time for the cluster, and for the home, to answer whether they know a run that this machine does not."""
 _HOME_SECONDS = 3.0
-"""Time for the home of a run to answer before something is asked of that run."""
+"""Time for the home of a run to answer before a request is made to that run."""
 _LOOKING = ("show", "curves")
 """Verbs with the option `--home`."""
 
