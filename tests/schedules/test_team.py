@@ -107,7 +107,12 @@ def test_the_seeds_of_a_team_have_something_of_everything_and_the_others_are_as_
 
 
 async def test_what_is_sent_while_no_packet_arrives_is_lost_with_its_connection() -> None:
+    echoes: set[asyncio.Task[None]] = set()
+
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        echoes.add(task)
         with suppress(ConnectionError):
             while data := await reader.read(100):
                 writer.write(data)
@@ -138,6 +143,7 @@ async def test_what_is_sent_while_no_packet_arrives_is_lost_with_its_connection(
             await closed(writer)
         finally:
             await asyncio.to_thread(relay.end)
+            await asyncio.gather(*echoes)  # they read of the relay's end, and close
 
 
 class Answered:
