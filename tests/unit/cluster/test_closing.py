@@ -98,7 +98,7 @@ async def test_closing_leaves_no_socket(tmp_path: Path, tasks_end_first: bool) -
         await asyncio.gather(*tasks, return_exceptions=True)
         await session.aclose()
         await until(lambda: not server.open, "no stream")
-        await until(lambda: _sockets() == before, "as many sockets as before")
+        await until(lambda: _sockets() <= before, "no more sockets than before")
         with pytest.raises(UnreachableError):
             await session.get("/version")
-        await until(lambda: _sockets() == before, "as many sockets as before")
+        await until(lambda: _sockets() <= before, "no more sockets than before")
