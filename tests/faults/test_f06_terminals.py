@@ -111,15 +111,16 @@ def test_f6_a_console_that_is_suspended_gives_the_terminal_back_and_takes_it_aga
 def test_f6_a_console_that_was_stopped_outright_goes_on(the_console: Callable[[], OnPty]) -> None:
     console = the_console()
     is_alive_and_well(console)
-    threads = console.threads()
-    for _ in range(4):
+    threads, stops = console.threads(), 8
+    for _ in range(stops):
         console.signal(signal.SIGSTOP)
         console.wait_stopped()
         console.forget()
         console.signal(signal.SIGCONT)
         console.wait_raw(ENTERED)
         is_alive_and_well(console)
-    assert console.threads() <= threads
+    # A pool starts its threads as it needs them: a leak is a thread for each stop, not one more than before.
+    assert console.threads() < threads + stops
 
 
 def test_f1_a_console_ends_with_its_line(program: Program) -> None:
