@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actions.base.clock import SystemClock
+from actions.base.errors import UnreachableError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import FIELD_MANAGER, apply
@@ -327,27 +329,85 @@ async def test_d02_without_evidence_it_is_left_and_reported(
     assert bool(view.audit.leftovers) is (lacks != "label"), "without the label nothing speaks for it"
 
 
-async def test_d02_an_object_that_appears_while_ours_is_applied_is_not_ours(
+def first(put: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let something happen between a runner's look for an object and its request to create it, once."""
+    really_create = ClusterConnection.create
+    waiting = [put]
+
+    async def create(self: ClusterConnection, manifest: dict[str, Any]) -> dict[str, Any]:
+        if manifest["metadata"]["name"] == name and waiting:
+            await waiting.pop()()
+        return await really_create(self, manifest)
+
+    monkeypatch.setattr(ClusterConnection, "create", create)
+
+
+async def test_d02_an_object_that_appears_while_ours_is_made_stays_as_it_is(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = ObjectRef("v1", "ConfigMap", "default", own_name(tmp_path))
     folder = a_run(tmp_path, sandbox)
-    really_apply = ClusterConnection.apply
-
-    async def second(self: ClusterConnection, manifest: dict[str, Any]) -> dict[str, Any]:
-        if manifest["metadata"]["name"] == ref.name:
-            await somebody.put(config_map(ref.name))
-        return await really_apply(self, manifest)
-
-    monkeypatch.setattr(ClusterConnection, "apply", second)
-    await carry_out(folder)
+    theirs = config_map(ref.name)
+    first(lambda: somebody.put(theirs), monkeypatch, ref.name)
+    run = await carry_out(folder)
+    assert run.state is RunState.SUCCEEDED
     view = await torn_down(folder)
-    assert await somebody.get(ref) is not None
+    assert view.state is RunState.TORN_DOWN
     assert view.audit is not None
-    assert view.audit.leftovers == (
-        f"ConfigMap default/{ref.name}: carries the run's label, but the run never recorded making it; "
-        f"remove: kubectl delete configmap {ref.name} -n default",
+    assert not view.audit.leftovers
+    found = await somebody.get(ref)
+    assert found is not None
+    assert found["data"] == theirs["data"]
+    assert not found["metadata"].get("labels")
+
+
+async def test_d02_of_two_runs_that_launch_at_once_one_has_the_objects(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two machines do, neither of which has seen anything of the other's run when it looked."""
+    name = own_name(tmp_path)
+    one, two = (
+        a_run(tmp_path / each, sandbox, WORK, job=JOB, objects=MAP.replace("NAME", f"{name}-{each}"), name=name)
+        for each in ("one", "two")
     )
+    first(lambda: carry_out(one), monkeypatch, name)
+    refused = (await carry_out(two)).stage("work")
+    assert refused.state is StageState.FAILED
+    assert f"Job default/{name} is there already, of the run {one.name}" in refused.message
+    ref = ObjectRef("batch/v1", "Job", "default", name)
+    before = await somebody.get(ref)
+    await torn_down(two)
+    after = await somebody.get(ref)
+    assert before is not None
+    assert after is not None
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["labels"]["eksml.dev/run"] == one.name
+    assert (await torn_down(one)).state is RunState.TORN_DOWN
+    assert await somebody.get(ref) is None
+
+
+async def test_d02_an_object_whose_creation_was_not_answered_is_ours(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = ObjectRef("v1", "ConfigMap", "default", own_name(tmp_path))
+    folder = a_run(tmp_path, sandbox)
+    really_create = ClusterConnection.create
+    lost: list[str] = []
+
+    async def create(self: ClusterConnection, manifest: dict[str, Any]) -> dict[str, Any]:
+        made = await really_create(self, manifest)
+        if manifest["metadata"]["name"] == ref.name and not lost:
+            lost.append(made["metadata"]["uid"])
+            raise UnreachableError("The connection ended before the answer.")
+        return made
+
+    monkeypatch.setattr(ClusterConnection, "create", create)
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+    found = await somebody.get(ref)
+    assert found is not None
+    assert [found["metadata"]["uid"]] == lost
+    assert (await torn_down(folder)).state is RunState.TORN_DOWN
+    assert await somebody.get(ref) is None
 
 
 async def test_d02_a_job_with_a_copied_label_is_not_the_runs(

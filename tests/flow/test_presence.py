@@ -20,7 +20,8 @@ from actions.base.errors import AccessError, RefusedError
 from actions.base.files import asset
 from actions.base.guard import FencedError
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.objects.client import Discovery, create, delete, fetch, merge_patch
+from actions.cluster.objects.apply import create
+from actions.cluster.objects.client import Discovery, delete, fetch, merge_patch
 from actions.cluster.objects.client import ref_of as ref_of_manifest
 from actions.run.client import load_run, send_request
 from actions.run.context.access import ClusterAccess

@@ -28,7 +28,8 @@ from actions.base.clock import format_rfc3339
 from actions.base.errors import MissingError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiConflictError
-from actions.cluster.objects.client import Discovery, ObjectRef, create, fetch
+from actions.cluster.objects.apply import create
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch
 from actions.run.client import load_run, send_request, set_limits
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.process import main

@@ -14,7 +14,8 @@ import yaml
 from actions.base.files import write_private
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.objects.client import Discovery, ObjectRef, create, delete, list_objects
+from actions.cluster.objects.apply import create
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, list_objects
 from tests.realcluster.harness.cluster import RunningCluster
 
 FOLDER = os.environ.get("REALCLUSTER", "")

@@ -22,7 +22,8 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Code, Finding
 from actions.cluster.diagnose.collect import explain
 from actions.cluster.diagnose.select import ObjectSelector
-from actions.cluster.objects.client import Discovery, ObjectRef, create, delete, merge_patch
+from actions.cluster.objects.apply import create
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, merge_patch
 from actions.cluster.state.inventory import fetch_inventory
 from tests.realcluster.running import real_cluster
 

@@ -1,4 +1,4 @@
-"""Server-side apply of manifests, with the server's objections as errors of ours."""
+"""Creation and server-side apply of manifests, with the server's objections as errors of ours."""
 
 from __future__ import annotations
 
@@ -35,6 +35,32 @@ class ApplyConflictError(ConflictError):
         self.conflicts = conflicts
 
 
+async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
+    """Create the object of the manifest, which must not exist yet.
+
+    Returns:
+        The object as the server has stored it.
+
+    Raises:
+        ApiConflictError: It exists (see `exists_already`), or its namespace is being deleted.
+        RefusedError: An unknown field, or an admission rule.
+        MissingError: The cluster does not know the kind, or the namespace does not exist.
+        InputError: The manifest names no object.
+    """
+    ref, path = await _placed(session, discovery, manifest, is_new=True)
+    query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    try:
+        answer = await session.request("POST", path, query=query, body=msgspec.json.encode(manifest))
+    except ApiRefusedError as error:
+        raise _refusal(ref, error.status) from error
+    return decode_document(answer, source=path)
+
+
+def exists_already(error: ApiConflictError) -> bool:
+    """Return whether an object was not created because there is one of this name."""
+    return error.status.reason == "AlreadyExists"
+
+
 async def apply(
     session: KubeSession,
     discovery: Discovery,
@@ -63,13 +89,10 @@ async def apply(
         MissingError: The cluster does not know the kind, or the namespace does not exist.
         InputError: The manifest names no object.
     """
-    named = ref_of(manifest)
-    kind = await discovery.resolve(named.api_version, named.kind)
-    ref = replace(named, namespace=(named.namespace or session.namespace) if kind.is_namespaced else "")
+    ref, path = await _placed(session, discovery, manifest)
     query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
     if dry_run:
         query["dryRun"] = "All"
-    path = kind.path(ref.namespace, ref.name)
     try:
         answer = await session.request(
             "PATCH",
@@ -88,6 +111,23 @@ async def apply(
             raise
         raise _refusal(ref, replace(error.status, message=mistake["said"])) from error
     return decode_document(answer, source=path)
+
+
+async def _placed(
+    session: KubeSession, discovery: Discovery, manifest: Document, *, is_new: bool = False
+) -> tuple[ObjectRef, str]:
+    """Return the reference to the manifest's object, in the session's namespace if it names none, and its path.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        manifest: One object.
+        is_new: Return the path of all objects of the kind, under which one is created.
+    """
+    named = ref_of(manifest)
+    kind = await discovery.resolve(named.api_version, named.kind)
+    ref = replace(named, namespace=(named.namespace or session.namespace) if kind.is_namespaced else "")
+    return ref, kind.path(ref.namespace, "" if is_new else ref.name)
 
 
 def _conflict(ref: ObjectRef, error: ApiConflictError) -> ConflictError:

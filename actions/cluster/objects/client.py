@@ -292,20 +292,6 @@ async def list_objects(
     return [{"apiVersion": found_as.api_version, "kind": kind} | item for item in items]
 
 
-async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
-    """Create an object that must not exist yet.
-
-    Raises:
-        ConflictError: It exists.
-        RefusedError: The server does not accept it.
-    """
-    ref = ref_of(manifest)
-    kind = await discovery.resolve(ref.api_version, ref.kind)
-    path = kind.path(_namespace(session, kind, ref))
-    body = msgspec.json.encode(manifest)
-    return decode_document(await session.request("POST", path, body=body, query=_STRICT), source=path)
-
-
 async def merge_patch(
     session: KubeSession, discovery: Discovery, ref: ObjectRef, patch: Mapping[str, Any], *, subresource: str = ""
 ) -> Document:
@@ -386,9 +372,6 @@ def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
     if missing:
         raise InputError(f"A manifest ({ref.kind or 'no kind'} {ref.name}) has no {', '.join(missing)}.")
     return ref
-
-
-_STRICT = {"fieldValidation": "Strict", "fieldManager": "eksml-tui"}
 
 
 async def _path(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> str:

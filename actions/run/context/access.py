@@ -14,7 +14,7 @@ from actions.base.process import user_agent
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession, TokenFactory
 from actions.cluster.objects import client as objects
-from actions.cluster.objects.apply import apply
+from actions.cluster.objects.apply import apply, create
 from actions.cluster.objects.client import Discovery, Document, ObjectRef
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 
@@ -63,7 +63,7 @@ class ClusterConnection(msgspec.Struct, frozen=True):
 
     async def create(self, manifest: Document) -> Document:
         """Create an object that must not exist yet."""
-        return await objects.create(self.session, self.discovery, manifest)
+        return await create(self.session, self.discovery, manifest)
 
     async def apply(self, manifest: Document) -> Document:
         """Create an object, or change it to match the manifest."""

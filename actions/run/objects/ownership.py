@@ -260,11 +260,6 @@ def doubt_about(entry: Entry, item: OwnedObject, run_id: str) -> str:
     return ""
 
 
-def is_shared(entry: Entry) -> bool:
-    """Return whether others have written an object that did not exist a moment ago: then they have made it."""
-    return bool(entry.managers - {FIELD_MANAGER})
-
-
 def _by_itself(entry: Entry, inventory: Inventory) -> Ownership | None:
     if entry.uid in inventory.uids:
         return Ownership.MADE

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
+from actions.cluster.http.errors import ApiConflictError
+from actions.cluster.objects.apply import exists_already
 from actions.cluster.objects.client import ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import ClusterConnection
@@ -18,7 +20,7 @@ from actions.run.context.protocols import StageFailedError
 from actions.run.context.retry import retry_unreachable, wait_until
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.inventory import is_of_run, known_as, owned_of
-from actions.run.objects.ownership import Entry, entry_of, group_of, is_shared
+from actions.run.objects.ownership import Entry, entry_of, group_of
 from actions.run.objects.survey import Unanswered, look
 
 GONE_SECONDS = 600.0
@@ -241,41 +243,59 @@ async def _require_kinds(context: StageContext, connection: ClusterConnection, m
 
 
 async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef:
-    """Apply an object that is new or the run's; any other is left as it is, and recorded as existing."""
+    """Create an object, or apply it if it is the run's; any other is left as it is, and recorded as existing.
+
+    Applying what is absent would also change an object that another machine makes in that moment: of two that launch at
+    once, both would count it as theirs. The server refuses the second creation.
+
+    Raises:
+        ConflictError: It keeps being made and deleted by others, or was replaced.
+    """
     ref = ref_of(manifest)
     context.journal.note(f"Applying {ref.describe()}.")
-    found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
-    if found is not None and not is_of_run(context, found, ref):
-        await context.journal.own(owned_of(context, ref, uid=found.uid, existed=True))
-        return ref
-    if found is None:
+    for _ in range(_ATTEMPTS):
+        found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
+        if found is not None and not is_of_run(context, found, ref):
+            await context.journal.own(owned_of(context, ref, uid=found.uid, existed=True))
+            return ref
+        if found is not None:
+            await _change(context, connection, manifest, found)
+            return ref
         await context.journal.own(replace(owned_of(context, ref), was_absent=True))
-    elif (known := known_as(context, ref)) is None or known.uid != found.uid:
-        await context.journal.own(replace(owned_of(context, ref, uid=found.uid), is_adopted=True))
-    await _put(context, connection, manifest, ref, found)
-    return ref
+        if await _create(context, connection, manifest):
+            return ref
+    raise ConflictError(
+        f"{ref.describe()} keeps being made and deleted by others.", hint="Check its owner, then retry."
+    )
 
 
-async def _put(
-    context: StageContext, connection: ClusterConnection, manifest: Manifest, ref: ObjectRef, found: Entry | None
-) -> None:
-    """Apply an object, and record its uid.
+async def _create(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> bool:
+    """Create an object and record its uid. Returns `False` if there is one by now.
 
-    If the answer to the first attempt shows other writers of an object that did not exist a moment ago, they were first
-    and have made it. A later answer shows controllers, too.
+    That is of others, or of an earlier attempt whose answer was lost.
     """
-    attempts = 0
+    ref, create = ref_of(manifest), partial(connection.create, manifest)
+    try:
+        made = await retry_unreachable(create, clock=context.clock, note=context.journal.note)
+    except ApiConflictError as error:
+        if not exists_already(error):
+            raise
+        return False
+    await context.journal.own(owned_of(context, ref, uid=entry_of(made, group_of(ref.api_version), ref.kind).uid))
+    return True
 
-    async def put() -> Manifest:
-        nonlocal attempts
-        attempts += 1
-        return await connection.apply(manifest)
 
-    answer = await retry_unreachable(put, clock=context.clock, note=context.journal.note)
-    applied = entry_of(answer, group_of(ref.api_version), ref.kind)
-    if found is None:
-        await context.journal.own(owned_of(context, ref, uid=applied.uid, existed=attempts == 1 and is_shared(applied)))
-    elif applied.uid != found.uid:
+async def _change(context: StageContext, connection: ClusterConnection, manifest: Manifest, found: Entry) -> None:
+    """Apply an object of the run, recorded first as its own if its announcement alone is in the journal.
+
+    Raises:
+        ConflictError: Others own some of its fields, or it was replaced by another one.
+    """
+    ref, apply = ref_of(manifest), partial(connection.apply, manifest)
+    if (known := known_as(context, ref)) is None or known.uid != found.uid:
+        await context.journal.own(replace(owned_of(context, ref, uid=found.uid), is_adopted=True))
+    applied = await retry_unreachable(apply, clock=context.clock, note=context.journal.note)
+    if entry_of(applied, group_of(ref.api_version), ref.kind).uid != found.uid:
         raise ConflictError(
             f"{ref.describe()} was replaced by another one while it was applied, which is not the run's.",
             hint="Check its owner, then retry.",

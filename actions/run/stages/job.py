@@ -62,6 +62,8 @@ class JobHandler:
     async def perform(self) -> Performed:
         connection = await self._connect()
         await apply_objects(self._context, connection, [*await self._context.secrets(), *self._context.manifests()])
+        if not self._made_uid():  # another machine has made one since `prepare` looked
+            await self._clear_the_way(connection)
         return await self._follow(connection)
 
     async def undo(self) -> str:

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import ConflictError, InputError, MissingError, RefusedError, UnreachableError
-from actions.cluster.objects.apply import ApplyConflictError, FieldConflict, apply
-from actions.cluster.objects.client import Discovery, ObjectRef, create, delete, fetch, list_objects, merge_patch
+from actions.cluster.objects.apply import ApplyConflictError, FieldConflict, apply, create
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
 from tests.unit.cluster.servers import session_to
 
 _GROUPS = {

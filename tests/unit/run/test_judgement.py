@@ -20,7 +20,6 @@ from actions.run.objects.ownership import (
     classify,
     doubt_about,
     entry_of,
-    is_shared,
 )
 from actions.run.state.view import OwnedObject
 
@@ -168,11 +167,6 @@ def test_everything_has_to_speak_for_an_adoption() -> None:
     ):
         assert doubt in doubt_about(entry, item, RUN)
         assert doubt_about(entry, item, RUN)
-
-
-def test_other_writers_of_a_new_object_have_made_it() -> None:
-    assert not is_shared(MADE)
-    assert is_shared(replace(MADE, managers=frozenset({"eksml-tui", "kubectl-create"})))
 
 
 def test_a_document_is_read_as_far_as_it_is_judged() -> None:
