@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Sequence
 
 
@@ -41,3 +42,27 @@ def aligned_text(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) 
 def counted(count: int, noun: str) -> str:
     """`1 object`, `2 objects`; of a noun whose plural ends in s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def folded(text: str, width: int, *, first: str = "", further: str = "", most: int | None = None) -> list[str]:
+    """Fold a text at its spaces, so that names and commands with hyphens can be copied.
+
+    Args:
+        text: Of one paragraph. At hyphens it is folded only if it has a word that is longer than a line.
+        width: Of a line, in columns.
+        first: Indent of the first line.
+        further: Indent of the others.
+        most: Lines at most; the last one ends with an ellipsis where more would follow.
+
+    Returns:
+        The lines; none for an empty text.
+    """
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        max_lines=most,
+        placeholder=" …",
+        break_on_hyphens=any(len(word) >= width for word in text.split()),
+    )

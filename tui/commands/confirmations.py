@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
 from actions.base.executors import in_thread
+from actions.base.wording import folded
 from actions.command.arguments import (
     Arguments,
     ExportArguments,
@@ -80,7 +80,7 @@ async def with_users(confirmation: Confirmation, call: Call, runs: RunFeed) -> C
         return confirmation
     text = f"▲ Others use what it removes: {'; '.join(users)}."
     way = "" if call.arguments.even_if_shared else " It is refused unless they are torn down first."
-    lines: list[Cells] = [(Span(line, Tone.BAD),) for line in textwrap.wrap(f"{text}{way}", _WIDTH)]
+    lines: list[Cells] = [(Span(line, Tone.BAD),) for line in folded(f"{text}{way}", _WIDTH)]
     return replace(confirmation, lines=[*lines, *confirmation.lines])
 
 
@@ -126,7 +126,7 @@ def _places(**known: str) -> list[Cells]:
 
 
 def _folded(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
+    return folded(text, _WIDTH)
 
 
 def _taking_over(arguments: TakeoverArguments, runs: RunFeed) -> Confirmation | None:
@@ -169,8 +169,8 @@ def _typed(call: Call, view: RunView) -> Confirmation | None:
 
 def plugin_confirmation(request: PluginRequest) -> Confirmation:
     """Return the dialog before an exec plugin of a kubeconfig is started."""
-    folded = [textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""] for line in request.lines()]
-    lines: list[Cells] = [(Span(part),) for parts in folded for part in parts]
+    folds = [folded(line, _WIDTH, further="    ") or [""] for line in request.lines()]
+    lines: list[Cells] = [(Span(part),) for parts in folds for part in parts]
     lines += [
         (Span(""),),
         (Span("It runs as you. You are asked again if the program or its arguments change.", Tone.WARN),),
@@ -202,7 +202,7 @@ def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = 
     made = ", ".join(
         f"{count}\xa0{kind}" if count == 1 else f"{count}\xa0×\xa0{kind}" for kind, count in sorted(kinds.items())
     )
-    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in textwrap.wrap(made, _WIDTH)]
+    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in folded(made, _WIDTH)]
     left = frozenset() if deletes_data else kept_stages(view.stages)
     roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
     lines += _titles("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
@@ -222,9 +222,9 @@ def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = 
 
 
 def _wrapped(text: str) -> list[Cells]:
-    return [(Span(line),) for line in textwrap.wrap(text, _WIDTH)]
+    return [(Span(line),) for line in folded(text, _WIDTH)]
 
 
 def _titles(heading: str, titles: list[str]) -> list[Cells]:
     text = f"{heading}: {', '.join(titles)}."
-    return [(Span(f"  {line}"),) for line in textwrap.wrap(text, _WIDTH)] if titles else []
+    return [(Span(f"  {line}"),) for line in folded(text, _WIDTH)] if titles else []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError, RefusedError
-from actions.base.wording import counted
+from actions.base.wording import counted, folded
 from actions.command.arguments import (
     DeleteArguments,
     DrainArguments,
@@ -224,4 +223,4 @@ def _place(services: ConsoleServices) -> str:
 
 
 def _paragraph(text: str, tone: Tone) -> list[Cells]:
-    return [(Span(line, tone),) for line in textwrap.wrap(text, BODY_COLUMNS - 2, break_on_hyphens=False)]
+    return [(Span(line, tone),) for line in folded(text, BODY_COLUMNS - 2)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from actions.base.wording import folded
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan, bound_text
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
@@ -38,13 +38,13 @@ def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, wi
     """
     lines: list[Cells] = []
     if blueprint is not None:
-        lines += [(Span(line),) for line in textwrap.wrap(blueprint.summary, width)]
+        lines += [(Span(line),) for line in folded(blueprint.summary, width)]
         stages = " → ".join(stage.id for stage in blueprint.stages)
-        lines += [(Span(line, Tone.MUTED),) for line in textwrap.wrap(stages, width)]
+        lines += [(Span(line, Tone.MUTED),) for line in folded(stages, width)]
         if blueprint.presets:
             lines.append((Span("presets ", Tone.MUTED), Span(", ".join(blueprint.presets))))
     for item in broken:
-        lines += [(Span(line, Tone.BAD),) for line in textwrap.wrap(f"✗ {item.error.sentence()}", width)]
+        lines += [(Span(line, Tone.BAD),) for line in folded(f"✗ {item.error.sentence()}", width)]
     return lines
 
 
@@ -180,8 +180,7 @@ def place_lines(
     }
     text = " · ".join(f"{key} {value}".replace(" ", "\xa0") for key, value in known.items() if value)
     lines: list[Cells] = [
-        (Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.STRONG),)
-        for line in textwrap.wrap(text, width, break_on_hyphens=False)
+        (Span(line.replace("\xa0", " ").removesuffix(" ·"), Tone.STRONG),) for line in folded(text, width)
     ]
     if auto_approve and any(stage.kind == "terraform" for stage in stages):
         lines += _wrapped("All plans of Terraform are carried out without asking.", Tone.WARN, width)
@@ -305,7 +304,7 @@ def refusal_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
 
 
 def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:
-    return [(Span(line, tone),) for line in textwrap.wrap(text, max(1, width), subsequent_indent="  ")]
+    return [(Span(line, tone),) for line in folded(text, max(1, width), further="  ")]
 
 
 def _stage_lines(stages: Sequence[StagePlan], width: int) -> list[Cells]:

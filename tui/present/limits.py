@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from actions.base.wording import folded
 from actions.run.limits.options import LimitTexts, limits_text, moment_text
 from actions.run.limits.rules import statuses_of
 from actions.run.state.records import Limits
@@ -134,10 +134,10 @@ def limit_lines(view: RunView, *, now: float, width: int) -> tuple[list[Cells], 
     text = f"limits: {limits_text(view.limits)}{when}"
     width = max(20, width)
     return (
-        [(Span(line, Tone.MUTED),) for line in textwrap.wrap(text, width, subsequent_indent="  ")],
+        [(Span(line, Tone.MUTED),) for line in folded(text, width, further="  ")],
         [
             (Span(line, Tone.WARN),)
             for doubt in dict.fromkeys(doubts)
-            for line in textwrap.wrap(f"  ? {doubt}", width, subsequent_indent="    ")
+            for line in folded(f"  ? {doubt}", width, further="    ")
         ],
     )

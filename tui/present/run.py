@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
-from actions.base.wording import counted, listed
+from actions.base.wording import counted, folded, listed
 from actions.fleet.cost import FleetCost
 from actions.run.spending import kept_text, spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
@@ -312,8 +311,8 @@ def _noticed(view: RunView, width: int) -> list[Cells]:
 
 def _notice_lines(notice: Notice, width: int) -> list[tuple[str, Tone]]:
     if notice.kind is NoticeKind.ELSEWHERE:
-        return [(line, Tone.ACCENT) for line in textwrap.wrap(notice.text, width, break_on_hyphens=False)]
-    return [(line, Tone.BAD) for line in textwrap.wrap(f"▲ {notice_line(notice)}", width, subsequent_indent="  ")]
+        return [(line, Tone.ACCENT) for line in folded(notice.text, width)]
+    return [(line, Tone.BAD) for line in folded(f"▲ {notice_line(notice)}", width, further="  ")]
 
 
 def _money(view: RunView, now: float) -> Span | None:
@@ -417,11 +416,9 @@ def stage_detail(
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
     if stage.message and offer is None:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
-        lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, width)]
+        lines += [(Span(line, tone),) for line in folded(stage.message, width)]
     if stage.trouble:
-        lines += [
-            (Span(line, Tone.BAD),) for line in textwrap.wrap(f"▲ {stage.trouble}", width, subsequent_indent="  ")
-        ]
+        lines += [(Span(line, Tone.BAD),) for line in folded(f"▲ {stage.trouble}", width, further="  ")]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"Starts after {', '.join(stage.needs)}.", Tone.MUTED),))
     if offer is not None:
@@ -461,7 +458,7 @@ def _offer(plan: PlanOffer, width: int, asks: str) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
     summary, prompt = Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(asks, Tone.ACCENT)
     whole = (summary, Span(" "), prompt)
-    apart = [(replace(one, text=line),) for one in (summary, prompt) for line in textwrap.wrap(one.text, width)]
+    apart = [(replace(one, text=line),) for one in (summary, prompt) for line in folded(one.text, width)]
     lines: list[Cells] = [whole] if width_of(whole) <= width else [*apart]
     lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
     if len(plan.lines) > _PLAN_LINES:
@@ -473,12 +470,12 @@ def _findings(findings: Iterable[StageFinding], width: int) -> list[Cells]:
     lines: list[Cells] = []
     for finding in findings:
         sign, tone = _CHECK_SIGNS[finding.result]
-        first, *rest = textwrap.wrap(f"{finding.subject} {finding.detail}", width - 2) or [""]
+        first, *rest = folded(f"{finding.subject} {finding.detail}", width - 2) or [""]
         subject = first[: len(finding.subject)]
         lines.append((Span(f"{sign} ", tone), Span(subject, Tone.STRONG), Span(first[len(subject) :])))
         lines += [(Span(f"  {line}"),) for line in rest]
         if finding.fix:
-            fix = textwrap.wrap(f"→ {finding.fix}", width - 2, subsequent_indent="  ")
+            fix = folded(f"→ {finding.fix}", width - 2, further="  ")
             lines += [(Span(f"  {line}", Tone.ACCENT),) for line in fix]
     return lines
 
@@ -508,10 +505,8 @@ def idle_lines(
     keys = f"Press {park_key} to park the run (frees them, keeps the data), {teardown_key} to tear it down."
     way_out = no_changes or keys
     room = max(20, width - 2)
-    warned = [
-        (Span(line, Tone.WARN),) for line in textwrap.wrap(f"▲ {' '.join(warnings)}", room, subsequent_indent="  ")
-    ]
-    return [*warned, *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, room))]
+    warned = [(Span(line, Tone.WARN),) for line in folded(f"▲ {' '.join(warnings)}", room, further="  ")]
+    return [*warned, *((Span(f"  {line}"),) for line in folded(way_out, room))]
 
 
 def holders_of(view: RunView) -> list[StageView]:
@@ -524,14 +519,14 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
     audit = view.audit
     if audit is None:
         room = max(20, width)
-        stopped = [line for text in unfinished_teardown(view) for line in textwrap.wrap(text, room)]
+        stopped = [line for text in unfinished_teardown(view) for line in folded(text, room)]
         return [(Span(line, Tone.BAD),) for line in stopped]
     lines: list[Cells] = []
     if audit.is_clean:
         kept = kept_text(view)
         text = f"✓ The audit found nothing left except what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
         tone = Tone.WARN if kept else Tone.GOOD
-        lines += [(Span(line, tone),) for line in textwrap.wrap(text, max(20, width), subsequent_indent="  ")]
+        lines += [(Span(line, tone),) for line in folded(text, max(20, width), further="  ")]
     if audit.leftovers:
         lines.append((Span(f"✗ The audit found {counted(len(audit.leftovers), 'object')} left.", Tone.BAD),))
         lines += _listed(audit.leftovers, Tone.BAD, width)
@@ -542,13 +537,11 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
 
 
 def _listed(texts: Iterable[str], tone: Tone, width: int) -> list[Cells]:
-    """Fold texts below a heading: at blanks alone, so that commands can be copied, but for words that are longer."""
+    """Fold texts below a heading."""
     room = max(20, width - 2)
     lines: list[Cells] = []
     for text in texts:
-        is_long = any(len(word) >= room for word in text.split())
-        folded = textwrap.wrap(text, room, subsequent_indent=" ", break_on_hyphens=is_long)
-        lines += [(Span(f"  {line}", tone),) for line in folded]
+        lines += [(Span(f"  {line}", tone),) for line in folded(text, room, further=" ")]
     return lines
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,6 +12,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
+from actions.base.wording import folded
 from tui.present.cells import Cells, Span, Tone, fit
 from tui.present.form import EDITS, Check, Entries, Field, LineEdit, Value, options_of, text_of_value
 from tui.widgets.base import NavigableWidget, WidgetMessage
@@ -77,7 +77,7 @@ class FormRenderer(NavigableWidget):
     def _explained(self, y: int, width: int) -> Cells:
         if not self._entries.fields:
             return ()
-        lines = textwrap.wrap(self._entries.explanation(self._at), max(1, width - 1))
+        lines = folded(self._entries.explanation(self._at), max(1, width - 1))
         rest = lines[y:] if y == _HELP_LINES - 1 else lines[y : y + 1]
         return fit(Span(" ".join(rest), Tone.MUTED), width)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Collection
 from typing import ClassVar
 
@@ -15,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
 
-from actions.base.wording import counted, listed
+from actions.base.wording import counted, folded, listed
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.widgets.base import LineWidget, NavigableWidget
 from tui.widgets.line_level import ERRORS
@@ -236,7 +235,7 @@ class LogLines(NavigableWidget, can_focus=True):
         top = self._window.rank(self._anchor.line)
         rail = self.rail_segment(y, top=top, count=self._window.count, height=height)
         if y >= len(self._rows) or self._rows[y].line < self._buffer.start:
-            told = textwrap.wrap(self.hint, max(1, width - 1)) if self._buffer.end == self._buffer.start else []
+            told = folded(self.hint, max(1, width - 1)) if self._buffer.end == self._buffer.start else []
             text = told[y] if y < len(told) else ""
             return Strip([Segment(text.ljust(width - 1), self.resolved_styles.base), rail], width)
         return Strip([*self._renderer.row(self, self._rows[y]), rail], width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.timer import Timer
 
+from actions.base.wording import folded
 from tui.present.ansi import segments_of
 from tui.present.telemetry.curves import (
     Curve,
@@ -343,7 +343,7 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         styles = [resolved_styles.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
         self._span = x_range(self._curves, self._options)
         try:
-            told = [] if self._curves else textwrap.wrap(self.empty, max(1, self.size.width - 1))
+            told = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
             lines = told or picture_of(
                 self._curves,
                 [_pen(style) for style in styles],

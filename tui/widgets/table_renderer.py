@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Generic, TypeVar
@@ -13,6 +12,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 
+from actions.base.wording import folded
 from tui.present.cells import Cells, CellValue, Span, Tone, fit, fit_ends
 from tui.widgets.base import LineWidget
 from tui.widgets.table_model import GAP, Column, Fitted, RowOrder, fit_columns
@@ -180,7 +180,7 @@ def nothing_line(order: RowOrder[RowT], y: int, width: int, *, empty: str) -> Ce
     if order.keys:
         return ()
     said = f"Nothing here matches {order.needle!r}." if order.rows else empty
-    lines = textwrap.wrap(said, max(1, width))
+    lines = folded(said, max(1, width))
     return (Span(lines[y], Tone.MUTED),) if y < len(lines) else ()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
+
+from actions.base.wording import folded
 
 
 class Severity(StrEnum):
@@ -200,4 +201,4 @@ def _paragraph(one: Finding, width: int) -> str:
 
 
 def _wrapped(text: str, first: str, further: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(40, width), initial_indent=first, subsequent_indent=further) or [first]
+    return folded(text, max(40, width), first=first, further=further) or [first]

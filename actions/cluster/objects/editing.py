@@ -7,12 +7,12 @@ message as a comment above the text and opens the editor again.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actions.base.errors import InputError
 from actions.base.untrusted import plain_text
+from actions.base.wording import folded
 
 _WIDTH = 110
 _HEAD = (
@@ -30,7 +30,7 @@ def editable_text(document: Mapping[str, Any], remarks: Sequence[str] = ()) -> s
         document: The object.
         remarks: Why the editor is open again; empty the first time.
     """
-    comments = [line for remark in (*_HEAD, *remarks) for line in textwrap.wrap(plain_text(remark), _WIDTH)]
+    comments = [line for remark in (*_HEAD, *remarks) for line in folded(plain_text(remark), _WIDTH)]
     return "".join(f"# {line}\n" for line in comments) + _dumped(without_managed_fields(document))
 
 

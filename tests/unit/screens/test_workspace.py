@@ -278,7 +278,7 @@ async def test_a_damaged_file_ends_no_console_and_is_not_written_over(tmp_path: 
         (tmp_path / name).write_bytes(b"mine, by hand")
     settings = replace(SETTINGS, layout_folder=tmp_path)
     async with a_console((160, 45), settings, notifications=True) as console:
-        await console.shows("last-layout.json is damaged")
+        await console.shows("damaged")
         await console.lines("split right events")
         with pytest.raises(ConfigError, match=r"layouts\.json is damaged"):
             await console.lines("layout save mine")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.base.wording import counted
+from actions.base.wording import counted, folded
 from actions.fleet.cost import FleetCost
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import percent_of
@@ -144,7 +143,7 @@ def _texts(text: str, width: int, tone: Tone = Tone.MUTED) -> tuple[BoardRow, ..
 @lru_cache(maxsize=64)
 def _wrapped(text: str, width: int, max_lines: int | None = None) -> tuple[str, ...]:
     """Wrap a text. The same ones are laid out at each paint, a third of what a board costs."""
-    return tuple(textwrap.wrap(text, width, max_lines=max_lines, placeholder=" …"))
+    return tuple(folded(text, width, most=max_lines))
 
 
 def _clusters(facts: HomeFacts, width: int, *, is_dense: bool) -> Section:
