@@ -1,6 +1,7 @@
 """The audit log of a sandbox: each request that would change something, as kube-apiserver and CloudTrail note it.
 
-Requests of the sandbox's own controllers are left out. Source: k8s.io/apiserver `audit.k8s.io/v1`, level Metadata.
+Requests of the sandbox's own controllers are left out. Source: k8s.io/apiserver `audit.k8s.io/v1`, level Metadata; the
+name of an object that is created is read from the body, as in `pkg/audit/request.go`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, format_rfc3339
+from actions.base.decoding import decode_json
 from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT, request_info_of
 
 AUDIT_LOG = "audit.jsonl"
@@ -21,6 +23,14 @@ _MOST_BYTES = 16 << 20
 _FORM = "application/x-www-form-urlencoded"
 _READING = ("Describe", "Get", "List", "BatchGet", "Simulate")
 """Prefixes of the names of AWS actions that change nothing."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
 class AuditLog:
@@ -44,7 +54,10 @@ class AuditLog:
             if request.method in ("GET", "HEAD", "OPTIONS") or agent.startswith(CONTROLLER_AGENT):
                 return await handler(request)
             info = request_info_of(request.method, request.path, request.query)
-            event = {"verb": info.verb, "requestURI": request.path_qs, "userAgent": agent}
+            event: dict[str, Any] = {"verb": info.verb, "requestURI": request.path_qs, "userAgent": agent}
+            if info.is_api:
+                name = info.name or (await _named(request) if request.method == "POST" else "")
+                event["objectRef"] = {"resource": info.resource, "namespace": info.namespace, "name": name}
             return await self._noted(event, request, handler)
 
         return audited
@@ -100,3 +113,12 @@ class AuditLog:
                 file.write(line + b"\n")
         except OSError:
             return  # a full disk, or a folder that is gone: the sandbox answers all the same
+
+
+async def _named(request: web.Request) -> str:
+    """Return the name in the body of a creation, which is read once for all; empty if it has none."""
+    try:
+        read = decode_json(await request.read(), _Named)
+    except (msgspec.MsgspecError, web.HTTPException, OSError):
+        return ""
+    return read.metadata.name

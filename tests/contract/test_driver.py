@@ -47,6 +47,14 @@ def test_the_parser_looks_at_no_longer_sequences_than_we_cut() -> None:
     assert _MAX_SEQUENCE_SEARCH_THRESHOLD <= _LONGEST_SEQUENCE
 
 
+def test_the_parser_still_loses_an_escape_before_other_keys_than_letters() -> None:
+    read = XTermParser()
+    (key,) = read._sequence_to_key_events(":", alt=True)
+    assert key.key == "colon"
+    assert "reissue_sequence_as_keys(sequence, process_alt=process_alt)" in inspect.getsource(XTermParser.parse)
+    assert "self._sequence_to_key_events" in inspect.getsource(XTermParser.parse)
+
+
 def test_the_parser_still_fails_on_what_it_is_guarded_against() -> None:
     failures = []
     for sequence in ("\x1b[99999999999u", "\x1b[:1u"):

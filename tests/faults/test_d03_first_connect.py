@@ -37,7 +37,7 @@ from tests.schedules.partition import Relay
 from tests.support.polling import wait
 
 SANDBOX_SPEED = 1.0
-LINES = 14
+LINES = 28
 NEVER_READY = """
 apiVersion: apps/v1
 kind: Deployment
@@ -72,7 +72,7 @@ async def test_d03_a_runner_whose_cluster_knows_the_run_asks_before_its_first_re
     tmp_path: Path, sandbox: RunningSandbox
 ) -> None:
     # The first answer that counts may be the second one that is asked for, five seconds after the first.
-    folder = a_logged_run(tmp_path, sandbox, printing(LINES, pause=2.0))
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES, pause=1.0))
     runner = begun(folder)
     wait(lambda: CLUSTER_ARBITER in read_fence(folder).known_to, "the cluster's answer")
     with fault(sandbox, "kind=broken"):

@@ -32,7 +32,7 @@ from tests.support.polling import wait
 from tui.cli.main import main
 
 SANDBOX_SPEED = 1.0
-LINES = 16
+LINES = 28
 Damage = Callable[[Path], None]
 
 

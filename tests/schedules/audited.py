@@ -70,16 +70,8 @@ def changes_of_foreign(machine: Machine, journals: Sequence[Sequence[JournalReco
     for records in journals:
         allowed |= set(_owned_keys(records))
     pods = {_key_of(seen) for seen in machine.history.objects.values() if seen.kind == PODS.kind and seen.run == run}
-    seen_records = [
-        seen for seen in machine.history.objects.values() if seen.key == f"ConfigMap {record.namespace}/{record.name}"
-    ]
-    unnamed = 0
     for change in changes(machine):
-        if change.key == f"{CONFIG_MAPS.plural} {record.namespace}/":  # made with its name in the body
-            unnamed += change.code != 0
-            if unnamed > len(seen_records):
-                yield f"{change.text}, of which {len(seen_records)} made the run's record"
-        elif change.key not in allowed and change.key not in pods:
+        if change.key not in allowed and change.key not in pods:
             yield change.text
 
 
@@ -108,7 +100,8 @@ def _change(line: int, event: dict[str, object]) -> Change | None:
     info = request_info_of(_METHODS.get(verb, "POST"), uri.path, dict(parse_qsl(uri.query)))
     if info.group in _QUESTIONS:
         return None
-    key = f"{info.resource} {info.namespace}/{info.name}" if info.is_api else ""
+    named = msgspec.convert(event.get("objectRef", {}), dict[str, str])  # of a creation the address has no name
+    key = f"{info.resource} {info.namespace}/{info.name or named.get('name', '')}" if info.is_api else ""
     status = msgspec.convert(event["responseStatus"], dict[str, int])
     return Change(line, _pid_in(str(event["userAgent"])), f"{verb} {uri.path}", key, status["code"])
 

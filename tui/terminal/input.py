@@ -21,6 +21,23 @@ _OF_THE_PARSER = (ArithmeticError, LookupError, RuntimeError, ValueError, ParseE
 """Errors of Textual's parser on sequences that no terminal sends: `chr` and `int` of their parts."""
 
 
+_INTRODUCERS = "[]\\_^"
+"""Characters that begin a control sequence behind an escape (ECMA-48: CSI, OSC, ST, APC, PM), and letters besides."""
+
+
+class KeyParser(XTermParser):
+    """Textual's parser, with the Escape key kept in front of a key that a slow line delivers together with it.
+
+    Textual takes both for one key with Alt, and drops that Alt from all but letters and digits: an Escape before `:`,
+    `/` or Enter would be lost.
+    """
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if alt and not sequence.isalnum() and sequence not in _INTRODUCERS:
+            yield events.Key("escape", _ESCAPE)
+        yield from super()._sequence_to_key_events(sequence, alt)
+
+
 class PasteLimit:
     """A filter that limits the length of bracketed pastes, and passes everything else unchanged.
 
@@ -101,13 +118,13 @@ class TerminalInput:
         """Reset the parser, dropping any incomplete sequence."""
         self._paste = PasteLimit()
         self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
-        self._parser = XTermParser()
+        self._parser = KeyParser()
 
     def _guarded(self, messages: Iterable[Message]) -> Iterator[Message]:
         try:
             yield from (message for message in messages if self._is_meant(message))
         except _OF_THE_PARSER:
-            self._parser = XTermParser()
+            self._parser = KeyParser()
 
     def _is_meant(self, message: Message) -> bool:
         """Return whether a message is one that a terminal or a person can have sent."""

@@ -63,6 +63,28 @@ def test_a_character_may_be_cut_between_two_reads() -> None:
     assert [key.character for key in keys if isinstance(key, events.Key)] == ["é", "€"]
 
 
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("\x1b:q", ["escape", "colon", "q"]),
+        ("\x1b/", ["escape", "slash"]),
+        ("\x1b\r", ["escape", "enter"]),
+        ("\x1b\x1b[A", ["escape", "up"]),
+        ("\x1bj", ["alt+j"]),
+        ("\x1b[1;5C", ["ctrl+right"]),
+        ("\x1bOP", ["f1"]),
+    ],
+)
+def test_an_escape_that_comes_together_with_the_next_key_is_a_key(
+    sent: str, keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = TerminalInput()
+    found = list(read.feed(sent.encode()))
+    monkeypatch.setattr("textual._parser.get_time", lambda: float("inf"), raising=False)
+    found += read.tick()
+    assert [message.key for message in found if isinstance(message, events.Key)] == keys
+
+
 @pytest.fixture
 def line() -> Iterator[tuple[int, int]]:
     """A terminal: its other end, and its own."""
