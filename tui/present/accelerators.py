@@ -430,9 +430,7 @@ def summary(
 
 
 def _mean_words(mean: float | None) -> str:
-    if mean is None:
-        return "whose load is not measured"
-    return f"{mean:.0f}% busy on average"
+    return "whose load is not measured" if mean is None else f"{mean:.0f}% busy on average"
 
 
 def _time_words(past: PastReadings | None, *, has_ended: bool) -> str:
@@ -452,10 +450,12 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
 
     Source: `docs/facts/nvidia-smi.md#waiting`.
     """
-    rows = _in_common_time(rows)
+    whole, rows = rows, _in_common_time(rows)
     loads = [(row, load) for row in rows if (load := row.load) is not None]
     if not loads:
         return (Span("No load was measured.", Tone.MUTED),)
+    is_part = any(round(row.load or 0) != round(shown.load or 0) for row, shown in zip(rows, whole, strict=True))
+    together = " while all were sampled" if is_part else ""
     ordered = sorted(load for _, load in loads)
     usual = median(ordered)
     slowest, least = min(loads, key=lambda one: one[1])
@@ -472,8 +472,8 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
         verb = "was" if slowest.is_past else "is"
         return (Span(f"▲ no device {verb} busy: {most:.0f}% at most", Tone.WARN),)
     if not late:
-        return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
-    words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%)"
+        return (Span(f"slowest: {_place(slowest)} at {least:.0f}%{together}, no lag", Tone.MUTED),)
+    words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%){together}"
     more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
     signs = [*_little_power(slowest, rows), *_signs(slowest, rows)]
     because = f": {' and '.join(signs)}" if signs else ""

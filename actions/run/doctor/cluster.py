@@ -27,6 +27,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.sources import is_there
+from actions.run.presence.lease import read_cluster_lease
 from actions.run.presence.record import NAMESPACE
 
 ROLES_FILE = "rbac.yaml"
@@ -249,10 +250,20 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
             document = await connection.find(ref)
             labels: Mapping[str, Any] = ((document or {}).get("metadata") or {}).get("labels") or {}
             if labels.get(RUN_LABEL):
-                return failed(f"{ref.describe()} belongs to the run {labels[RUN_LABEL]}.")
+                owner = await _owner_of(connection, str(labels[RUN_LABEL]))
+                return failed(f"{ref.describe()} belongs to the run {labels[RUN_LABEL]}{owner}.")
             if document is not None and isinstance(stage, JobStage | PodStage):
                 return failed(f"{ref.describe()} exists already, so the stage {stage.id} would not start its own.")
     return passed(f"None of {count} objects belongs to another run.")
+
+
+async def _owner_of(connection: ClusterConnection, run_id: str) -> str:
+    """Return ` of USER@HOST` by the run's record in the cluster; empty if that is not there or cannot be read."""
+    try:
+        lease = await read_cluster_lease(connection, run_id)
+    except ConsoleError:
+        return ""
+    return f" of {lease.owner}" if lease is not None else ""
 
 
 def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:

@@ -324,7 +324,7 @@ def test_the_past_is_compared_over_the_time_in_which_all_were_sampled() -> None:
         if load:
             late.add_sample(1000 + place * 10.0, device)
     rows = device_rows([worker], {(worker.pod.key, "0"): early, (worker.pod.key, "1"): late}, is_past=True)
-    assert text_of(summary(rows)[1]) == "slowest: rank 0, w-0 GPU 0 at 95%, no lag"
+    assert text_of(summary(rows)[1]) == "slowest: rank 0, w-0 GPU 0 at 95% while all were sampled, no lag"
 
 
 def test_the_past_is_told_with_its_end() -> None:
