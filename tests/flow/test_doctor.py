@@ -42,7 +42,7 @@ from tests.unit.run.test_doctor import a_launch
 
 API = "rbac.authorization.k8s.io"
 ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.yaml").read_text(encoding="utf-8"))}
-SEEN_SECONDS = 20.0
+SEEN_SECONDS = 60.0
 """A real API server learns of a changed role by a watch."""
 
 

@@ -44,7 +44,7 @@ from tests.schedules.team import (
 )
 
 JOB_UID = "batch.kubernetes.io/controller-uid"
-_END_SECONDS = 10.0
+_END_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
 _LATE_SECONDS = 2.0
 """A fault explains what fails up to so long after it: requests that it has hit end later."""

@@ -12,7 +12,7 @@ from actions.base.process import ProcessIdentity, identity_of, kill, wait_for_en
 _OURS = frozenset({b"actions.run", b"actions.sandbox"})
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "tests.zygote"})
 """Events of Python's audit by which this process starts another one, or has the zygote start it."""
-_END_SECONDS = 10.0
+_END_SECONDS = 60.0
 
 
 class StartCounter:
