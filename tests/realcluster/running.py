@@ -22,7 +22,7 @@ FOLDER = os.environ.get("REALCLUSTER", "")
 KINDS = ("sandbox", "real") if FOLDER else ("sandbox",)
 """Of clusters, for tests that are the same on each: `make realcluster` adds the real one."""
 
-_ACCOUNT_SECONDS = 30.0
+_ACCOUNT_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
 

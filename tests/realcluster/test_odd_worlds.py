@@ -28,7 +28,7 @@ from actions.cluster.state.inventory import fetch_inventory
 from tests.realcluster.running import real_cluster
 
 Document = dict[str, Any]
-_SECONDS = 30.0
+_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 _LATER = timedelta(hours=1)
 
