@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import UnreachableError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.objects.apply import FIELD_MANAGER, apply
+from actions.cluster.objects.apply import FIELD_MANAGER, ApplyConflictError, apply
 from actions.cluster.objects.client import Discovery, ObjectRef
 from actions.run.client import load_run, send_request
 from actions.run.context.access import ClusterConnection
@@ -408,6 +408,32 @@ async def test_d02_an_object_whose_creation_was_not_answered_is_ours(
     assert [found["metadata"]["uid"]] == lost
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
     assert await somebody.get(ref) is None
+
+
+async def test_d02_what_the_program_created_it_may_change_and_what_others_set_it_may_not(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
+) -> None:
+    """Two stages may have the same Secret, with their own labels: what is created counts as another manager's."""
+    name = own_name(tmp_path)
+
+    def labelled(stage: str, colour: str) -> dict[str, Any]:
+        return {**config_map(name, labels={"eksml.dev/stage": stage}), "data": {"colour": colour}}
+
+    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig))
+    try:
+        connection = ClusterConnection(session, Discovery(session))
+        await connection.create(labelled("data", "red"))
+        changed = await connection.apply(labelled("train", "blue"))
+        assert changed["metadata"]["labels"]["eksml.dev/stage"] == "train"
+        assert changed["data"] == {"colour": "blue"}
+        theirs = config_map(name, labels={"eksml.dev/stage": "train", "theirs": "yes"})
+        await somebody.put({**theirs, "data": {"size": "large"}})
+        with pytest.raises(ApplyConflictError, match=r"\.data\.size belongs to somebody-else"):
+            await connection.apply({**labelled("eval", "green"), "data": {"size": "small"}})
+        assert (await connection.fetch(ObjectRef("v1", "ConfigMap", "default", name)))["data"]["size"] == "large"
+        await somebody.remove(ObjectRef("v1", "ConfigMap", "default", name))
+    finally:
+        await session.aclose()
 
 
 async def test_d02_a_job_with_a_copied_label_is_not_the_runs(

@@ -14,7 +14,7 @@ from actions.base.process import user_agent
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession, TokenFactory
 from actions.cluster.objects import client as objects
-from actions.cluster.objects.apply import apply, create
+from actions.cluster.objects.apply import FIELD_MANAGER, ApplyConflictError, apply, create
 from actions.cluster.objects.client import Discovery, Document, ObjectRef
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 
@@ -66,8 +66,17 @@ class ClusterConnection(msgspec.Struct, frozen=True):
         return await create(self.session, self.discovery, manifest)
 
     async def apply(self, manifest: Document) -> Document:
-        """Create an object, or change it to match the manifest."""
-        return await apply(self.session, self.discovery, manifest)
+        """Create an object, or change it to match the manifest.
+
+        What this program has created counts as another manager's for the server, as it was not applied: a conflict with
+        that alone is none.
+        """
+        try:
+            return await apply(self.session, self.discovery, manifest)
+        except ApplyConflictError as error:
+            if any(conflict.owner != FIELD_MANAGER for conflict in error.conflicts):
+                raise
+        return await apply(self.session, self.discovery, manifest, force=True)
 
     async def delete(self, ref: ObjectRef, *, uid: str, version: str) -> bool:
         """Request the deletion of an object, if it has not changed since. Returns whether it existed."""
