@@ -57,6 +57,7 @@ def folded(text: str, width: int, *, first: str = "", further: str = "", most: i
     Returns:
         The lines; none for an empty text.
     """
+    room = width - max(len(first), len(further))
     return textwrap.wrap(
         text,
         width,
@@ -64,5 +65,5 @@ def folded(text: str, width: int, *, first: str = "", further: str = "", most: i
         subsequent_indent=further,
         max_lines=most,
         placeholder=" …",
-        break_on_hyphens=any(len(word) >= width for word in text.split()),
+        break_on_hyphens=any(len(word) > room for word in text.split()),
     )

@@ -279,6 +279,8 @@ async def test_a_damaged_file_ends_no_console_and_is_not_written_over(tmp_path: 
     settings = replace(SETTINGS, layout_folder=tmp_path)
     async with a_console((160, 45), settings, notifications=True) as console:
         await console.shows("damaged")
+        told = [one.message for one in console.app._notifications]  # on screen it is folded, by the length of its path
+        assert any("last-layout.json is damaged" in one for one in told), told
         await console.lines("split right events")
         with pytest.raises(ConfigError, match=r"layouts\.json is damaged"):
             await console.lines("layout save mine")
