@@ -22,6 +22,8 @@ from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
+from actions.run.takeover import take_over
+from actions.run.takeover.take_over import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
 from tests.support.builders import console_services
 from tests.support.fixed_cluster import RUN
@@ -365,6 +367,24 @@ async def test_a_run_on_screen_that_is_taken_over_is_shown_as_the_cluster_knows_
     services.remote.take(taken)
     await console.calm(("grace@bastion-2", "can only be watched"))
     assert not services.runs.is_interrupted
+
+
+async def test_a_takeover_says_what_it_waits_for_while_it_waits(
+    console: FixedConsole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run, goes_on = fixed_runs.remote_runs()[0].id, asyncio.Event()
+
+    async def take_over_run(*_: Any, say: Callable[[str], None], **__: Any) -> Takeover:
+        say("AWS: this machine's default credentials.")
+        say(grace_sentence(Operator("grace", "bastion-2"), heard_sentence("its cluster", 41.0)))
+        await goes_on.wait()
+        return Takeover(tmp_path / run, 2, None)
+
+    monkeypatch.setattr(take_over, "take_over_run", take_over_run)
+    await console.line(f"takeover {run} home=s3://team-runs/ml confirm={run}")
+    await console.calm(("Waiting 15 s, as", "may be alive"))
+    goes_on.set()
+    await console.calm("This machine carries out")
 
 
 async def test_the_diagnosis_of_a_stage_is_that_of_its_job(console: FixedConsole) -> None:
