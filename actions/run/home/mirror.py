@@ -260,7 +260,7 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
         ConsoleError: As `fetch_run`, and `open_home`.
     """
     folder = mirror_path(run_id)
-    asyncio.run(fetch_run(_kept_store(url, region), run_id, folder))
+    asyncio.run(fetch_run(kept_store(url, region), run_id, folder))
     return folder
 
 
@@ -273,12 +273,12 @@ def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
         ConsoleError: As `read_lease`, and `open_home`.
     """
     mark = read_mark(mirror_path(run_id))
-    lease = asyncio.run(read_lease(_kept_store(url, region), run_id))
+    lease = asyncio.run(read_lease(kept_store(url, region), run_id))
     return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
 
 
 @lru_cache(maxsize=8)
-def _kept_store(url: str, region: str) -> ObjectStore:
+def kept_store(url: str, region: str) -> ObjectStore:
     """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask."""
     return open_home(url, region=region)
 
