@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import msgspec
@@ -172,13 +173,14 @@ async def take_over_run(
     refuse_if_readonly(f"the takeover of {run_id}")
     folder = private_directory(runs_home()) / run_id
     lease = await _known_lease(home, run_id)
+    ahead = seconds_ahead(clock, lease)
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
     if lease.is_live:
         require_confirmed(run_id, lease.owner, lease.age_seconds, confirm, "its home")
     elif confirm != run_id:
-        await _require_silence(folder, home, clock, target=target, environment=environment)
+        await _require_silence(folder, home, clock, ahead, target=target, environment=environment)
     lease, taken = await _lease_taken(run_id, home, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
     body = TakenOver(taken.owner, taken.epoch, lease.owner, is_previous_gone=is_machine_gone)
@@ -187,7 +189,7 @@ async def take_over_run(
     with arrival_records(folder, clock) as records:
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
-        found, heard = await _searched(folder, records, clock, taken, since=since)
+        found, heard = await _searched(folder, records, clock, taken, since=since, ahead=ahead)
     write_fence(folder, FenceState(known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
     heard = heard or (heard_sentence("its home", lease.age_seconds) if lease.is_live else "")
     if heard and not is_machine_gone:
@@ -238,10 +240,16 @@ def _taken_meanwhile(run_id: str, lease: HomeLease) -> ConflictError:
     )
 
 
+def seconds_ahead(clock: Clock, lease: HomeLease) -> float:
+    """Return how far this machine's clock is ahead of the home's: by it, a heartbeat of a moment ago would be old."""
+    return max(0.0, clock.now().timestamp() - lease.renewed_at - lease.age_seconds)
+
+
 async def _require_silence(
     folder: Path,
     home: RunHome,
     clock: Clock,
+    ahead: float,
     *,
     target: ClusterTarget | None,
     environment: Mapping[str, str] | None,
@@ -253,19 +261,17 @@ async def _require_silence(
     Raises:
         UsageError: It has had one.
     """
-    looking = folder.with_name(f".{folder.name}.looking")
-    shutil.rmtree(looking, ignore_errors=True)
     try:
-        await home.look(folder.name, looking)
-        bring_environment(looking, environment or {})
-        async with asyncio.timeout(_LOOK_SECONDS):
-            with arrival_records(looking, clock) as records:
-                lease = await _lease_in_cluster(looking, records, clock, target=target)
+        with TemporaryDirectory(prefix="eksml-tui-") as place:  # one for each command: two may look at one moment
+            looking = Path(place) / folder.name
+            await home.look(folder.name, looking)
+            bring_environment(looking, environment or {})
+            async with asyncio.timeout(_LOOK_SECONDS):
+                with arrival_records(looking, clock) as records:
+                    lease = await _lease_in_cluster(looking, records, clock, target=target)
     except (ConsoleError, TimeoutError, OSError):
         return
-    finally:
-        shutil.rmtree(looking, ignore_errors=True)
-    now = clock.now().timestamp()
+    now = clock.now().timestamp() - ahead
     if lease is not None and is_young(lease, now):
         require_confirmed(folder.name, lease.owner, now - lease.seen_at, "", "its cluster")
 
@@ -287,7 +293,8 @@ async def _known_lease(home: RunHome, run_id: str) -> HomeLease:
     if lease is None:
         raise MissingError(
             f"The home has no run {run_id!r} that a runner has carried out.",
-            hint="Write its whole id, as `eksml-tui runs list --home -o wide` prints it.",
+            hint="Write its whole id, as `eksml-tui runs list --home -o wide` prints it. "
+            "If the home has lost it: eksml-tui runs adopt CLUSTER",
         )
     return lease
 
@@ -318,7 +325,7 @@ async def _reach(
 
 
 async def _searched(
-    folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float
+    folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float, ahead: float = 0.0
 ) -> tuple[Searched, str]:
     """Take the lease in the run's cluster, and record objects without a record.
 
@@ -327,11 +334,11 @@ async def _searched(
     if not kubeconfig_path(folder).exists():
         return Searched(), ""
     try:
-        heard = await _claimed(folder, records, clock, lease)
+        heard = await _claimed(folder, records, clock, lease, ahead)
         was_known = bool(known_cluster_uid(records.view()))
         found = await record_strays(folder, records, clock, since=since)
         if not was_known and known_cluster_uid(records.view()):  # by what the earlier machine has made there
-            heard = await _claimed(folder, records, clock, lease) or heard
+            heard = await _claimed(folder, records, clock, lease, ahead) or heard
         return found, heard
     except ConflictError:
         raise
@@ -339,7 +346,7 @@ async def _searched(
         return Searched(sentences=(f"The run's cluster was not searched: {error.message}",)), ""
 
 
-async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease) -> str:
+async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, ahead: float = 0.0) -> str:
     """Write the new epoch into the run's ConfigMap. Returns the age of its last heartbeat, as `_searched`.
 
     A cluster that has none yet gets it here: the earlier machine, if it was cut off and reaches the cluster before the
@@ -368,8 +375,8 @@ async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: H
         await claim_cluster_lease(
             connection, known, lease.owner, epoch=lease.epoch, heartbeat=format_rfc3339(now), machine=machine
         )
-        age = now.timestamp() - known.seen_at
-        return heard_sentence("its cluster", age) if is_young(known, now.timestamp()) else ""
+        at = now.timestamp() - ahead
+        return heard_sentence("its cluster", at - known.seen_at) if is_young(known, at) else ""
     finally:
         await backend.aclose()
 
@@ -379,7 +386,7 @@ def is_young(lease: ClusterLease, now: float) -> bool:
 
     Args:
         lease: As the cluster has it.
-        now: Seconds since the epoch.
+        now: Seconds since the epoch, of a clock that is not ahead.
     """
     return lease.seen_at > now - YOUNG_SECONDS
 

@@ -394,8 +394,9 @@ async def test_an_unknown_run_and_one_of_this_machine_are_refused(home: Home) ->
     with pytest.raises(RefusedError, match="This machine has it already"):
         await take_over_run(RUN, home, CLOCK, confirm=RUN, starts=False)
     home.lease = None
-    with pytest.raises(MissingError):
+    with pytest.raises(MissingError) as missing:
         await take_over_run("another", home, CLOCK, starts=False)
+    assert "runs adopt CLUSTER" in missing.value.hint
     assert done.folder.exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from actions.run.context.home_address import run_key
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.stage_context import CLUSTER_UID
 from actions.run.home.files import small_files
-from actions.run.home.lease import read_lease, take_lease
+from actions.run.home.lease import LEASE_SECONDS, read_lease, take_lease
 from actions.run.home.mirror import TakenHome
 from actions.run.home.segments import append_rows
 from actions.run.journal.folder import environment_path, journal_path, kubeconfig_path, load_environment, runs_home
@@ -147,7 +148,12 @@ def others_run(
 
 
 def taken(
-    name: str, *, target: ClusterTarget | None = None, profile: str = "ben", is_confirmed: bool = True
+    name: str,
+    *,
+    target: ClusterTarget | None = None,
+    profile: str = "ben",
+    is_confirmed: bool = True,
+    clock: SystemClock = CLOCK,
 ) -> tuple[Takeover, list[str]]:
     said: list[str] = []
 
@@ -157,7 +163,7 @@ def taken(
             return await take_over_run(
                 name,
                 TakenHome(store, CLOCK),
-                CLOCK,
+                clock,
                 confirm=name if is_confirmed else "",
                 is_machine_gone=True,
                 environment=profile_environment(profile),
@@ -299,6 +305,21 @@ def test_a_machine_that_is_cut_off_from_its_home_alone_is_not_taken_for_dead(
     assert asyncio.run(epoch()) == 1
     clusters.heard_at -= YOUNG_SECONDS
     assert taken(name, is_confirmed=False)[0].epoch == 2
+
+
+class Ahead(SystemClock):
+    """A clock that is ten minutes ahead, as far as a store accepts."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(minutes=10)
+
+
+def test_a_clock_that_is_ahead_makes_no_heartbeat_old(home: Proxy, clusters: Clusters, tmp_path: Path) -> None:
+    name = others_run(tmp_path, "fake-ahead", ClusterName("pretend", "us-west-2"))
+    home.clock_offset_seconds = LEASE_SECONDS + 20.0
+    clusters.heard_at = CLOCK.now().timestamp() - 20  # by the API server's clock
+    with pytest.raises(UsageError, match="in its cluster is"):
+        taken(name, is_confirmed=False, clock=Ahead())
 
 
 def test_a_cluster_that_is_not_reached_keeps_no_takeover_from_a_silent_machine(
