@@ -102,6 +102,7 @@ def test_broad_excepts_stand_only_at_boundaries() -> None:
         "tui/feeds/supervisor.py",
         "tui/commands/dispatcher.py",
         "actions/run/engine/runner.py",
+        "actions/run/engine/process.py",
         "actions/run/engine/companions.py",
     }
     found = {

@@ -177,23 +177,19 @@ async def take_over_run(
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
-    if lease.is_live:
-        require_confirmed(run_id, lease.owner, lease.age_seconds, confirm, "its home")
-    elif confirm != run_id:
-        await _require_silence(folder, home, clock, ahead, target=target, environment=environment)
+    if confirm != run_id:
+        await _require_silence(folder, home, clock, lease, target=target, environment=environment)
     lease, taken = await _lease_taken(run_id, home, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
-    body = TakenOver(taken.owner, taken.epoch, lease.owner, is_previous_gone=is_machine_gone)
-    await _brought(home, folder, taken, body, clock)
+    await _brought(home, folder, taken, clock, previous=lease.owner, is_previous_gone=is_machine_gone)
     say(bring_environment(folder, environment or {}))
     with arrival_records(folder, clock) as records:
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
         found, heard = await _searched(folder, records, clock, taken, since=since, ahead=ahead)
     write_fence(folder, FenceState(known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
-    heard = heard or (heard_sentence("its home", lease.age_seconds) if lease.is_live else "")
-    if heard and not is_machine_gone:
-        say(grace_sentence(lease.owner, heard))
+    if (heard or lease.is_live) and not is_machine_gone:
+        say(grace_sentence(lease.owner, heard or heard_sentence("its home", lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found, _ = await _searched(folder, records, clock, taken, since=since)
@@ -249,18 +245,21 @@ async def _require_silence(
     folder: Path,
     home: RunHome,
     clock: Clock,
-    ahead: float,
+    lease: HomeLease,
     *,
     target: ClusterTarget | None,
     environment: Mapping[str, str] | None,
 ) -> None:
-    """Require that the run's cluster has had no heartbeat lately: its machine may be cut off from the home alone.
+    """Require that the run's home and cluster have had no heartbeat lately: its machine may be cut off from one.
 
     A cluster that is not reached from here in time means nothing. Nothing on this machine is changed.
 
     Raises:
-        UsageError: It has had one.
+        UsageError: One of them has had one.
     """
+    ahead = seconds_ahead(clock, lease)
+    if lease.is_live:
+        require_confirmed(folder.name, lease.owner, lease.age_seconds, "", "its home")
     try:
         with TemporaryDirectory(prefix="eksml-tui-") as place:  # one for each command: two may look at one moment
             looking = Path(place) / folder.name
@@ -268,12 +267,12 @@ async def _require_silence(
             bring_environment(looking, environment or {})
             async with asyncio.timeout(_LOOK_SECONDS):
                 with arrival_records(looking, clock) as records:
-                    lease = await _lease_in_cluster(looking, records, clock, target=target)
+                    known = await _lease_in_cluster(looking, records, clock, target=target)
     except (ConsoleError, TimeoutError, OSError):
         return
     now = clock.now().timestamp() - ahead
-    if lease is not None and is_young(lease, now):
-        require_confirmed(folder.name, lease.owner, now - lease.seen_at, "", "its cluster")
+    if known is not None and is_young(known, now):
+        require_confirmed(folder.name, known.owner, now - known.seen_at, "", "its cluster")
 
 
 async def _lease_in_cluster(
@@ -479,7 +478,9 @@ async def _reached_again(
     return Takeover(folder, lease.epoch, None, found.left_out, (*unreached, *found.sentences))
 
 
-async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOver, clock: Clock) -> None:
+async def _brought(
+    home: RunHome, folder: Path, lease: HomeLease, clock: Clock, *, previous: Operator, is_previous_gone: bool
+) -> None:
     """Write the record of a takeover, and bring the run here.
 
     In this order: from the record on the earlier machine has no place left for one of its own in the home.
@@ -488,6 +489,7 @@ async def _brought(home: RunHome, folder: Path, lease: HomeLease, body: TakenOve
         TakenError: Another machine has taken it over meanwhile.
         ConsoleError: The home fails; its hint has the remedy for the lease.
     """
+    body = TakenOver(lease.owner, lease.epoch, previous, is_previous_gone=is_previous_gone)
     try:
         await home.record(folder.name, body, lease)
         await _fetched(home, folder, lease, clock)
