@@ -89,7 +89,7 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
     is_cpu_time: bool = False
     """True if the times are those of the processor (`-C 1`); the bandwidths are of the whole time all the same."""
     is_deviation: bool = False
-    """True if `wrong` is the greatest deviation from the right value, which is above 0 in a good test, too: before 2.13."""
+    """True if `wrong` is the greatest deviation from the right value, as before 2.13: above 0 in a good test, too."""
 
     @property
     def peak_busbw(self) -> float | None:
@@ -251,7 +251,7 @@ class _ReportWay(msgspec.Struct):
 
     def bandwidth(self) -> Bandwidth:
         time = self.cpu_time if self.time is None else self.time
-        return Bandwidth(*(number_of(str(value)) for value in (time, self.alg_bw, self.bus_bw)), self.nwrong)
+        return Bandwidth(number_of(str(time)), number_of(str(self.alg_bw)), number_of(str(self.bus_bw)), self.nwrong)
 
 
 class _ReportRow(msgspec.Struct):

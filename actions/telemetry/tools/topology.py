@@ -107,9 +107,7 @@ def _device_of(cells: list[str], header: list[str], *, is_tabbed: bool) -> Topol
     name, rest = cells[0], cells[1:]
     columns = [column for column in header if column and column not in _BLANKS]
     titles = [column for column in header if column in _BLANKS]
-    connected = {
-        other: link for other, link in zip(columns, rest, strict=False) if other != name and _LINK.match(link)
-    }
+    connected = {other: link for other, link in zip(columns, rest, strict=False) if other != name and _LINK.match(link)}
     behind = rest[len(columns) :]
     while is_tabbed and len(behind) > len(titles) and "" in behind:
         behind.pop(len(behind) - 1 - behind[::-1].index(""))  # two tabs stand behind the NUMA affinity
