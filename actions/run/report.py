@@ -161,6 +161,11 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     return "\n".join(parts)
 
 
+def limits_json(view: RunView, *, now: float) -> str:
+    """Return one object: the run's id, and its limits as `run_json` has them."""
+    return _json({"id": view.id, **_limit_fields(view, now)})
+
+
 def run_json(view: RunView, *, now: float | None = None) -> str:
     """Return one object; times are RFC 3339, durations seconds, `null` where unknown."""
     audit = view.audit

@@ -104,6 +104,17 @@ def parse_moment(text: str, *, now: datetime) -> float:
     return moment.timestamp()
 
 
+def is_moment(text: str) -> bool:
+    """Return whether a text is written as `parse_moment` reads it, whenever that is."""
+    return _moment(text.strip(), datetime.now(UTC)) is not None
+
+
+def is_watchdog_time(text: str) -> bool:
+    """Return whether a text is a time that a watchdog may have."""
+    minutes = _minutes(text.strip())
+    return minutes is not None and _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES
+
+
 def _moment(text: str, now: datetime) -> datetime | None:
     if text.startswith("+"):
         minutes = _minutes(text[1:])
@@ -149,7 +160,7 @@ def _watchdog(text: str) -> int:
     if text == NONE:
         return 0
     minutes = _minutes(text.strip())
-    if minutes is None or not _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES:
+    if minutes is None or not is_watchdog_time(text):
         raise UsageError(
             f"{text!r} is not a time for the watchdog.",
             hint="Write 1h or 90m: ten minutes at least, seven days at most.",
