@@ -283,17 +283,30 @@ def _play(
         if not options.visible:
             progress.write(line)
 
+    played: list[Report] = []
+    has_played = asyncio.Event()
+
     async def play(driver: ScriptDriver) -> Report:
         from actions.script.play import Player
         from actions.script.run_observer import RunObserver
 
         clock = SystemClock()
-        await driver.show_named_run()
-        with closing(RunObserver(driver, clock)) as run:
-            player = Player(
-                script, driver, run, clock=clock, print_line=print_line, artifacts=artifacts, passed=driver.step_passed
-            )
-            return await player.play()
+        try:
+            await driver.show_named_run()
+            with closing(RunObserver(driver, clock)) as run:
+                player = Player(
+                    script,
+                    driver,
+                    run,
+                    clock=clock,
+                    print_line=print_line,
+                    artifacts=artifacts,
+                    passed=driver.step_passed,
+                )
+                played.append(await player.play())
+                return played[0]
+        finally:
+            has_played.set()
 
     async def session() -> Report | None:
         # without --run, only a run that the script launches is shown: its `always` would tear another one down
@@ -307,14 +320,22 @@ def _play(
         playing = asyncio.create_task(app.run_async(headless=not options.visible, size=size))
         _stop_on_signals(lambda: app.stop_playing() if app.play_began.is_set() else playing.cancel())
         await require_begin(playing, app.play_began, seconds=script.deadline_seconds)
-        return await playing
+        outcome = await playing
+        if outcome is None and app.play_began.is_set():  # by a defect: `always` is still played
+            with suppress(TimeoutError):
+                await asyncio.wait_for(has_played.wait(), _END_SECONDS)
+        return outcome
 
     try:
         report = run_to_the_end(session())
     except asyncio.CancelledError:
         return INTERRUPTED
     if report is None:
-        raise ConfigError("The console ended before the script did.", hint="Run it again with --debug.")
+        sentence = "The console ended before the script did."
+        if not played:
+            raise ConfigError(sentence, hint="Run it again with --debug.")
+        sys.stderr.write(f"eksml-tui: {sentence} `eksml-tui runs list` shows what goes on.\n")
+        report = played[0]
     _write_reports(options, report)
     print_line(f"{report.result} after {report.seconds:.1f} s")
     return report.exit_code
