@@ -37,7 +37,7 @@ from actions.run.limits import guard
 from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunState
 from actions.run.watchdog import keeper
-from actions.run.watchdog.manifests import config_of, watchdog_name, watched_objects
+from actions.run.watchdog.manifests import config_of, is_watchdog, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, Api, watch
 from tests.support.pods import as_a_pod
 from tests.support.polling import until
@@ -102,7 +102,7 @@ async def _exists(session: KubeSession, ref: ObjectRef) -> bool:
 
 
 def names_of(folder: Path) -> set[str]:
-    return {item.kind for item in load_run(folder).owned if keeper.is_watchdog(item) and item.uid}
+    return {item.kind for item in load_run(folder).owned if is_watchdog(item) and item.uid}
 
 
 async def with_record(session: KubeSession, run_id: str) -> ObjectRef:

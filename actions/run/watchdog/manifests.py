@@ -16,6 +16,7 @@ import msgspec
 from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
+from actions.run.limits.options import HOLDS_WITHOUT, reach_text
 from actions.run.presence.record import NAMESPACE, name_of
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
@@ -73,6 +74,17 @@ def _patch_of(kind: KubeKind) -> dict[str, Any] | None:
     for name in reversed(path):
         patch = {name: patch}
     return patch
+
+
+def is_watchdog(item: OwnedObject) -> bool:
+    """Return whether an object of a run's inventory is of its watchdog, and not deleted yet."""
+    return not (item.is_deleted or item.existed or item.stage) and item.name.startswith(PREFIX)
+
+
+def reach_of(view: RunView) -> str:
+    """Return where the limits of a run hold and where they do not; empty without any."""
+    is_there = any(is_watchdog(item) and item.kind == "CronJob" for item in view.owned)
+    return reach_text(view.limits) if is_there or not view.limits.watchdog_minutes else HOLDS_WITHOUT
 
 
 def watchdog_name(run_id: str) -> str:
