@@ -134,7 +134,7 @@ class ToolError(ConsoleError):
 
 
 def describe_bug(error: Exception) -> str:
-    """Return a clause for an exception that nobody expected, with the line that raised it."""
+    """Return a clause for an exception of any kind, with the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f", {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"a bug of eksml-tui ({type(error).__name__}: {error}{where})"

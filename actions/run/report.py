@@ -15,7 +15,7 @@ from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.limits.options import limits_text, moment_text
-from actions.run.limits.rules import LimitStatus, statuses_of
+from actions.run.limits.rules import LimitStatus, reach_of, statuses_of
 from actions.run.spending import Spending, kept_text, last_moment, spending_fields, spending_of, unfinished_teardown
 from actions.run.state.records import LimitAction, Limits, Operator
 from actions.run.state.view import (
@@ -29,7 +29,6 @@ from actions.run.state.view import (
     is_watched_only,
     notice_line,
 )
-from actions.run.watchdog.manifests import reach_of
 
 _LIMITS = "LIMITS"
 """The column of limits, which is left out if no run has any."""

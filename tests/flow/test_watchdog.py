@@ -34,10 +34,11 @@ from actions.run.client import load_run, send_request, set_limits
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.process import main
 from actions.run.limits import guard
+from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunState
 from actions.run.watchdog import keeper
-from actions.run.watchdog.manifests import config_of, is_watchdog, watchdog_name, watched_objects
+from actions.run.watchdog.manifests import config_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, Api, watch
 from tests.support.pods import as_a_pod
 from tests.support.polling import until

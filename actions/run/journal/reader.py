@@ -43,7 +43,7 @@ _ATTENDED = {
     NoticeKind.WATCHDOG_IDLE: "Its watchdog does not work: nothing stops its jobs while this machine is off.",
 }
 _BESIDE = (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED, NoticeKind.WATCHDOG_IDLE)
-"""What only a runner that is alive suffers from."""
+"""Obstacles that only a runner that is alive reports."""
 _UNATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full.",
     NoticeKind.READ_ONLY: "The run's folder is on a file system that is mounted read-only.",

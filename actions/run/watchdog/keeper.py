@@ -16,7 +16,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.journal.lease import Heartbeat
-from actions.run.limits.rules import LimitName
+from actions.run.limits.rules import LimitName, is_watchdog
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.ownership import doubt_about
 from actions.run.objects.writes import apply_objects, request_removal, seen
@@ -24,7 +24,7 @@ from actions.run.presence.record import NAMESPACE, ref_of
 from actions.run.state.records import Body, LimitReached
 from actions.run.state.view import Goal, NoticeKind, RunView
 from actions.run.volume.helper_job import JobRecorder, JournalJobRecorder
-from actions.run.watchdog.manifests import is_watchdog, manifests_of, watchdog_name, watched_objects
+from actions.run.watchdog.manifests import manifests_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, moment_of
 
 LOOK_SECONDS = 15.0

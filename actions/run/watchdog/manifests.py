@@ -16,13 +16,12 @@ import msgspec
 from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
-from actions.run.limits.options import HOLDS_WITHOUT, reach_text
+from actions.run.limits.rules import WATCHDOG_PREFIX
 from actions.run.presence.record import NAMESPACE, name_of
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
 from actions.run.watchdog import script
 
-PREFIX = "eksml-watchdog-"
 SCHEDULE = "*/5 * * * *"
 
 Manifest = dict[str, Any]
@@ -76,20 +75,9 @@ def _patch_of(kind: KubeKind) -> dict[str, Any] | None:
     return patch
 
 
-def is_watchdog(item: OwnedObject) -> bool:
-    """Return whether an object of a run's inventory is of its watchdog, and not deleted yet."""
-    return not (item.is_deleted or item.existed or item.stage) and item.name.startswith(PREFIX)
-
-
-def reach_of(view: RunView) -> str:
-    """Return where the limits of a run hold and where they do not; empty without any."""
-    is_there = any(is_watchdog(item) and item.kind == "CronJob" for item in view.owned)
-    return reach_text(view.limits) if is_there or not view.limits.watchdog_minutes else HOLDS_WITHOUT
-
-
 def watchdog_name(run_id: str) -> str:
     """Return the name of its objects; a CronJob's has at most 52 characters, so it has the random part of the id."""
-    return f"{PREFIX}{run_id.rpartition('-')[2]}"
+    return f"{WATCHDOG_PREFIX}{run_id.rpartition('-')[2]}"
 
 
 def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Manifest]:
