@@ -24,6 +24,7 @@ HOLDS_BEYOND = (
     "Limits hold only while this machine runs. Beyond that the CronJob in the cluster stops the run's jobs, "
     "{minutes} min after the last heartbeat; node groups of a fixed size, cluster and storage stay."
 )
+HOLDS_IDLE = "Limits hold only while this machine runs, and its watchdog does not work."
 HOLDS_WITHOUT = (
     "Limits hold only while this machine runs. "
     "The watchdog is not in the cluster now: it is there while jobs of the run hold accelerators."

@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.wording import listed
 from actions.fleet.quantity import format_usd
-from actions.run.limits.options import HOLDS_WITHOUT, minutes_text, moment_text, reach_text
+from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, minutes_text, moment_text, reach_text
 from actions.run.spending import Spending, spending_of
 from actions.run.state.planner import is_repeated, is_watched
 from actions.run.state.records import EndsKnown, LimitAction, Limits
@@ -298,5 +298,8 @@ def is_watchdog(item: OwnedObject) -> bool:
 
 def reach_of(view: RunView) -> str:
     """Return where the limits of a run hold and where they do not; empty without any."""
+    if not view.limits.watchdog_minutes:
+        return reach_text(view.limits)
     is_there = any(is_watchdog(item) and item.kind == "CronJob" for item in view.owned)
-    return reach_text(view.limits) if is_there or not view.limits.watchdog_minutes else HOLDS_WITHOUT
+    is_idle = any(notice.kind is NoticeKind.WATCHDOG_IDLE for notice in view.notices)
+    return reach_text(view.limits) if is_there and not is_idle else HOLDS_IDLE if is_there else HOLDS_WITHOUT

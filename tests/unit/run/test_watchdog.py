@@ -29,7 +29,7 @@ from actions.run.report import run_table
 from actions.run.results import copying
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, Body, Intent, JournalRecord, Limits, Outcome, Owned, Result
-from actions.run.state.view import RunView
+from actions.run.state.view import Notice, NoticeKind, RunView
 from actions.run.volume import commands
 from actions.run.watchdog.keeper import WatchdogKeeper, idle_reason
 from actions.run.watchdog.manifests import config_of, manifests_of, watchdog_name, watched_objects
@@ -375,3 +375,5 @@ def test_where_the_cron_job_is_not_there_no_report_counts_on_it() -> None:
     without, with_it = a_view(*MADE), a_view(*MADE, ("", cron))
     assert "The watchdog is not in the cluster now" in run_table(without, now=60.0)
     assert "Beyond that the CronJob in the cluster stops" in run_table(with_it, now=60.0)
+    idle = replace(with_it, notices=(Notice(NoticeKind.WATCHDOG_IDLE, "It does not work."),))
+    assert "only while this machine runs, and its watchdog does not work." in run_table(idle, now=60.0)
