@@ -24,6 +24,11 @@ HOLDS_BEYOND = (
     "Limits hold only while this machine runs. Beyond that the CronJob in the cluster stops the run's jobs, "
     "{minutes} min after the last heartbeat; node groups of a fixed size, cluster and storage stay."
 )
+HOLDS_IDLE = "Limits hold only while this machine runs, and its watchdog does not work."
+HOLDS_WITHOUT = (
+    "Limits hold only while this machine runs. "
+    "The watchdog is not in the cluster now: it is there while jobs of the run hold accelerators."
+)
 _LONGEST_HOURS = 24 * 366
 _LEAST_WATCHDOG_MINUTES, _MOST_WATCHDOG_MINUTES = 10, 7 * 24 * 60
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
