@@ -12,8 +12,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConfigError, ConsoleError
 from actions.base.untrusted import one_line, redact
-
-_LONG_SECONDS = 120
+from actions.base.wording import UNITS, rough_duration
 
 
 class FeedState(enum.StrEnum):
@@ -64,7 +63,7 @@ class FeedHealth(msgspec.Struct, frozen=True):
                 return f"{self.state}: {self.detail}" if self.detail else self.state.value
             case FeedState.WAITING | FeedState.REFUSED:
                 word = "stale" if self.state is FeedState.WAITING else "refused"
-                since = f"{word} {_age(max(0, int(now - self.since)))}"
+                since = f"{word} {rough_duration(now - self.since)}"
                 return f"{since}: {self.detail}" if self.detail else since
 
     def changes_in(self, now: float) -> float | None:
@@ -76,15 +75,8 @@ class FeedHealth(msgspec.Struct, frozen=True):
         if self.state not in (FeedState.WAITING, FeedState.REFUSED):
             return None
         age = max(0.0, now - self.since)
-        step = 1 if age < _LONG_SECONDS else 60 if age < 60 * _LONG_SECONDS else 3600
+        step = next((size for _, size in UNITS if age >= size), 1)
         return step - age % step
-
-
-def _age(seconds: int) -> str:
-    """Format an age in one unit: `42 s`, `12 min`, `7 h`."""
-    if seconds < _LONG_SECONDS:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 60 * _LONG_SECONDS else f"{seconds // 3600} h"
 
 
 FIRST_WAIT_SECONDS = 0.5

@@ -104,8 +104,7 @@ async def test_work_that_returns_has_ended() -> None:
 
 def test_a_stale_source_tells_its_age_and_why() -> None:
     assert (
-        FeedHealth(FeedState.WAITING, "connection refused", since=100.0).label(142.0)
-        == "stale 42 s: connection refused"
+        FeedHealth(FeedState.WAITING, "connection refused", since=100.0).label(142.0) == "stale 42s: connection refused"
     )
 
 
@@ -113,4 +112,4 @@ def test_a_kept_snapshot_tells_its_time_before_the_state_of_its_source() -> None
     starting = FeedHealth(FeedState.STARTING, as_of="as of 14:02 UTC")
     assert starting.label(0.0) == "as of 14:02 UTC · reading"
     waiting = FeedHealth(FeedState.WAITING, "connection refused", since=100.0, as_of="as of 14:02 UTC")
-    assert waiting.label(142.0) == "as of 14:02 UTC · stale 42 s: connection refused"
+    assert waiting.label(142.0) == "as of 14:02 UTC · stale 42s: connection refused"

@@ -232,7 +232,7 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
             {"totals": None, "cluster_state": Span("refused 3 s: forbidden", Tone.BAD)},
             "No totals: refused 3 s: forbidden",
         ),
-        ({"totals": None, "cluster_state": Span("stale 3 s", Tone.BAD)}, "Unknown until the cluster answers."),
+        ({"totals": None, "cluster_state": Span("stale 3s", Tone.BAD)}, "Unknown until the cluster answers."),
     ],
 )
 def test_what_is_not_there_is_said(changes: dict[str, object], told: str) -> None:

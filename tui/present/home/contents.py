@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.base.wording import counted, folded
+from actions.base.wording import counted, duration, folded
 from actions.fleet.cost import FleetCost
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import percent_of
@@ -23,7 +23,6 @@ from tui.present.home.latest import latest_section
 from tui.present.remote_runs import remote_spent, remote_state
 from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
-from tui.present.text import duration
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import CostSummary
