@@ -28,6 +28,10 @@ class FeedState(enum.StrEnum):
     """Finished: there is no more data."""
 
 
+_COUNTED_SECONDS = 60
+"""From then on the time since a refusal is shown: to count its seconds paints the screen for nothing."""
+
+
 class FeedHealth(msgspec.Struct, frozen=True):
     """The health of one source.
 
@@ -62,8 +66,9 @@ class FeedHealth(msgspec.Struct, frozen=True):
             case FeedState.LIVE | FeedState.STARTING:
                 return f"{self.state}: {self.detail}" if self.detail else self.state.value
             case FeedState.WAITING | FeedState.REFUSED:
-                word = "stale" if self.state is FeedState.WAITING else "refused"
-                since = f"{word} {rough_duration(now - self.since)}"
+                is_stale, age = self.state is FeedState.WAITING, now - self.since
+                is_counted = is_stale or age >= _COUNTED_SECONDS
+                since = ("stale" if is_stale else "refused") + (f" {rough_duration(age)}" if is_counted else "")
                 return f"{since}: {self.detail}" if self.detail else since
 
     def changes_in(self, now: float) -> float | None:
@@ -75,7 +80,8 @@ class FeedHealth(msgspec.Struct, frozen=True):
         if self.state not in (FeedState.WAITING, FeedState.REFUSED):
             return None
         age = max(0.0, now - self.since)
-        step = next((size for _, size in UNITS if age >= size), 1)
+        least = 1 if self.state is FeedState.WAITING else _COUNTED_SECONDS
+        step = max(least, next((size for _, size in UNITS if age >= size), 1))
         return step - age % step
 
 

@@ -229,8 +229,8 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
         ({"contexts": (), "context": "", "contexts_error": "There is no kubeconfig."}, "There is no kubeconfig."),
         ({"totals": None, "cluster_state": Span("connecting", Tone.MUTED)}, "Reading nodes and pods."),
         (
-            {"totals": None, "cluster_state": Span("refused 3 s: forbidden", Tone.BAD)},
-            "No totals: refused 3 s: forbidden",
+            {"totals": None, "cluster_state": Span("refused 3m: forbidden", Tone.BAD)},
+            "No totals: refused 3m: forbidden",
         ),
         ({"totals": None, "cluster_state": Span("stale 3s", Tone.BAD)}, "Unknown until the cluster answers."),
     ],
