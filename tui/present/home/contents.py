@@ -293,12 +293,16 @@ def _runs(facts: HomeFacts, width: int) -> Section:
 
 
 def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tuple[int, int]:
-    """Return the columns for names of runs and for their stages: names are whole where there is room."""
-    has_stage = any(run.stage for run in shown) or any(run.presence and run.presence.stage for run in facts.elsewhere)
+    """Return the columns for names of runs and for their stages: names are whole where there is room.
+
+    What a stage leaves free is for the trouble of its run, which is cut on eighty columns.
+    """
+    stages = [run.stage for run in shown] + [run.presence.stage for run in facts.elsewhere if run.presence]
+    needed = max(map(len, stages), default=0)
     ids = [run.id for run in shown] + [run.id for run in facts.elsewhere]
     longest = max((len(facts.names.get(run, run)) for run in ids), default=0)
-    name = min(longest, 40, max(20, width - 60) + (0 if has_stage else _LEAST_STAGE))
-    return name, min(18, max(_LEAST_STAGE, width - name - 52)) if has_stage else 0
+    name = min(longest, 40, max(20, width - 60) + (0 if needed else _LEAST_STAGE))
+    return name, min(needed + 1, 18, max(_LEAST_STAGE, width - name - 52)) if needed else 0
 
 
 def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:
