@@ -12,11 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
+from actions.base.wording import duration
 from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
 from tui.feeds.accelerators import PastReadings, WorkerReading
 from tui.feeds.training import UNUSED_SECONDS
 from tui.present.cells import Cells, CellValue, Span, Tone, fit, meter, width_of
-from tui.present.text import duration, short_names
+from tui.present.text import short_names
 
 if TYPE_CHECKING:
     from actions.telemetry.tools.devices import Device
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _ABSENT = Span("-", Tone.MUTED)
 _LEAST_LOAD = 8
 _LOAD_TEXT = len(" 100%")
-_LEAST_MEMORY = 5
-_MEMORY_TEXT = len(" 100.3/22Gi")
+_LEAST_MEMORY, _MEMORY_TEXT = 5, len(" 100.3/22Gi")
 _GIB = 1 << 30
 _KB, _MB, _GB = 1e3, 1e6, 1e9
 _IDLE_PERCENT = 5

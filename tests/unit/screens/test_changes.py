@@ -28,6 +28,7 @@ from tui.screens.status_lines import hints_line
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.keys import KeyContext
 from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
 
 VERBS = ("get", "list", "watch", "delete", "patch")
 
@@ -87,7 +88,8 @@ class Desk:
 
         actions = AppActions(
             show=lambda _: None,
-            notify_plainly=self.app.said.append,
+            notify_plainly=self._notify,
+            withdraw_notification=self.app.withdraw_notification,
             save_screen=lambda _: None,
             leave=lambda: None,
             close_notifications=lambda: False,
@@ -106,6 +108,10 @@ class Desk:
         async with self.app.run_test():
             self.dispatcher.submit(line)
             await self.app.workers.wait_for_complete()
+
+    def _notify(self, text: str) -> None:
+        self.app.said.append(text)
+        self.app.notify_plainly(text)
 
     def body(self) -> str:
         """The text of the one dialog, on one line."""
@@ -199,19 +205,22 @@ async def test_a_drain_names_the_budget_that_holds_it_and_the_footer_what_is_lef
     tmp_path: Path,
 ) -> None:
     objects = Objects(pods={"protected-0": a_pod("protected-0")}, protected=10_000)
-    async with a_desk(objects, tmp_path) as desk, desk.app.run_test() as pilot:
+    async with a_desk(objects, tmp_path) as desk, desk.app.run_test(notifications=True) as pilot:
         desk.dispatcher.submit("drain node-1")
         await wait_for(pilot, lambda: desk.services.drains == {"node-1": 1}, "a pod is left")
         assert f"work/protected-0. {BUDGET}. The drain waits for them, 30 minutes at most" in desk.body()
         assert desk.app.said[0].endswith(f"work/protected-0. {BUDGET}. :uncordon ends the drain.")
         footer = text_of(hints_line(KeyContext.PODS, width=80, drains=desk.services.drains))
         assert footer.startswith(" 1 ◐ draining node-1: 1 pod left  ")
+        await wait_for(pilot, lambda: "1 pod left" in screen_text(desk.app), "a notification has the number")
         desk.dispatcher.submit("drain no/node-1")
         await wait_for(pilot, lambda: desk.app.errors != [], "a second drain is refused")
         assert "Node node-1 is being drained already. :uncordon ends the drain." in desk.app.errors[0]
         desk.dispatcher.submit("uncordon node-1")
         await pilot.app.workers.wait_for_complete()
         assert desk.app.said[1:] == ["Node node-1 was uncordoned already; its drain has ended."]
+        await wait_for(pilot, lambda: "its drain has ended" in screen_text(desk.app), "the end is told")
+        assert "1 pod left" not in screen_text(desk.app)
         assert (desk.services.drains, list(objects.pods)) == ({}, ["protected-0"])
 
 

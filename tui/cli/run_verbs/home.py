@@ -15,12 +15,11 @@ import msgspec
 
 from actions.base.clock import format_rfc3339
 from actions.base.errors import MissingError, UsageError
-from actions.base.wording import aligned_text
+from actions.base.wording import aligned_text, duration
 from actions.run.home.listing import HomeRun, list_home
 from actions.run.home.mirror import fetch_run, mirror_path
 from actions.run.home.store import open_home
 from actions.run.journal.run_ids import short_ids
-from actions.run.report import duration_text
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
 
@@ -122,7 +121,7 @@ def _heartbeat(run: HomeRun) -> str:
     """Return the age of the last heartbeat; of a run whose runner has ended in order there is none."""
     if run.lease is None or not run.lease.seconds:
         return "no runner"
-    return f"{duration_text(run.lease.age_seconds)} ago{'' if run.lease.is_live else ', lost'}"
+    return f"{duration(run.lease.age_seconds)} ago{'' if run.lease.is_live else ', lost'}"
 
 
 def home_json(runs: Sequence[HomeRun]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.wording import duration
 from actions.run.state.records import CheckResult, StageFinding
 from actions.run.state.view import Period
 from actions.telemetry.alarms import CurveAlarm, CurveAlarmKind
@@ -16,7 +17,7 @@ from actions.telemetry.curves import Curves, Series, divergence_of
 from actions.telemetry.points import TrainingProgress
 from tui.present.cells import Cells, Span, Tone, bar, width_of
 from tui.present.telemetry.curves import Curve, Mark, MarkKind, short_number
-from tui.present.text import duration, short_names
+from tui.present.text import short_names
 
 if TYPE_CHECKING:
     from actions.run.comparison import Difference, RunCurves
@@ -159,7 +160,7 @@ def _bandwidth(chart: MetricChart, curves: Curves, findings: Sequence[StageFindi
     rows = [sample for sample in series.samples() if math.isfinite(sample.y)] if series is not None else []
     if not rows:
         return
-    from actions.telemetry.tools.bandwidth import size_text
+    from actions.fleet.quantity import size_text
 
     best = max(rows, key=lambda sample: sample.y)
     yield (
