@@ -80,6 +80,16 @@ class ObjectsPane(TablePane["ObjectRow"]):
         """Return the marked objects."""
         return tuple(filter(None, map(self._subject_of, self.table.marked_rows)))
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all rows."""
+        return [row.name for row in self.services.objects.rows.values()]
+
+    def named(self, name: str) -> Subject | None:
+        """Return the object of the kind on screen that has a name; `None` if none has, or several have."""
+        fitting = [row for row in self.services.objects.rows.values() if row.name == name]
+        return self._subject_of(fitting[0]) if len(fitting) == 1 else None
+
     def _subject_of(self, row: ObjectRow) -> Subject | None:
         if self._scope is None:
             return None

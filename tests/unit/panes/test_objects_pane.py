@@ -155,6 +155,15 @@ async def test_selectors_go_to_the_server_and_words_to_the_rows() -> None:
         assert services.objects.scope == ObjectsScope(JOBS)
 
 
+async def test_a_name_stands_for_the_one_object_on_screen_that_has_it() -> None:
+    pane = ObjectsPane(showing(a_row("train"), a_row("web"), a_row("web", namespace="play")))
+    async with PaneApp(pane).run_test(size=WIDE):
+        pane.refresh_data()
+        assert set(pane.names) == {"train", "web"}
+        assert pane.named("train") == Subject("Job", "train", "work", api_version="batch/v1", uid="u-work-train")
+        assert (pane.named("web"), pane.named("other")) == (None, None)
+
+
 async def test_marks_belong_to_objects_and_are_counted_in_the_title() -> None:
     services = showing(a_row("one"), a_row("two"), a_row("three"))
     pane = ObjectsPane(services)
