@@ -85,10 +85,16 @@ class Pane(Widget):
         self._health_label = ""
 
     def entitle(self, title: str) -> None:
-        """Set the title at the border, with the short name of the run on screen where its id leaves no room."""
-        view = self.services.runs.view
-        if view is not None and width_of(title) > self.size.width - _TITLE_ENDS > 0:
-            title = title.replace(view.id, self.services.runs.names.get(view.id, view.id))
+        """Set the title at the border.
+
+        Where there is no room, the run on screen has its short name, and before its stage and job only the end of that.
+        """
+        view, room = self.services.runs.view, self.size.width - _TITLE_ENDS
+        if view is not None and width_of(title) > room > 0:
+            short = self.services.runs.names.get(view.id, view.id)
+            named = title.replace(view.id, short)
+            is_whole = width_of(named) <= room or title.startswith(view.id)
+            title = named if is_whole else title.replace(view.id, f"…{short.rpartition('-')[2]}")
         if self.border_title != Content(title).markup:  # setting it repaints the whole pane
             self.border_title = Content(title)
 

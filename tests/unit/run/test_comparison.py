@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from actions.base.errors import MissingError, RefusedError
 from actions.cluster.logs.lines import LogLine
@@ -132,6 +133,40 @@ def test_a_long_spool_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Mon
     series = read_run(spooled(tmp_path / "long", [float(place) for place in range(200)])).series("train_loss")
     assert series is not None
     assert len(series) == 200
+
+
+def test_the_wide_comparison_has_the_figures_of_each_run_and_yaml_all_that_json_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spooled(tmp_path / "one", [9.0, 5.0])
+    spooled(tmp_path / "two", [8.0, 4.0])
+    monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
+    monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
+    printed = {}
+    for output in ("wide", "yaml", "json"):
+        assert run_command(parse_arguments(["--readonly", "runs", "compare", "one", "two", "-o", output])) == 0
+        printed[output] = capsys.readouterr().out
+    head, one, two = map(str.split, printed["wide"].splitlines())
+    assert head == ["ID", "BLUEPRINT", "STAGE", "POINTS", "STEP", "LAST", "MIN", "MIN_STEP"]
+    assert ([one[0], *one[-3:]], [two[0], *two[-3:]]) == (["one", "5.0", "5.0", "1.0"], ["two", "4.0", "4.0", "1.0"])
+    assert yaml.safe_load(printed["yaml"]) == json.loads(printed["json"])
+
+
+def test_the_curves_of_a_run_are_a_document_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spooled(tmp_path / "one", [9.0, 5.0])
+    monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
+    monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
+    assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", "-o", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["id"]) == ("eksml-curves/1", "one")
+    (curve,) = document["curves"]
+    assert (curve["metric"], curve["stage"], curve["points"], curve["last"]) == ("train_loss", "train", 2, 5.0)
+    assert [sample[:2] for sample in curve["samples"]] == [[0, 9.0], [1, 5.0]]
+    file = tmp_path / "curves.yaml"
+    assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", str(file), "-o", "yaml"])) == 0
+    assert yaml.safe_load(file.read_text()) == document
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv", "plot"])
