@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -116,6 +116,8 @@ def differences_of(settings: Sequence[Mapping[str, Scalar]]) -> tuple[Difference
 
 
 def _differ(one: Scalar | None, other: Scalar | None) -> bool:
+    if one in (None, "") and other in (None, ""):
+        return False  # one blueprint leaves empty what the other does not have
     return isinstance(one, bool) != isinstance(other, bool) or one != other  # True == 1, and is not the same setting
 
 
