@@ -159,7 +159,10 @@ class RunActions:
         """
         name = self._view_of(run_id).cluster.name
         if confirm != name:
-            raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
+            raise RefusedError(
+                f"The teardown was not confirmed with the cluster's name, {name}.",
+                hint="Another run is named by run=ID; `:teardown` alone asks for the name.",
+            )
         return await self._write(
             run_id,
             lambda folder: self._wish(

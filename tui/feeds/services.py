@@ -419,6 +419,11 @@ async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
     return await diagnosis.explain_stage(_session_of(services), view, folder, stage, clock=services.clock)
 
 
+def default_namespace(services: ConsoleServices) -> str:
+    """Return the namespace of a name without one: the chosen one, else that of the context."""
+    return services.namespace or services.cluster.namespace
+
+
 async def explain_run(services: ConsoleServices, run: RunSummary) -> tuple[RunView, list[Finding]]:
     """Diagnose the stage of a run of this machine that is under way or has failed; return the run, too."""
     from actions.run import diagnosis
