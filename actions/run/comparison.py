@@ -116,6 +116,8 @@ def differences_of(settings: Sequence[Mapping[str, Scalar]]) -> tuple[Difference
 
 
 def _differ(one: Scalar | None, other: Scalar | None) -> bool:
+    if one in (None, "") and other in (None, ""):
+        return False  # one blueprint leaves empty what the other does not have
     return isinstance(one, bool) != isinstance(other, bool) or one != other  # True == 1, and is not the same setting
 
 

@@ -191,7 +191,7 @@ def _show(options: Namespace) -> int:
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied
 
-        view = load_run(copied(options))
+        view = load_run(copied(options, options.run))
     else:
         view = load_run(find_run(options.run))
     now = SystemClock().now().timestamp()
@@ -207,7 +207,7 @@ def _show(options: Namespace) -> int:
 def _compare(options: Namespace) -> int:
     from actions.run.comparison import comparison_csv, comparison_json, comparison_table, metric_to_compare, read_run
 
-    folders = list(dict.fromkeys(find_run(run) for run in options.runs))
+    folders = list(dict.fromkeys(_folder_here_or_copied(options, run) for run in options.runs))
     if len(folders) < 2:
         raise UsageError("runs compare needs two runs.", hint="List them with `eksml-tui runs list`.")
     runs = [read_run(folder) for folder in folders]
@@ -229,6 +229,18 @@ def _compare(options: Namespace) -> int:
     return 0
 
 
+def _folder_here_or_copied(options: Namespace, run: str) -> Path:
+    """Return the folder of a run of this machine; with `--home` also of a copy, of one that is not here."""
+    try:
+        return find_run(run)
+    except RunMissingError:
+        if options.of_home is None:
+            raise
+    from tui.cli.run_verbs.home import copied
+
+    return copied(options, run)
+
+
 def _curves(options: Namespace) -> int:
     from actions.run.comparison import curves_json, read_run, series_csv
     from tui.cli.tables.output import formatted
@@ -237,7 +249,7 @@ def _curves(options: Namespace) -> int:
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied
 
-        run = read_run(copied(options))
+        run = read_run(copied(options, options.run))
     else:
         run = read_run(find_run(options.run))
     unknown = [metric for metric in options.metric if metric not in run.metrics()]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import UsageError
+from actions.base.wording import brief_duration
 from actions.fleet.quantity import format_usd
 from actions.run.state.records import LimitAction, Limits
 
@@ -23,6 +24,11 @@ HOLDS_WHILE = (
 HOLDS_BEYOND = (
     "Limits hold only while this machine runs. Beyond that the CronJob in the cluster stops the run's jobs, "
     "{minutes} min after the last heartbeat; node groups of a fixed size, cluster and storage stay."
+)
+HOLDS_IDLE = "Limits hold only while this machine runs, and its watchdog does not work."
+HOLDS_WITHOUT = (
+    "Limits hold only while this machine runs. "
+    "The watchdog is not in the cluster now: it is there while jobs of the run hold accelerators."
 )
 _LONGEST_HOURS = 24 * 366
 _LEAST_WATCHDOG_MINUTES, _MOST_WATCHDOG_MINUTES = 10, 7 * 24 * 60
@@ -173,11 +179,6 @@ def moment_text(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def minutes_text(minutes: float) -> str:
-    """Return a duration in one unit: `40 min`, `1 h`, `2.5 h`."""
-    return f"{minutes:.0f} min" if minutes < 120 and minutes != 60 else f"{minutes / 60:.3g} h"
-
-
 def limit_words(limits: Limits) -> tuple[str, ...]:
     """Return each limit in a few words: `until 2026-11-20 22:30 UTC`, `budget $50.00`, `$40.00/h at most`."""
     words = [
@@ -191,10 +192,10 @@ def limit_words(limits: Limits) -> tuple[str, ...]:
 
 
 def limits_text(limits: Limits) -> str:
-    """Return all limits in one line: `park at: budget $50.00, until …; watchdog 1 h`; `none` without any."""
+    """Return all limits in one line: `park at: budget $50.00, until …; watchdog 1h`; `none` without any."""
     does = "park" if limits.action is LimitAction.PARK else "tear down"
     parts = [f"{does} at: {', '.join(limit_words(limits))}"] if limits.is_set else []
-    parts += [f"watchdog {minutes_text(limits.watchdog_minutes)}"] if limits.watchdog_minutes else []
+    parts += [f"watchdog {brief_duration(limits.watchdog_minutes * 60)}"] if limits.watchdog_minutes else []
     return "; ".join(parts) or NONE
 
 

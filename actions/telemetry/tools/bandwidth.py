@@ -13,10 +13,9 @@ import msgspec
 
 from actions.base.files import asset
 from actions.fleet.instance_types import load_rows
+from actions.fleet.quantity import size_text
 from actions.telemetry.tools.collectives import NcclReading, NcclRow
 from actions.telemetry.tools.efa import EfaReading
-
-_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -108,12 +107,6 @@ def peak_of(reading: NcclReading) -> tuple[float, int] | None:
     References, curves and shares are out of place as well.
     """
     return max(((row.out_of_place.busbw, row.size) for row in reading.rows), default=None)
-
-
-def size_text(size: int) -> str:
-    """Return a message size as text: `4 MiB`."""
-    power = min(len(_UNITS) - 1, max(0, size.bit_length() - 1) // 10)
-    return f"{size / 1024**power:g} {_UNITS[power]}"
 
 
 def _complete(reading: NcclReading) -> Judgement:

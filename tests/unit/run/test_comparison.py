@@ -14,6 +14,7 @@ import yaml
 from actions.base.errors import MissingError, RefusedError
 from actions.cluster.logs.lines import LogLine
 from actions.run import comparison
+from actions.run.client import RunMissingError
 from actions.run.comparison import (
     RunCurves,
     comparison_csv,
@@ -59,7 +60,7 @@ def two_runs(tmp_path: Path) -> list[RunCurves]:
 
 
 def test_settings_that_differ_are_listed_and_others_are_not() -> None:
-    one: dict[str, int | float | str | bool] = {"preset": "", "workers": 8, "spot": True, "lr": 1e-4}
+    one: dict[str, int | float | str | bool] = {"preset": "", "workers": 8, "spot": True, "lr": 1e-4, "token": ""}
     other: dict[str, int | float | str | bool] = {"preset": "", "workers": 8, "spot": 1, "zone": "b", "lr": 2e-4}
     found = {difference.name: difference.values for difference in differences_of([one, other])}
     assert found == {"spot": (True, 1), "zone": (None, "b"), "lr": (1e-4, 2e-4)}
@@ -181,6 +182,27 @@ def test_the_command_compares_runs(
     assert "one" in printed
     assert "two" in printed
     assert "train_loss" in printed or output == "csv"
+
+
+def test_the_command_takes_a_run_that_is_not_here_from_its_home_if_it_is_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spooled(tmp_path / "one", [9.0, 5.0])
+    spooled(tmp_path / "two", [8.0, 4.0])
+
+    def here(name: str) -> Path:
+        if name == "two":
+            raise RunMissingError("There is no run 'two'.")
+        return tmp_path / name
+
+    monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
+    monkeypatch.setattr("tui.cli.runs.find_run", here)
+    monkeypatch.setattr("tui.cli.run_verbs.home.copied", lambda options, run: tmp_path / run)
+    words = ["runs", "compare", "one", "two", "-o", "csv"]
+    assert run_command(parse_arguments([*words, "--home", "s3://team-runs/ml"])) == 0
+    assert capsys.readouterr().out == "step,one,two\n0,9.0,8.0\n1,5.0,4.0\n"
+    with pytest.raises(RunMissingError):
+        run_command(parse_arguments(words))
 
 
 def test_the_curves_of_a_run_are_printed_and_saved(

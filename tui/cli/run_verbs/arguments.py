@@ -165,6 +165,10 @@ def _runs_curves(verbs: Commands) -> None:
         "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
     )
     compare.add_argument(
+        "--home", nargs="?", const="", dest="of_home", metavar=HOME,
+        help="read runs that are not on this machine from the home (default: that of the settings)",
+    )  # fmt: skip
+    compare.add_argument(
         "--output",
         "-o",
         choices=(*FORMATS, "plot"),
