@@ -186,7 +186,9 @@ def test_a_run_whose_pods_crash_is_red_and_tells_it() -> None:
 
     assert Span("  worker-7 restarted 7 times", Tone.BAD) in spans
     assert spans[0] == Span("▲ ", Tone.BAD)
-    assert "  worker-7 restart" in shown(some_facts(runs=(crashing,)), 78, 24), "its trouble can be read on eighty columns"
+    assert "  worker-7 restart" in shown(some_facts(runs=(crashing,)), 78, 24), (
+        "its trouble can be read on eighty columns"
+    )
 
 
 def test_a_run_whose_accelerators_are_not_used_tells_it() -> None:
