@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actions.base.errors import ConsoleError
 from actions.command.verbs import Call
 from tui.base_app import key_event
 from tui.commands.dispatcher import CommandDispatcher
@@ -89,9 +90,13 @@ class ScriptDriver:
             await self.settle()
 
     async def settle(self) -> None:
-        """Return when all keys and all messages of widgets have been handled, and request a frame."""
+        """Return when all keys and all messages of widgets have been handled, and request a frame.
+
+        Raises:
+            ConsoleError: The console has ended, by a key or by a defect.
+        """
         await self._drain()  # behind what is in the app's queue
-        await self._app.type_ahead.wait_until_quiet()
+        await self._unless_ended(self._app.type_ahead.wait_until_quiet)
         await self._drain()  # a message that a widget handles may post one to another widget
         self._services.ticker.request_paint()
         self._services.ticker.hasten()
@@ -140,7 +145,12 @@ class ScriptDriver:
         return {"cluster": facts.cluster, "region": facts.region, "account": facts.account}
 
     def screen_text(self) -> str:
-        """Return the screen as lines of text, and have it painted soon if there is something new."""
+        """Return the screen as lines of text, and have it painted soon if there is something new.
+
+        Raises:
+            ConsoleError: The console has ended.
+        """
+        self._require_running()
         self._services.ticker.hasten()
         return screen_text(self._app)
 
@@ -149,11 +159,14 @@ class ScriptDriver:
 
         Raises:
             ConfigError: The file cannot be written, or not by a script.
+            ConsoleError: The console has ended.
         """
+        self._require_running()
         save_screen(self._app, self._services.settings, file)
 
     async def _drain(self) -> None:
         """Return when app, screen and widgets have handled the messages that are in their queues now."""
+        self._require_running()
         widgets = [self._app, *self._app.screen.walk_children(with_self=True)]
         drained = asyncio.Event()
         waiting = len(widgets)
@@ -167,4 +180,23 @@ class ScriptDriver:
         for widget in widgets:
             if not widget.call_later(arrived):
                 arrived()
-        await drained.wait()
+        await self._unless_ended(drained.wait)
+
+    async def _unless_ended(self, arrival: Callable[[], Awaitable[object]]) -> None:
+        """Wait for what an app that has ended never does.
+
+        Raises:
+            ConsoleError: It has ended.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(FRAME_SECONDS):
+                    await arrival()
+            except TimeoutError:
+                self._require_running()
+            else:
+                return
+
+    def _require_running(self) -> None:
+        if not self._app.is_running:
+            raise ConsoleError("The console has ended.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 _ENDS = (".", "!", "?", ":", ";", "…", ",", "`")
 """Signs that end a sentence, or lead to the hint; words of others may lack one."""
@@ -129,6 +131,13 @@ class ToolError(ConsoleError):
         self.argv = tuple(argv)
         self.exit_code = exit_code
         self.tail = tail
+
+
+def describe_bug(error: Exception) -> str:
+    """Return a clause for an exception of any kind, with the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f", {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"a bug of eksml-tui ({type(error).__name__}: {error}{where})"
 
 
 class Mistakes:

@@ -14,8 +14,8 @@ from actions.base.wording import aligned_text, duration, duration_range, listed
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
-from actions.run.limits.options import limits_text, moment_text, reach_text
-from actions.run.limits.rules import LimitStatus, statuses_of
+from actions.run.limits.options import limits_text, moment_text
+from actions.run.limits.rules import LimitStatus, reach_of, statuses_of
 from actions.run.spending import Spending, kept_text, last_moment, spending_fields, spending_of, unfinished_teardown
 from actions.run.state.records import LimitAction, Limits, Operator
 from actions.run.state.view import (
@@ -161,6 +161,11 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     return "\n".join(parts)
 
 
+def limits_json(view: RunView, *, now: float) -> str:
+    """Return one object: the run's id, and its limits as `run_json` has them."""
+    return _json({"id": view.id, **_limit_fields(view, now)})
+
+
 def run_json(view: RunView, *, now: float | None = None) -> str:
     """Return one object; times are RFC 3339, durations seconds, `null` where unknown."""
     audit = view.audit
@@ -239,14 +244,14 @@ def _rebuilt(view: RunView) -> str:
 
 def _limited(view: RunView, now: float) -> list[str]:
     """Return lines on its limits: each with its value and the time at which the runner acts, and where they hold."""
-    if view.limits == Limits() or view.state is RunState.TORN_DOWN:
-        return []
     reached = [f"  Reached: {one.text}" for one in view.limits_reached]
+    if view.limits == Limits() or view.state is RunState.TORN_DOWN:
+        return ["".join(f"{line}\n" for line in reached)] if reached else []
     if is_watched_only(view.notices):  # what is known of its cost here may be old, or nothing
         return ["".join(f"{line}\n" for line in (*reached, "  Its limits hold on the machine that carries it out."))]
     is_over = view.goal is Goal.TEARDOWN or (view.goal is Goal.PARK and view.limits.action is LimitAction.PARK)
     lines = [f"  {_limit_line(replace(one, at=None) if is_over else one)}" for one in statuses_of(view, now)]
-    return ["".join(f"{line}\n" for line in (*lines, *reached, f"  {reach_text(view.limits)}"))]
+    return ["".join(f"{line}\n" for line in (*lines, *reached, f"  {reach_of(view)}"))]
 
 
 def _limit_line(status: LimitStatus) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from actions.base.clock import Clock, format_rfc3339
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, describe_bug
 from actions.base.untrusted import one_line, redact
 from actions.command.arguments import (
     ApproveArguments,
@@ -139,9 +139,8 @@ class Player:
         try:
             async with asyncio.timeout(max(until - began, 0.0) + 5.0):  # a console that hangs does not hang the script
                 seen = await self._perform(step, until)
-        except (StepFailed, ConsoleError, TimeoutError) as error:
-            reason = error.sentence() if isinstance(error, ConsoleError) else str(error) or "it took too long"
-            self._note(step, section, StepResult.FAILED, self._clock.monotonic() - began, reason)
+        except Exception as error:  # noqa: BLE001 - `always` is played whatever a step raises: it tears the run down
+            self._note(step, section, StepResult.FAILED, self._clock.monotonic() - began, _reason_of(error))
             await self._save_failure(step)
             return False
         self._note(step, section, StepResult.PASSED, self._clock.monotonic() - began, seen)
@@ -290,11 +289,19 @@ class Player:
         return str(path)
 
     async def _save_failure(self, step: ScriptStep) -> None:
-        with suppress(TimeoutError):  # a console that hangs shows what it showed last
-            async with asyncio.timeout(SHOW_SECONDS):
-                await self._driver.show()
         try:
+            with suppress(TimeoutError):  # a console that hangs shows what it showed last
+                async with asyncio.timeout(SHOW_SECONDS):
+                    await self._driver.show()
             for suffix in (".txt", ".svg"):
                 self._save(Path(f"failed-line-{step.line}{suffix}"))
         except ConsoleError as error:
             self._print(f"          {error.sentence()}")
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, ConsoleError):
+        return error.sentence()
+    if isinstance(error, StepFailed | TimeoutError):
+        return str(error) or "it took too long"
+    return f"{describe_bug(error)}."

@@ -31,6 +31,12 @@ from threading import Event
 pool = ThreadPoolExecutor(1)
 pool.submit(Event().wait)
 """
+BROKEN_KEY = """
+import tui.screens.console as console
+async def broken(self):
+    raise NameError("name 'nothing' is not defined")
+console.ConsoleScreen.action_command_line = broken
+"""
 KUBECONFIG = """
 current-context: hostile
 contexts: [{{name: hostile, context: {{cluster: c, user: u}}}}]
@@ -124,6 +130,24 @@ def test_rule_8_a_thread_that_hangs_takes_nothing_from_what_a_script_reports(pro
     assert (done.returncode, done.stderr) == (0, "")
     assert "passed after" in done.stdout
     assert json.loads(report.read_text())["result"] == "passed"
+
+
+def test_a_defect_of_the_console_ends_a_script_and_always_is_played_and_reported(program: Program) -> None:
+    script, report = program.home / "script.yaml", program.home / "report.json"
+    text = 'eksml-script: 1\nsteps:\n  - open: events\n  - press: ":"\n  - open: nodes\nalways:\n  - open: pods\n'
+    script.write_text(text)
+    argv = program.argv("--script", str(script), "--report", str(report), "--artifacts", str(program.home))
+    variables = {**program.environment, **environment_with(program, BROKEN_KEY)}
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=240, check=False)
+
+    assert done.returncode in (1, 130)  # the steps may have ended before the console has
+    assert "NameError: name 'nothing' is not defined" in done.stderr
+    steps = json.loads(report.read_text())["steps"]
+    assert (steps[0]["result"], steps[-1]["section"], steps[-1]["seen"]) == (
+        "passed",
+        "always",
+        "The console has ended.",
+    )
 
 
 def test_rule_8_a_closed_terminal_ends_a_console_that_gets_no_signal(program: Program) -> None:

@@ -34,6 +34,7 @@ from actions.run.client import load_run, send_request, set_limits
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.process import main
 from actions.run.limits import guard
+from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunState
 from actions.run.watchdog import keeper
@@ -102,7 +103,7 @@ async def _exists(session: KubeSession, ref: ObjectRef) -> bool:
 
 
 def names_of(folder: Path) -> set[str]:
-    return {item.kind for item in load_run(folder).owned if keeper.is_watchdog(item) and item.uid}
+    return {item.kind for item in load_run(folder).owned if is_watchdog(item) and item.uid}
 
 
 async def with_record(session: KubeSession, run_id: str) -> ObjectRef:

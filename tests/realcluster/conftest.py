@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tests.realcluster.running import FOLDER
 
-collect_ignore = [] if FOLDER else ["test_odd_worlds.py", "test_rehearsal.py", "test_rights.py"]
+collect_ignore = [] if FOLDER else ["test_odd_worlds.py", "test_rehearsal.py", "test_rights.py", "test_watchdog.py"]

@@ -263,6 +263,50 @@ def _open(
     return FAILED if app.return_code is None else app.return_code
 
 
+class _Performance:
+    """One script that is played, and what it has come to when the console does not return that itself.
+
+    Args:
+        script: The script.
+        artifacts: The files that it may write.
+        print_line: See `Player`.
+    """
+
+    def __init__(self, script: Script, artifacts: Artifacts, print_line: Callable[[str], None]) -> None:
+        self._script = script
+        self._artifacts = artifacts
+        self._print_line = print_line
+        self._has_ended = asyncio.Event()
+        self.report: Report | None = None
+
+    async def play(self, driver: ScriptDriver) -> Report:
+        """Play it on the console of this driver."""
+        from actions.script.play import Player
+        from actions.script.run_observer import RunObserver
+
+        clock = SystemClock()
+        try:
+            await driver.show_named_run()
+            with closing(RunObserver(driver, clock)) as run:
+                self.report = await Player(
+                    self._script,
+                    driver,
+                    run,
+                    clock=clock,
+                    print_line=self._print_line,
+                    artifacts=self._artifacts,
+                    passed=driver.step_passed,
+                ).play()
+                return self.report
+        finally:
+            self._has_ended.set()
+
+    async def wait_for_its_end(self) -> None:
+        """Return when it has been played, or after five seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_ended.wait(), _END_SECONDS)
+
+
 def _play(
     options: Namespace,
     chosen: ChosenTarget,
@@ -283,17 +327,7 @@ def _play(
         if not options.visible:
             progress.write(line)
 
-    async def play(driver: ScriptDriver) -> Report:
-        from actions.script.play import Player
-        from actions.script.run_observer import RunObserver
-
-        clock = SystemClock()
-        await driver.show_named_run()
-        with closing(RunObserver(driver, clock)) as run:
-            player = Player(
-                script, driver, run, clock=clock, print_line=print_line, artifacts=artifacts, passed=driver.step_passed
-            )
-            return await player.play()
+    performance = _Performance(script, artifacts, print_line)
 
     async def session() -> Report | None:
         # without --run, only a run that the script launches is shown: its `always` would tear another one down
@@ -301,20 +335,27 @@ def _play(
         app = ConsoleApp(
             replace(settings, capture=capture, replay=replay),
             clock=replay.clock if replay is not None else None,
-            play=play,
+            play=performance.play,
         )
         size = None if options.visible else script.size
         playing = asyncio.create_task(app.run_async(headless=not options.visible, size=size))
         _stop_on_signals(lambda: app.stop_playing() if app.play_began.is_set() else playing.cancel())
         await require_begin(playing, app.play_began, seconds=script.deadline_seconds)
-        return await playing
+        outcome = await playing
+        if outcome is None and app.play_began.is_set():  # by a defect: `always` is still played
+            await performance.wait_for_its_end()
+        return outcome
 
     try:
         report = run_to_the_end(session())
     except asyncio.CancelledError:
         return INTERRUPTED
     if report is None:
-        raise ConfigError("The console ended before the script did.", hint="Run it again with --debug.")
+        sentence = "The console ended before the script did."
+        if performance.report is None:
+            raise ConfigError(sentence, hint="Run it again with --debug.")
+        sys.stderr.write(f"eksml-tui: {sentence} `eksml-tui runs list` shows what goes on.\n")
+        report = performance.report
     _write_reports(options, report)
     print_line(f"{report.result} after {report.seconds:.1f} s")
     return report.exit_code

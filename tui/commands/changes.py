@@ -111,7 +111,8 @@ class ObjectChanges:
                 return ""  # the node was uncordoned
             finally:
                 self._drains.pop(target.uid, None)
-                self._services.drains.pop(target.name, None)
+                if self._services.drains.pop(target.name, None) is not None:
+                    self._services.ticker.request_paint()  # nothing else may change any more
 
         await self._each(arguments.object, drain, "are drained", kind="nodes")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.errors import ConsoleError, MissingError, RefusedError, describe_bug
 from actions.command.arguments import (
     TARGETED,
     Arguments,
@@ -108,7 +108,7 @@ class CommandDispatcher:
         except ConsoleError as error:
             self._app.notify_error(error)
         except Exception as error:  # noqa: BLE001 - the command boundary: a defect in one handler must not end the console
-            self._app.notify_plainly(f"{call.command.id} failed: a bug of eksml-tui ({type(error).__name__}: {error}).")
+            self._app.notify_plainly(f"{call.command.id} failed: {describe_bug(error)}.")
         finally:
             self._app.release_when_shown(release, self._workspace.current)
 

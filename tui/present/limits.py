@@ -121,6 +121,9 @@ def limit_lines(view: RunView, *, now: float, width: int) -> tuple[list[Cells], 
 
     There are none for a run without any; each is wrapped.
     """
+    width = max(20, width)
+    if view.state is RunState.TORN_DOWN and view.limits_reached:
+        return [(Span(line, Tone.MUTED),) for line in folded(view.limits_reached[-1].text, width, further="  ")], []
     if view.limits == Limits() or view.state is RunState.TORN_DOWN:
         return [], []
     statuses = () if is_watched_only(view.notices) else statuses_of(view, now)
@@ -131,8 +134,8 @@ def limit_lines(view: RunView, *, now: float, width: int) -> tuple[list[Cells], 
     is_named = first is None or first.at is None or first.is_reached or first.at == view.limits.until
     when = "" if is_named or first is None else f"; acts {moment_text(first.at or 0.0)}"
     doubts = [one.doubt for one in statuses if one.doubt]
-    text = f"limits: {limits_text(view.limits)}{when}"
-    width = max(20, width)
+    where = ", while this machine runs" if view.limits.is_set and not is_watched_only(view.notices) else ""
+    text = f"limits{where}: {limits_text(view.limits)}{when}"
     return (
         [(Span(line, Tone.MUTED),) for line in folded(text, width, further="  ")],
         [

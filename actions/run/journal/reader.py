@@ -40,7 +40,10 @@ _ATTENDED = {
     NoticeKind.LOCKED: "The journal is locked by another process; the runner waits for it.",
     NoticeKind.HOME_AWAY: "Its home {home} does not answer: what is new stays on this machine, and follows later.",
     NoticeKind.HOME_REFUSED: "Its home {home} refuses this machine: what is new stays here, and follows later.",
+    NoticeKind.WATCHDOG_IDLE: "Its watchdog does not work: nothing stops its jobs while this machine is off.",
 }
+_BESIDE = (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED, NoticeKind.WATCHDOG_IDLE)
+"""Obstacles that only a runner that is alive reports."""
 _UNATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full.",
     NoticeKind.READ_ONLY: "The run's folder is on a file system that is mounted read-only.",
@@ -88,7 +91,7 @@ class RunMonitor:
             yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
         if NoticeKind.LOCKED in waits:
             yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
-        for kind in (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED):
+        for kind in _BESIDE:
             if lease is not None and kind in waits:
                 reason = beat.reasons.get(kind.value, "") if beat is not None else ""
                 yield self._notice(kind, f"{_ATTENDED.get(kind, '')} {reason}".strip(), waits[kind])

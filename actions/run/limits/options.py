@@ -25,6 +25,11 @@ HOLDS_BEYOND = (
     "Limits hold only while this machine runs. Beyond that the CronJob in the cluster stops the run's jobs, "
     "{minutes} min after the last heartbeat; node groups of a fixed size, cluster and storage stay."
 )
+HOLDS_IDLE = "Limits hold only while this machine runs, and its watchdog does not work."
+HOLDS_WITHOUT = (
+    "Limits hold only while this machine runs. "
+    "The watchdog is not in the cluster now: it is there while jobs of the run hold accelerators."
+)
 _LONGEST_HOURS = 24 * 366
 _LEAST_WATCHDOG_MINUTES, _MOST_WATCHDOG_MINUTES = 10, 7 * 24 * 60
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
@@ -105,6 +110,17 @@ def parse_moment(text: str, *, now: datetime) -> float:
     return moment.timestamp()
 
 
+def is_moment(text: str) -> bool:
+    """Return whether a text is written as `parse_moment` reads it, whenever that is."""
+    return _moment(text.strip(), datetime.fromtimestamp(0, UTC)) is not None
+
+
+def is_watchdog_time(text: str) -> bool:
+    """Return whether a text is a time that a watchdog may have."""
+    minutes = _minutes(text.strip())
+    return minutes is not None and _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES
+
+
 def _moment(text: str, now: datetime) -> datetime | None:
     if text.startswith("+"):
         minutes = _minutes(text[1:])
@@ -150,7 +166,7 @@ def _watchdog(text: str) -> int:
     if text == NONE:
         return 0
     minutes = _minutes(text.strip())
-    if minutes is None or not _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES:
+    if minutes is None or not is_watchdog_time(text):
         raise UsageError(
             f"{text!r} is not a time for the watchdog.",
             hint="Write 1h or 90m: ten minutes at least, seven days at most.",

@@ -14,11 +14,11 @@ import msgspec
 
 from actions.base.wording import brief_duration, listed
 from actions.fleet.quantity import format_usd
-from actions.run.limits.options import moment_text
+from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, moment_text, reach_text
 from actions.run.spending import Spending, spending_of
 from actions.run.state.planner import is_repeated, is_watched
 from actions.run.state.records import EndsKnown, LimitAction, Limits
-from actions.run.state.view import Goal, Notice, NoticeKind, RunState, RunView, StageView
+from actions.run.state.view import Goal, Notice, NoticeKind, OwnedObject, RunState, RunView, StageView
 
 NEAR_SECONDS = 1800.0
 """A time is near for this long before the runner acts."""
@@ -42,6 +42,8 @@ _SAFETY = 1.5
 """The factor on the expected time, where what is late cannot be done at all."""
 _LEAST_MARGIN_SECONDS = 600.0
 _SHOWN = 3
+WATCHDOG_PREFIX = "eksml-watchdog-"
+"""Of the names of the objects of a watchdog."""
 
 
 class LimitName(StrEnum):
@@ -287,3 +289,17 @@ def reached_text(status: LimitStatus, view: RunView, now: float) -> str:
     does = "parked" if view.limits.action is LimitAction.PARK else "torn down"
     doubt = f" {status.doubt}" if status.doubt else ""
     return f"{status.text.rstrip('.')}: the run is {does}, {moment_text(now)}.{doubt}"
+
+
+def is_watchdog(item: OwnedObject) -> bool:
+    """Return whether an object of a run's inventory is of its watchdog, and not deleted yet."""
+    return not (item.is_deleted or item.existed or item.stage) and item.name.startswith(WATCHDOG_PREFIX)
+
+
+def reach_of(view: RunView) -> str:
+    """Return where the limits of a run hold and where they do not; empty without any."""
+    if not view.limits.watchdog_minutes:
+        return reach_text(view.limits)
+    is_there = any(is_watchdog(item) and item.kind == "CronJob" for item in view.owned)
+    is_idle = any(notice.kind is NoticeKind.WATCHDOG_IDLE for notice in view.notices)
+    return reach_text(view.limits) if is_there and not is_idle else HOLDS_IDLE if is_there else HOLDS_WITHOUT

@@ -266,6 +266,8 @@ class NoticeKind(StrEnum):
     """The run's home does not answer: what is new waits on this machine's disk."""
     HOME_REFUSED = "home refused"
     """The run's home refuses the credentials, or is gone."""
+    WATCHDOG_IDLE = "watchdog idle"
+    """The run's watchdog cannot be kept in its cluster, or its pods do not end well."""
     LIMIT = "limit near"
     """A limit of the run is near, or was reached."""
     RESTORED = "restored"

@@ -8,27 +8,31 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError, ConsoleError, RefusedError
+from actions.base.errors import ConflictError, ConsoleError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line, redact
-from actions.cluster.objects.client import Document, merge_patch
+from actions.blueprint.render import RUN_LABEL
+from actions.cluster.objects.client import Document, ObjectRef, merge_patch
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
-from actions.run.limits.rules import LimitName
+from actions.run.journal.lease import Heartbeat
+from actions.run.limits.rules import LimitName, is_watchdog
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.ownership import doubt_about
 from actions.run.objects.writes import apply_objects, request_removal, seen
-from actions.run.presence.record import ref_of
+from actions.run.presence.record import NAMESPACE, ref_of
 from actions.run.state.records import Body, LimitReached
-from actions.run.state.view import Goal, OwnedObject, RunView
+from actions.run.state.view import Goal, NoticeKind, RunView
 from actions.run.volume.helper_job import JobRecorder, JournalJobRecorder
-from actions.run.watchdog.manifests import PREFIX, manifests_of, watched_objects
-from actions.run.watchdog.script import NOTE
+from actions.run.watchdog.manifests import manifests_of, watchdog_name, watched_objects
+from actions.run.watchdog.script import NOTE, moment_of
 
 LOOK_SECONDS = 15.0
 """Pause between two looks at what the run holds."""
 NOTE_SECONDS = 60.0
 """Pause between two looks at what the watchdog has noted."""
+IDLE_SECONDS = 12 * 60.0
+"""Between the last pod of the watchdog that succeeded and the newest one: at least two in between have not."""
 _LONGEST_NOTE = 1000
 
 ContextOf = Callable[[RunView], StageContext]
@@ -40,6 +44,11 @@ class WatchdogJournal(Protocol):
 
     async def view(self) -> RunView:
         """Return the run as the newest record leaves it."""
+        ...
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """The heartbeat that carries messages and obstacles."""
         ...
 
     async def write_at_limit(self, body: Body) -> None:
@@ -66,6 +75,7 @@ class WatchdogKeeper:
         self._clock = clock
         self._applied: list[dict[str, Any]] | None = None
         self._read_at: float | None = None
+        self._idle_reason = ""
 
     async def accompany(self) -> None:
         """Keep the watchdog as the run needs it, until cancelled.
@@ -74,8 +84,23 @@ class WatchdogKeeper:
             ConsoleError: The cluster refuses, or does not answer; the next call tries again.
         """
         while True:
-            await self._look(await self._journal.view())
+            try:
+                await self._look(await self._journal.view())
+            except (ConflictError, UnreachableError):  # a CronJob that is there works on
+                raise
+            except ConsoleError as error:
+                self._show(error.sentence())
+                raise
+            self._show(self._idle_reason)
             await self._clock.sleep(LOOK_SECONDS)
+
+    def _show(self, reason: str) -> None:
+        """Show why the watchdog does not work; empty if it does, or there is none."""
+        heartbeat = self._journal.heartbeat
+        if heartbeat.state.reasons.get(NoticeKind.WATCHDOG_IDLE.value, "") != reason:
+            heartbeat.waits_no_more(NoticeKind.WATCHDOG_IDLE)
+        if reason:
+            heartbeat.waits_for(NoticeKind.WATCHDOG_IDLE, reason)
 
     async def finish(self, view: RunView) -> None:
         """Remove the watchdog of a run whose jobs are done; its lease is given back, so not as its runner."""
@@ -88,6 +113,7 @@ class WatchdogKeeper:
     async def _look(self, view: RunView) -> None:
         has_any = any(is_watchdog(item) for item in view.owned)
         if view.goal is Goal.TEARDOWN or not (view.limits.watchdog_minutes or has_any) or not known_cluster_uid(view):
+            self._idle_reason = ""
             return  # a teardown removes it before its audit
         context = self._context_of(view)
         try:
@@ -100,7 +126,7 @@ class WatchdogKeeper:
     async def _keep(self, view: RunView, context: StageContext, connection: ClusterConnection) -> None:
         objects = watched_objects(view) if view.limits.watchdog_minutes else ()
         if not objects:
-            self._applied = None
+            self._applied, self._idle_reason = None, ""
             await _remove_all(view, connection, context.journal, self._clock)
             return
         wanted = manifests_of(view, objects)
@@ -121,7 +147,26 @@ class WatchdogKeeper:
                 await self._journal.write_at_limit(LimitReached(LimitName.WATCHDOG.value, text))
             change = {"metadata": {"annotations": {NOTE: None}}}
             await merge_patch(connection.session, connection.discovery, ref, change)
+        if view.goal in (Goal.FORWARD, Goal.CANCEL):
+            self._idle_reason = idle_reason(await connection.find(_cron_of(view.id)), view.id)
         self._read_at = now
+
+
+def _cron_of(run_id: str) -> ObjectRef:
+    return ObjectRef("batch/v1", "CronJob", NAMESPACE, watchdog_name(run_id))
+
+
+def idle_reason(cron: Document | None, run_id: str) -> str:
+    """Return why pods of a CronJob do not end well: a sentence, or empty. All times are of the API server."""
+    if cron is None:
+        return ""
+    metadata, status = cron.get("metadata") or {}, cron.get("status") or {}
+    due, made = moment_of(status.get("lastScheduleTime")), moment_of(metadata.get("creationTimestamp"))
+    well = moment_of(status.get("lastSuccessfulTime")) or made
+    if due is None or well is None or (due - well).total_seconds() < IDLE_SECONDS:
+        return ""
+    ask = f"kubectl -n {NAMESPACE} describe pods -l {RUN_LABEL}={run_id}"
+    return f"No pod of its CronJob has succeeded since {well:%H:%M} UTC. Find out with: {ask}"
 
 
 def _note_of(document: Document | None) -> str:
@@ -152,8 +197,3 @@ async def _remove_all(view: RunView, connection: ClusterConnection, journal: Job
         if found is not None and (found.uid == item.uid or not doubt_about(found, item, view.id)):
             await request_removal(connection, ref, found.uid, clock=clock)
         await journal.deleted(replace(item, is_deleted=True))
-
-
-def is_watchdog(item: OwnedObject) -> bool:
-    """Return whether an object of a run's inventory is of its watchdog, and not deleted yet."""
-    return not (item.is_deleted or item.existed or item.stage) and item.name.startswith(PREFIX)

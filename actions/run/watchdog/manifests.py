@@ -16,12 +16,12 @@ import msgspec
 from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
+from actions.run.limits.rules import WATCHDOG_PREFIX
 from actions.run.presence.record import NAMESPACE, name_of
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
 from actions.run.watchdog import script
 
-PREFIX = "eksml-watchdog-"
 SCHEDULE = "*/5 * * * *"
 
 Manifest = dict[str, Any]
@@ -77,7 +77,7 @@ def _patch_of(kind: KubeKind) -> dict[str, Any] | None:
 
 def watchdog_name(run_id: str) -> str:
     """Return the name of its objects; a CronJob's has at most 52 characters, so it has the random part of the id."""
-    return f"{PREFIX}{run_id.rpartition('-')[2]}"
+    return f"{WATCHDOG_PREFIX}{run_id.rpartition('-')[2]}"
 
 
 def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Manifest]:

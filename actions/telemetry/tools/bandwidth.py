@@ -123,7 +123,7 @@ def _complete(reading: NcclReading) -> Judgement:
 
 def _values(reading: NcclReading) -> Judgement:
     subject = "values right"
-    wrong = [row for row in reading.rows if any(way.wrong for way in row.ways)]
+    wrong = reading.wrong_rows
     if wrong or (reading.out_of_bounds is not None and not reading.out_of_bounds.ok):
         first = f", the first at {size_text(wrong[0].size)}" if wrong else ""
         return Judgement(subject, False, f"{len(wrong)} of {len(reading.rows)} sizes have wrong values{first}.")

@@ -45,7 +45,7 @@ from actions.run.state.records import (
     Result,
     RunRequest,
 )
-from actions.run.state.view import Notice, NoticeKind, RunView
+from actions.run.state.view import Notice, NoticeKind, RunState, RunView
 from tests.unit.run.world import creation, outline
 from tui.present.cells import text_of
 from tui.present.limits import limit_lines
@@ -379,10 +379,20 @@ def test_limits_of_another_machines_run_are_named_and_not_reckoned_by_what_is_kn
     limits, doubts = limit_lines(there, now=3 * HOUR, width=76)
     assert ([text_of(cells) for cells in limits], doubts) == ([line], [])
     limits, doubts = limit_lines(run, now=3 * HOUR, width=76)
-    assert [text_of(cells) for cells in limits] == [line]  # it acts at the time that is named
+    own = " ".join(text_of(cells).strip() for cells in limits)
+    assert own == line.replace("limits:", "limits, while this machine runs:")  # it acts at the time that is named
     assert [text_of(cells) for cells in doubts] == ["  ? The run has no prices, so its budget is never reached."]
     text = run_table(there, now=3 * HOUR)
     assert "Its limits hold on the machine that carries it out." in text
     assert "never reached" not in text
     assert "this machine runs" not in text
     assert "never reached" in run_table(run, now=3 * HOUR)
+
+
+def test_a_run_that_a_limit_tore_down_says_so_afterwards() -> None:
+    reached = LimitReached("until", "The limit until 05:00: the run is torn down.")
+    gone = replace(view(created(Limits(until=5 * HOUR), ()), *TRAINING), state=RunState.TORN_DOWN)
+    assert limit_lines(gone, now=6 * HOUR, width=76) == ([], [])
+    gone = replace(gone, limits_reached=(reached,))
+    assert [text_of(cells) for cells in limit_lines(gone, now=6 * HOUR, width=76)[0]] == [reached.text]
+    assert f"  Reached: {reached.text}\n" in run_table(gone, now=6 * HOUR)

@@ -9,21 +9,29 @@ from argparse import Namespace
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from msgspec.structs import replace
 
-from actions.base.errors import ConfigError
+from actions.base.clock import SystemClock
+from actions.base.errors import AccessError, ConfigError, ConsoleError, UnreachableError
 from actions.base.files import asset
 from actions.base.own_images import PYTHON, REGISTRY_VARIABLE, own_image
+from actions.base.process import own_identity
+from actions.run.context.stage_context import CLUSTER_UID, StageContext
+from actions.run.journal.lease import Heartbeat, Lease, read_heartbeat
+from actions.run.journal.reader import RunMonitor
 from actions.run.launch import kept_environment
+from actions.run.report import run_table
 from actions.run.results import copying
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, Body, Intent, JournalRecord, Limits, Outcome, Owned, Result
-from actions.run.state.view import RunView
+from actions.run.state.view import Notice, NoticeKind, RunView
 from actions.run.volume import commands
+from actions.run.watchdog.keeper import WatchdogKeeper, idle_reason
 from actions.run.watchdog.manifests import config_of, manifests_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, Api, watch
 from tests.unit.blueprint.test_accepted import complaints_about
@@ -295,3 +303,77 @@ def test_the_role_for_launches_allows_what_is_applied() -> None:
     for one in manifests_of(view, watched_objects(view)):
         group = one["apiVersion"].rpartition("/")[0]
         assert (group, f"{one['kind'].lower()}s") in allowed
+
+
+def a_cron_job(scheduled: str, succeeded: str = "") -> dict[str, Any]:
+    status = {"lastScheduleTime": scheduled} if scheduled else {}
+    status |= {"lastSuccessfulTime": succeeded} if succeeded else {}
+    return {"metadata": {"name": "w", "creationTimestamp": "2026-11-20T21:01:00Z"}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("cron", "since"),
+    [
+        (None, ""),
+        ({}, ""),
+        (a_cron_job(""), ""),
+        (a_cron_job("2026-11-20T21:10:00Z"), ""),
+        (a_cron_job("2026-11-20T21:15:00Z"), "21:01"),
+        (a_cron_job("2026-11-20T22:15:00Z", "2026-11-20T22:10:04Z"), ""),
+        (a_cron_job("2026-11-20T22:30:00Z", "2026-11-20T22:10:04Z"), "22:10"),
+    ],
+)
+def test_pods_that_never_succeed_are_told_and_one_that_is_under_way_is_not(
+    cron: dict[str, Any] | None, since: str
+) -> None:
+    said = idle_reason(cron, RUN)
+    assert bool(said) == bool(since)
+    if since:
+        assert f"No pod of its CronJob has succeeded since {since} UTC." in said
+        assert f"describe pods -l eksml.dev/run={RUN}" in said
+
+
+class FakeJournal:
+    """The journal of a run with a watchdog, and the heartbeat of its runner."""
+
+    def __init__(self, folder: Path) -> None:
+        self.heartbeat = Heartbeat(folder, own_identity(), SystemClock())
+
+    async def view(self) -> RunView:
+        view = a_view(*MADE)
+        first = replace(view.stages[0], outputs={CLUSTER_UID: "uid"})
+        return replace(view, stages=(first, *view.stages[1:]))
+
+    async def write_at_limit(self, body: Body) -> None:
+        raise AssertionError(body)
+
+
+async def test_a_watchdog_that_may_not_be_made_is_on_screen_and_an_outage_is_not(tmp_path: Path) -> None:
+    journal = FakeJournal(tmp_path)
+    error: ConsoleError = AccessError("roles may not be created.")
+
+    def refused(view: RunView) -> StageContext:
+        raise error
+
+    work = WatchdogKeeper(journal, refused, SystemClock()).accompany
+    with pytest.raises(AccessError):
+        await work()
+    monitor = RunMonitor(tmp_path, SystemClock())
+    (notice,) = monitor.notices(Lease(own_identity(), "token", 0.0), read_heartbeat(tmp_path, own_identity()))
+    assert notice.text == (
+        "Its watchdog does not work: nothing stops its jobs while this machine is off. roles may not be created."
+    )
+    journal.heartbeat.waits_no_more()
+    error = UnreachableError("no answer")
+    with pytest.raises(UnreachableError):
+        await work()
+    assert not journal.heartbeat.state.waits
+
+
+def test_where_the_cron_job_is_not_there_no_report_counts_on_it() -> None:
+    cron = Owned(api_version="batch/v1", name=watchdog_name(RUN), object_kind="CronJob", namespace="default", uid="u")
+    without, with_it = a_view(*MADE), a_view(*MADE, ("", cron))
+    assert "The watchdog is not in the cluster now" in run_table(without, now=60.0)
+    assert "Beyond that the CronJob in the cluster stops" in run_table(with_it, now=60.0)
+    idle = replace(with_it, notices=(Notice(NoticeKind.WATCHDOG_IDLE, "It does not work."),))
+    assert "only while this machine runs, and its watchdog does not work." in run_table(idle, now=60.0)

@@ -22,7 +22,9 @@ from tui.commands.app_actions import AppActions
 from tui.commands.changes import ObjectChanges
 from tui.commands.dispatcher import CommandDispatcher
 from tui.commands.edit import EditCommand, editor_of
+from tui.panes.objects import ObjectsPane
 from tui.present.cells import text_of
+from tui.present.subject import Subject
 from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.status_lines import hints_line
 from tui.screens.workspace import PaneWorkspace
@@ -201,11 +203,27 @@ async def test_a_node_may_be_named_as_its_table_shows_it(
         assert [question.title for question in desk.app.asked] == [f"Cordon Node {asked}?"]
 
 
+async def test_a_name_alone_is_of_the_kind_on_screen_or_else_a_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deployments(ObjectsPane):
+        def named(self, name: str) -> Subject | None:
+            return Subject("Deployment", name, "work", api_version="apps/v1") if name == "web" else None
+
+    async with a_desk(Objects(), tmp_path, says_yes=False) as desk:
+        monkeypatch.setattr(PaneWorkspace, "current", Deployments(desk.services))
+        desk.services.narrow("play")
+        await desk.submit("restart web,other")
+        assert desk.body().startswith("Deployment work/web Pod play/other")
+
+
 async def test_a_drain_names_the_budget_that_holds_it_and_the_footer_what_is_left_until_the_node_is_uncordoned(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = Objects(pods={"protected-0": a_pod("protected-0")}, protected=10_000)
+    painted: list[dict[str, int]] = []
     async with a_desk(objects, tmp_path) as desk, desk.app.run_test(notifications=True) as pilot:
+        monkeypatch.setattr(desk.services.ticker, "request_paint", lambda: painted.append(dict(desk.services.drains)))
         desk.dispatcher.submit("drain node-1")
         await wait_for(pilot, lambda: desk.services.drains == {"node-1": 1}, "a pod is left")
         assert f"work/protected-0. {BUDGET}. The drain waits for them, 30 minutes at most" in desk.body()
@@ -222,6 +240,7 @@ async def test_a_drain_names_the_budget_that_holds_it_and_the_footer_what_is_lef
         await wait_for(pilot, lambda: "its drain has ended" in screen_text(desk.app), "the end is told")
         assert "1 pod left" not in screen_text(desk.app)
         assert (desk.services.drains, list(objects.pods)) == ({}, ["protected-0"])
+        assert painted == [{"node-1": 1}, {}], "the footer is painted also when the drain has ended"
 
 
 async def test_what_is_saved_is_sent_with_the_version_that_was_read(tmp_path: Path) -> None:
@@ -229,6 +248,7 @@ async def test_what_is_saved_is_sent_with_the_version_that_was_read(tmp_path: Pa
     async with a_desk(objects, tmp_path) as desk:
         desk.saves.append("replicas: 2 -> replicas: 5")
         await desk.submit("edit deploy/work/web")
+        assert desk.edited[0].startswith("# Deployment work/web · cluster here · region us-west-2 · context here\n")
     assert objects.sent == [{"metadata": {"uid": "u1", "resourceVersion": "5"}, "spec": {"replicas": 5}}]
     assert desk.app.said == ["Deployment work/web is changed."]
 

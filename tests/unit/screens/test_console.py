@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
-from actions.base.errors import ConfigError
+from actions.base.errors import ConfigError, ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
+from tui.screens.console import ConsoleScreen
 from tui.script_driver import ScriptDriver
 from tui.settings.appearance import tokens
 from tui.settings.settings import ConsoleSettings, DemoBadge
@@ -128,6 +130,41 @@ async def test_a_mutation_of_a_read_only_console_is_one_sentence() -> None:
         await settle(pilot)
         await app.script_driver.press([":", *"launch", "space", *"bionemo-esm1nv", "enter"])
         await wait_for(pilot, lambda: "read-only: launch was not" in screen_text(app), "the refusal is shown")
+
+
+async def test_a_bug_in_a_command_is_one_sentence_and_the_console_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(arguments: object) -> None:
+        raise NameError("name 'nothing' is not defined")
+
+    app = an_app()
+    make = app.dispatcher._make_handlers
+    monkeypatch.setattr(app.dispatcher, "_make_handlers", lambda: {**make(), "help": broken})
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await app.script_driver.press(["?"])
+        await wait_for(pilot, lambda: "help failed: a bug of eksml-tui" in screen_text(app), "the bug is told")
+        await app.script_driver.press([":", *"cost", "enter"])
+        await wait_for(pilot, lambda: app.workspace.split.current == "cost", "the costs are shown")
+
+
+async def test_a_bug_in_an_action_ends_the_console_and_whoever_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(screen: object) -> None:
+        raise NameError("name 'nothing' is not defined")
+
+    monkeypatch.setattr(ConsoleScreen, "action_command_line", broken)
+    app, seen = an_app(), []
+
+    async def pressed() -> None:
+        async with asyncio.timeout(60), app.run_test(size=SIZE) as pilot:
+            await settle(pilot)
+            try:
+                await app.script_driver.press([":"])
+            except ConsoleError as error:
+                seen.append(error.sentence())
+
+    with pytest.raises(NameError, match="nothing"):
+        await pressed()
+    assert (seen, app.return_code) == (["The console has ended."], 1)
 
 
 async def test_the_prefix_key_arranges_panes() -> None:

@@ -87,6 +87,8 @@ class FakeWorld:
     hangs: bool = False
     executed: list[str] = field(default_factory=list)
     refuse: str = ""
+    broken: bool = False
+    """Its handler of `launch` has a bug."""
     wrong: list[Finding] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -106,6 +108,8 @@ class FakeWorld:
     async def execute(self, call: Call) -> None:
         if self.refuse:
             raise RefusedError(self.refuse)
+        if self.broken and call.command.id == "launch":
+            raise NameError("name 'nothing' is not defined")
         self.executed.append(call.command.id)
         if call.command.id == "launch":
             self.view = a_run(a_stage("train", StageState.PENDING))
@@ -249,6 +253,16 @@ async def test_a_refused_command_fails_the_step_with_its_sentence(world: FakeWor
     world.refuse = "This session is read-only."
     report, _ = await played("steps:\n- launch: b", world, tmp_path)
     assert report.steps[0].seen == "This session is read-only."
+
+
+async def test_a_bug_in_a_command_fails_the_step_and_always_is_played(world: FakeWorld, tmp_path: Path) -> None:
+    world.broken, world.view = True, a_run(a_stage("train", StageState.RUNNING))
+    report, _ = await played("steps:\n- launch: b\n- open: pods\nalways:\n- teardown: c", world, tmp_path)
+    assert [step.result.value for step in report.steps] == ["failed", "skipped", "passed"]
+    seen = report.steps[0].seen
+    assert seen.startswith("a bug of eksml-tui (NameError: name 'nothing' is not defined, test_play.py:"), seen
+    assert world.executed == ["teardown"]
+    assert (report.result, report.exit_code) == ("failed", 1)
 
 
 async def test_a_teardown_after_a_launch_that_made_nothing_is_done(world: FakeWorld, tmp_path: Path) -> None:

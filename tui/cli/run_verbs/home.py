@@ -52,8 +52,12 @@ def print_home(options: Namespace) -> int:
     return 0
 
 
-def copied(options: Namespace) -> Path:
-    """Return the folder with a copy of the run that `runs show --home` names, as it is in the home now.
+def copied(options: Namespace, run: str) -> Path:
+    """Return the folder with a copy of a run, as it is in the home now.
+
+    Args:
+        options: Name the home.
+        run: An id, the beginning of one, or `latest`.
 
     Raises:
         MissingError: The home has no such run, or several.
@@ -62,12 +66,12 @@ def copied(options: Namespace) -> Path:
 
     async def fetch(store: ObjectStore) -> Path:
         ids = [run.id for run in await list_home(store)]
-        found = [one for one in ids if one.startswith(options.run)] if options.run != "latest" else ids[:1]
-        chosen = options.run if options.run in ids else found[0] if len(found) == 1 else ""
+        found = [one for one in ids if one.startswith(run)] if run != "latest" else ids[:1]
+        chosen = run if run in ids else found[0] if len(found) == 1 else ""
         if not chosen:
             count = f"{len(found)} runs begin" if found else "No run begins"
             raise MissingError(
-                f"{count} with {options.run!r} in {store.address}.",
+                f"{count} with {run!r} in {store.address}.",
                 hint=f"List them: eksml-tui runs list --home {store.address}",
             )
         folder = mirror_path(chosen)

@@ -129,6 +129,8 @@ def _collect_copies(options: Namespace) -> None:
     os.environ.update(aws_environment(options))  # for boto3, if a home has to be asked
     now = SystemClock().now().timestamp()
     found = survey_copies(now, older_than_days=options.older_than)
+    if not found:
+        _say("There are no copies of runs.")
     for copy in found:
         logs = f", with {size_text(copy.log_bytes)} of logs that no home has" if _has_own_logs(copy) else ""
         verb = "can be removed" if copy.is_removable else "stays"
@@ -148,6 +150,8 @@ def _collect_providers(options: Namespace) -> int:
         needs = f"needed by {counted(len(item.used_by), 'stage')}" if item.used_by else "not needed"
         _say(f"{item.name} {item.version} ({item.platform}), {size_text(item.size_bytes)}: {needs}")
     if options.dry_run:
+        if not found:
+            _say("The cache holds no provider.")
         return 0
     removed = remove_unused_providers(works)
     size = size_text(sum(item.size_bytes for item in removed))
