@@ -28,12 +28,11 @@ _LOAD_TEXT = len(" 100%")
 _LEAST_MEMORY, _MEMORY_TEXT = 5, len(" 100.3/22Gi")
 _GIB = 1 << 30
 _KB, _MB, _GB = 1e3, 1e6, 1e9
-_IDLE_PERCENT = 5
 _HOT_CELSIUS = 85
 _LAGS_BY_PERCENT = 20
 _STARVED = 0.8
 """Share of the power or clock of others below which a busy device is waiting or throttled."""
-_FULL_PERCENT = 95
+_IDLE_PERCENT, _FULL_PERCENT = 5, 95
 _WAITS_BELOW = 0.25
 """Share of its power cap below which a fully busy device only waits: an H100 that hung drew 17 %."""
 _LASTS_SECONDS = 5.0
