@@ -115,6 +115,14 @@ class RedactingApp(App[ResultT]):
         line = one_line(redact(text))
         self.notify(line, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(line) / _READ_PER_SECOND))
 
+    def withdraw_notification(self, text: str) -> None:
+        """Take a sentence away that is no longer true; nothing if it is not on screen."""
+        self.call_later(self._withdraw, one_line(redact(text)))  # behind the message that shows it
+
+    def _withdraw(self, line: str) -> None:
+        for notification in [one for one in self._notifications if one.message == line]:
+            self._unnotify(notification)
+
     def _handle_exception(self, error: Exception) -> None:
         """End the app because of a defect; one that shows while the app is ending does not change its return code.
 

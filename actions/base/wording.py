@@ -1,9 +1,16 @@
-"""Lists and numbers in a sentence."""
+"""Lists, numbers and durations in a sentence."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+"""Units of durations with their seconds."""
+_ROUNDED_SECONDS = 600
+_LONG_DAYS = 100
+"""From so many days on hours do not matter."""
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -42,6 +49,45 @@ def aligned_text(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) 
 def counted(count: int, noun: str) -> str:
     """`1 object`, `2 objects`; of a noun whose plural ends in s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`, `120d`. A negative one is `0s`."""
+    if seconds < 0:
+        return "0s"
+    if 0 < seconds < 1:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    if whole >= _LONG_DAYS * 86_400:
+        return f"{whole // 86_400}d"
+    for (name, size), (below, below_size) in pairwise(UNITS):
+        if whole >= size:
+            return f"{whole // size}{name}{whole % size // below_size:02}{below}"
+    return f"{whole}s"
+
+
+def brief_duration(seconds: float) -> str:
+    """Format a duration that stands still, such as a limit: `1m30s`, `40m`, `2h30m`; to the minute from ten on."""
+    text = duration(60 * round(seconds / 60) if seconds >= _ROUNDED_SECONDS else seconds)
+    return text[:-3] if text[-3:-1] == "00" and text[-4:-3].isalpha() else text
+
+
+def rough_duration(seconds: float) -> str:
+    """Format a duration in one unit, rounded down: `42s`, `3m`, `2h`, `4d`."""
+    whole = max(0, int(seconds))
+    return next((f"{whole // size}{name}" for name, size in UNITS if whole >= size), "0s")
+
+
+def duration_range(low_seconds: float, high_seconds: float, *, is_rough: bool = True) -> str:
+    """Format an expected duration: `35m–45m`, or one value if both look the same.
+
+    Args:
+        low_seconds: The least.
+        high_seconds: The greatest.
+        is_rough: In one unit each, for columns; else in two, where the second is not zero: `1h50m–3h`.
+    """
+    low, high = map(rough_duration if is_rough else brief_duration, (low_seconds, high_seconds))
+    return low if low == high else f"{low}–{high}"
 
 
 def folded(text: str, width: int, *, first: str = "", further: str = "", most: int | None = None) -> list[str]:

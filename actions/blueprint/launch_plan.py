@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
-from actions.base.wording import aligned
+from actions.base.wording import aligned, duration_range
 from actions.blueprint.durations import expectation_of
 from actions.blueprint.holding_rates import (
     Rate,
@@ -413,7 +413,7 @@ def plan_table(plan: LaunchPlan) -> str:
     lines = aligned([("STAGE", "KIND", "EXPECTED", "HOLDS", "$/h", "COST"), *map(_row, plan.stages)])
     simulated = " (simulated)" if plan.is_cost_simulated else ""
     total = bound_text(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
-    lines += ["", f"total   {_span(plan.low_seconds, plan.high_seconds)}, {total}{simulated}"]
+    lines += ["", f"total   {duration_range(plan.low_seconds, plan.high_seconds, is_rough=False)}, {total}{simulated}"]
     if plan.peak_usd_per_hour is not None:
         lines.append(f"peak    {bound_text(plan)}{format_usd(plan.peak_usd_per_hour)}/h")
     if plan.unpriced:
@@ -473,7 +473,7 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
     if stage.is_skipped:
         return (stage.id, stage.kind, f"skipped: {stage.skip_reason}", "", "", "")
     nodes = ", ".join(f"{count} × {name}" for name, count in stage.nodes)
-    span = _span(stage.low_seconds, stage.high_seconds)
+    span = duration_range(stage.low_seconds, stage.high_seconds, is_rough=False)
     if stage.is_free:
         return (stage.id, stage.kind, span, nodes, "–", "–")
     hourly = "?" if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
@@ -490,15 +490,3 @@ def bound_text(plan: LaunchPlan) -> str:
 def _range(low: Decimal, high: Decimal) -> str:
     first, last = format_usd(low), format_usd(high)
     return first if first == last else f"{first} to {last}"
-
-
-def _span(low_seconds: float, high_seconds: float) -> str:
-    low, high = _duration(low_seconds), _duration(high_seconds)
-    return low if low == high else f"{low} to {high}"
-
-
-def _duration(seconds: float) -> str:
-    for size, unit, least in ((86400, "d", 3 * 86400), (3600, "h", 2 * 3600), (60, "min", 60)):
-        if seconds >= least:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.0f} s"

@@ -68,8 +68,3 @@ def drop_chunks(chunks: list[bytes]) -> None:
     chunks.clear()
     if size > SHARED_BODY_BYTES:
         release_free_memory()
-
-
-def size_text(count: int) -> str:
-    """Return an amount of bytes for a message: `16 MiB`, `64 KiB`."""
-    return f"{count // MIB} MiB" if count >= MIB else f"{count >> 10} KiB"

@@ -95,7 +95,13 @@ class FocusArguments(Arguments, frozen=True):
 class ObjectArguments(Arguments, frozen=True):
     """Show an object of the cluster."""
 
-    object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
+    object: Annotated[
+        str,
+        Meta(
+            description="`namespace/name` of a pod, `kind/name`, or a name of the kind on screen. Empty: the selected "
+            "one."
+        ),
+    ] = ""
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
 
 
@@ -125,8 +131,9 @@ class TargetArguments(Arguments, frozen=True):
     object: Annotated[
         str,
         Meta(
-            description="`kind/name` or `kind/namespace/name`, several with commas; `@UID` after a name means that "
-            "one object. Empty: the marked ones, or the selected one."
+            description="`kind/name` or `kind/namespace/name`, several with commas; a name alone is of the kind on "
+            "screen, else a pod's; `@UID` after a name means that one object. Empty: the marked ones, or the selected "
+            "one."
         ),
     ] = ""
 

@@ -95,7 +95,8 @@ def load_rows(path: Path) -> Iterator[TableRow]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path.name} cannot be read: {error}.", hint="Install the package again.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise FormatError(f"{path} cannot be read: {why}.", hint="Install the package again.") from error
     reader = csv.reader(lines)
     header = next(reader, [])
     for cells in reader:

@@ -50,6 +50,13 @@ def format_bytes(size_bytes: int) -> str:
     return f"{_trimmed(value, digits)}{unit}"
 
 
+def size_text(size_bytes: int) -> str:
+    """Return a size for a sentence or a list, in the digits of `format_bytes`: `8 B`, `512 MiB`, `15.3 GiB`."""
+    text = format_bytes(size_bytes)
+    digits = text.rstrip("".join(_BINARY))
+    return f"{digits} {text[len(digits) :]}B"
+
+
 def format_usd(amount: Decimal) -> str:
     """Return dollars and cents with thousands separators: `$1,234.50`."""
     return f"${amount.quantize(_CENT, ROUND_HALF_UP):,}"

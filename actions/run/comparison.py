@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -116,6 +116,8 @@ def differences_of(settings: Sequence[Mapping[str, Scalar]]) -> tuple[Difference
 
 
 def _differ(one: Scalar | None, other: Scalar | None) -> bool:
+    if one in (None, "") and other in (None, ""):
+        return False  # one blueprint leaves empty what the other does not have
     return isinstance(one, bool) != isinstance(other, bool) or one != other  # True == 1, and is not the same setting
 
 
@@ -194,17 +196,36 @@ def comparison_table(runs: Sequence[RunCurves], metric: str) -> str:
     return f"{metric}\n{_columns(rows)}\n{_columns(below)}"
 
 
-def comparison_json(runs: Sequence[RunCurves], metric: str) -> str:
-    """Return one object; values that are not finite are texts, as `eksml-tui read` prints them."""
+def comparison_json(runs: Sequence[RunCurves], metric: str, *, has_samples: bool = True) -> str:
+    """Return one object; values that are not finite are texts, as `eksml-tui read` prints them.
+
+    Args:
+        runs: The runs.
+        metric: The metric by which they are compared.
+        has_samples: Whether the curves are in it, or their figures alone.
+    """
     differing = differences_of([run.settings for run in runs])
     document = {
         "schema": "eksml-compare/1",
         "metric": metric,
         "shared": list(shared_metrics([run.metrics() for run in runs])),
-        "runs": [_run_fields(run, metric) for run in runs],
+        "runs": [
+            {name: value for name, value in _run_fields(run, metric).items() if has_samples or name != "samples"}
+            for run in runs
+        ],
         "differences": {
             one.name: {run.id: value for run, value in zip(runs, one.values, strict=True)} for one in differing
         },
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
+def curves_json(run: RunCurves, metrics: Sequence[str]) -> str:
+    """Return one object with the curves of a run; values that are not finite are texts."""
+    document = {
+        "schema": "eksml-curves/1",
+        "id": run.id,
+        "curves": [{"metric": metric, **_curve_fields(run, metric)} for metric in metrics],
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
@@ -226,20 +247,15 @@ def shown(value: Scalar | None) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-FORMATS: Mapping[str, Callable[[Sequence[RunCurves], str], str]] = {
-    "table": comparison_table,
-    "json": comparison_json,
-    "csv": comparison_csv,
-}
-
-
 def _run_fields(run: RunCurves, metric: str) -> dict[str, object]:
+    return {"id": run.id, "blueprint": run.settings["blueprint"], **_curve_fields(run, metric)}
+
+
+def _curve_fields(run: RunCurves, metric: str) -> dict[str, object]:
     series = run.series(metric)
     figures = figures_of_series(series)
     last, least = figures.last, figures.least
     return {
-        "id": run.id,
-        "blueprint": run.settings["blueprint"],
         "stage": run.stage_of(metric),
         "points": figures.points,
         "step": last.x if last else None,

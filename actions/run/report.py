@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339
-from actions.base.wording import aligned_text, listed
+from actions.base.wording import aligned_text, duration, duration_range, listed
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
@@ -54,7 +54,7 @@ def runs_table(runs: Sequence[RunSummary], *, now: float | None = None, is_short
             names[run.id],
             "unreadable" if run.error else _state(run),
             run.stage,
-            duration_text(None if now is None and run.ended_at is None else run.took_seconds(now or 0.0)),
+            took_text(None if now is None and run.ended_at is None else run.took_seconds(now or 0.0)),
             loss_text(run.last_loss),
             spent_text(run),
             listed(run.holds, _HELD_SHOWN),
@@ -159,6 +159,11 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     parts += [_audit(view)] if view.audit else []
     parts += ["".join(f"{line}\n" for line in unfinished_teardown(view))] if unfinished_teardown(view) else []
     return "\n".join(parts)
+
+
+def limits_json(view: RunView, *, now: float) -> str:
+    """Return one object: the run's id, and its limits as `run_json` has them."""
+    return _json({"id": view.id, **_limit_fields(view, now)})
 
 
 def run_json(view: RunView, *, now: float | None = None) -> str:
@@ -293,19 +298,9 @@ def _notice_fields(notices: Iterable[Notice]) -> list[dict[str, object]]:
     return [{"kind": notice.kind.value, "text": notice.text, "since": _moment(notice.since)} for notice in notices]
 
 
-def duration_text(seconds: float | None) -> str:
-    """Return a duration in two units: `4 s`, `12 m 05 s`, `3 h 20 m`, `2 d 04 h`; empty for `None`."""
-    if seconds is None:
-        return ""
-    whole = max(int(seconds), 0)
-    minutes, second = divmod(whole, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days} d {hour:02} h"
-    if hours:
-        return f"{hours} h {minute:02} m"
-    return f"{minutes} m {second:02} s" if minutes else f"{second} s"
+def took_text(seconds: float | None) -> str:
+    """Return a duration as it stands in a table; empty for `None`."""
+    return "" if seconds is None else duration(int(seconds))
 
 
 def _stage_fields(stage: StageView) -> dict[str, object]:
@@ -333,7 +328,7 @@ def _stages(heading: str, stages: Iterable[StageView], now: float | None, spendi
         (
             stage.id,
             stage.state.value.replace("_", " "),
-            duration_text(_took(stage) if stage.state is not StageState.RUNNING else _so_far(stage, now)),
+            took_text(_took(stage) if stage.state is not StageState.RUNNING else _so_far(stage, now)),
             _expected(stage),
             *([_spent(stage, spending)] if spending else []),
             stage.message,
@@ -363,14 +358,7 @@ def _so_far(stage: StageView, now: float | None) -> float | None:
 
 def _expected(stage: StageView) -> str:
     low, high = stage.expect_low_seconds, stage.expect_high_seconds
-    return f"{_rounded(low)} to {_rounded(high)}" if high else ""
-
-
-def _rounded(seconds: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.0f} s"
+    return duration_range(low, high, is_rough=False) if high else ""
 
 
 def _plan(stage: StageView) -> str:

@@ -21,6 +21,7 @@ from actions.cluster.logs.batch import LogBatch
 from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.objects.client import Document, ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
+from actions.fleet.quantity import size_text
 from actions.run.context.access import ClusterConnection
 from actions.run.context.account import compare_account, works_in_account
 from actions.run.context.retry import ONCE
@@ -146,9 +147,6 @@ def _file_of(line: str, folder: str) -> ResultFile | None:
     return ResultFile(one_line(path), int(fields[0]), datetime.fromtimestamp(int(fields[1]), UTC))
 
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
 def results_table(listing: Listing) -> str:
     """Return a line for each file, then their total."""
     if not listing.files:
@@ -174,14 +172,6 @@ def results_json(listing: Listing) -> str:
         ],
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size with about three digits: `512 MiB`."""
-    size, unit = float(size_bytes), 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.3g} {_UNITS[unit]}"
 
 
 EXPORT_STAGE = "errand.export"

@@ -102,7 +102,7 @@ def _measured_size(size: str, kind: str, folder: Path, options: argparse.Namespa
 def _measured(target: Target, options: argparse.Namespace) -> dict[str, object]:
     found = attempt(partial(measure_fleet, target, seconds=options.seconds, runs=options.runs))
     sys.stderr.write(json.dumps(found) + "\n")  # kept even if what follows is broken off
-    found["restart"] = attempt(partial(measure_restart, target))
+    found["restart"] = attempt(partial(measure_restart, target, runs=options.runs))
     found["others"] = measure_others(target, seconds=options.seconds)
     if options.growth and target.control:
         found["growth"] = attempt(partial(measure_growth, target, minutes=options.growth))

@@ -52,8 +52,8 @@ def measure_fleet(target: Target, *, seconds: float, runs: int) -> Figures:
         references.append(_reference_load(target))
         with _console(target) as program:
             loads.append(_load_of(program, target))
-    console: Figures = dict(_medians(loads))
-    reference: Figures = dict(_medians(references))
+    console: Figures = _medians(loads)
+    reference: Figures = _medians(references)
     console |= attempt(partial(_at_work, target, seconds=seconds))
     if target.control:
         reference |= attempt(lambda: {"churn_cpu_percent": _reference_churn(target, seconds=seconds)})
@@ -128,33 +128,37 @@ def churn_of(target: Target) -> float:
     return CHURN.get(target.nodes, USUAL_CHURN)
 
 
-def measure_restart(target: Target) -> Figures:
-    """A second start on the fleet: seconds from the first frame to the kept snapshot, and to the live one."""
+def measure_restart(target: Target, *, runs: int) -> Figures:
+    """Second starts on the fleet: seconds from the first frame to the kept snapshot, and to the live one; medians."""
     with tempfile.TemporaryDirectory(prefix="eksml-bench-home-", ignore_cleanup_errors=True) as name:
         home = Path(name)
         with _console_of(target, home) as program:
             _load_of(program, target)
             program.drain(_SETTLE_SECONDS)
-        with _console_of(target, home) as program:
-            first_frame = program.wait(rb"nodes")
-            program.wait(rb"as of \d\d:\d\d UTC")
-            program.wait(rb"%s nodes" % f"{target.nodes:,}".encode())
-            kept = program.wait(rb"\$[\d,]+\.\d\d/h")
-            cpu = program.cpu_seconds()
-            live = program.wait(rb"live")
-            live_cpu = program.cpu_seconds()
-            program.drain(2.0)
-            wall, busy = program.longest_stall_ms()
-            rss = program.memory_megabytes()
+        return _medians([_restart_of(target, home) for _ in range(runs)], all_of="kept_after_first_frame_seconds")
+
+
+def _restart_of(target: Target, home: Path) -> dict[str, float]:
+    with _console_of(target, home) as program:
+        first_frame = program.wait(rb"nodes")
+        program.wait(rb"as of \d\d:\d\d UTC")
+        program.wait(rb"%s nodes" % f"{target.nodes:,}".encode())
+        kept = program.wait(rb"\$[\d,]+\.\d\d/h")
+        cpu = program.cpu_seconds()
+        live = program.wait(rb"live")
+        live_cpu = program.cpu_seconds()
+        program.drain(2.0)
+        wall, busy = program.longest_stall_ms()
+        rss = program.memory_megabytes()
     return {
-        "kept_after_first_frame_seconds": round(kept - first_frame, 3),
-        "kept_cpu_seconds": round(cpu, 2),
-        "live_after_first_frame_seconds": round(live - first_frame, 3),
-        "live_cpu_seconds": round(live_cpu, 2),
+        "kept_after_first_frame_seconds": kept - first_frame,
+        "kept_cpu_seconds": cpu,
+        "live_after_first_frame_seconds": live - first_frame,
+        "live_cpu_seconds": live_cpu,
         "longest_stall_ms": wall,
         "longest_stall_cpu_ms": busy,
-        "rss_mb": round(rss[0], 1),
-        "rss_peak_mb": round(rss[1], 1),
+        "rss_mb": rss[0],
+        "rss_peak_mb": rss[1],
     }
 
 
@@ -274,12 +278,10 @@ def _reference_churn(target: Target, *, seconds: float) -> float:
     return round(percent, 2)
 
 
-def _medians(readings: list[dict[str, float]]) -> dict[str, object]:
+def _medians(readings: list[dict[str, float]], *, all_of: str = "complete_seconds") -> Figures:
     """The median of each figure, with all values of the one that has a bar."""
-    found: dict[str, object] = {
-        name: round(statistics.median(one[name] for one in readings), 3) for name in readings[0]
-    }
-    found["complete_seconds_of_all"] = sorted(one["complete_seconds"] for one in readings)
+    found: Figures = {name: round(statistics.median(one[name] for one in readings), 3) for name in readings[0]}
+    found[f"{all_of}_of_all"] = sorted(round(one[all_of], 3) for one in readings)
     return found
 
 

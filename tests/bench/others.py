@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import subprocess
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from tests.bench.loglines import NAMESPACE
 from tests.bench.measure import churn_of
-from tests.bench.program import Program, attempt, environment, load
+from tests.bench.program import COLUMNS, ROWS, Program, attempt, environment, load
 from tests.bench.target import Target
+from tui.widgets.terminal import TerminalScreen
 
 ABSENT = "not on PATH"
 _LONGEST_SECONDS = 180.0
@@ -26,12 +28,12 @@ class Screen:
 
     name: str
     arguments: tuple[str, ...]
-    pattern: bytes
+    pattern: str
 
 
 _SCREENS = (
-    Screen("k9s", ("--command", "nodes", "--headless"), rb"[Nn]odes\(all\)\[%s\]"),
-    Screen("eks-node-viewer", ("--disable-pricing",), rb"%s nodes"),
+    Screen("k9s", ("--command", "nodes", "--headless"), r"[Nn]odes\(all\)\[%s\]"),
+    Screen("eks-node-viewer", ("--disable-pricing",), r"%s nodes"),
 )
 
 
@@ -50,9 +52,32 @@ def measure_others(target: Target, *, seconds: float) -> dict[str, object]:
     return found
 
 
-def counted(number: int) -> bytes:
+def counted(number: int) -> str:
     """Return a pattern of a number as programs write it: `5000`, and `5,000` as k9s does since it formats titles."""
-    return f"{number:,}".replace(",", ",?").encode()
+    return f"{number:,}".replace(",", ",?")
+
+
+def until_shown(program: Program, pattern: str, *, seconds: float = _LONGEST_SECONDS) -> float:
+    """Until the screen matches; the moment at which it did.
+
+    The screen, not what was written: of a title that changes, programs write only the cells that differ.
+
+    Raises:
+        ChildProcessError: The program has ended.
+        TimeoutError: It does not match in time.
+    """
+    screen, wanted = TerminalScreen(COLUMNS, ROWS), re.compile(pattern)
+    until = time.perf_counter() + seconds
+    while (now := time.perf_counter()) < until:
+        data = program.read(min(1.0, until - now))
+        if not data:
+            program.require_alive()
+            continue
+        screen.feed(data)
+        lines = ["".join(part.text for part in screen.segments(row)) for row in range(ROWS)]
+        if any(map(wanted.search, lines)):
+            return time.perf_counter()
+    raise TimeoutError(f"{pattern!r} was not on the screen within {seconds:.0f} s.")
 
 
 def measure_stern(kubeconfig: str, *, lines: int) -> object:
@@ -80,8 +105,7 @@ def _on_screen(screen: Screen, path: str, target: Target, *, seconds: float) -> 
     with tempfile.TemporaryDirectory(prefix="eksml-bench-home-", ignore_cleanup_errors=True) as home:
         argv = [path, "--kubeconfig", target.kubeconfig, *screen.arguments]
         with Program(argv, environment(Path(home), target.kubeconfig)) as program:
-            pattern = screen.pattern % counted(target.nodes)
-            complete = program.wait(pattern, seconds=_LONGEST_SECONDS) - program.began_at
+            complete = until_shown(program, screen.pattern % counted(target.nodes)) - program.began_at
             program.drain(5.0)
             found: dict[str, object] = {"complete_seconds": round(complete, 2), "idle": load(program, seconds)}
             if target.control:

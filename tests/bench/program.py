@@ -19,6 +19,7 @@ from types import TracebackType
 _CONTROLS = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[P_^][^\x1b]*\x1b\\|.)")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KEPT_BYTES = 1 << 18
+COLUMNS, ROWS = 220, 50
 FRAME = b"\x1b[?2026h"
 """Written before each frame, to a terminal that says that it knows what frames are."""
 _ASKS_FOR_FRAMES, _HAS_FRAMES = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
@@ -41,7 +42,7 @@ class Program:
         self.pid, self._master = pty.fork()
         if self.pid == 0:
             os.execvpe(argv[0], list(argv), dict(environment))
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 220, 0, 0))
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
     def __enter__(self) -> Program:
         return self
@@ -96,9 +97,20 @@ class Program:
         while (now := time.perf_counter()) < until:
             if wanted.search(_CONTROLS.sub(b"", self._tail)):
                 return now
-            self.read(min(1.0, until - now))
+            if not self.read(min(1.0, until - now)):
+                self.require_alive()
         last = _CONTROLS.sub(b"", self._tail)[-400:].decode(errors="replace")
         raise TimeoutError(f"{pattern!r} did not come within {seconds:.0f} s; the last that did: {last}")
+
+    def require_alive(self) -> None:
+        """Do nothing.
+
+        Raises:
+            ChildProcessError: It has ended.
+        """
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            last = _CONTROLS.sub(b"", self._tail)[-400:].decode(errors="replace").strip()
+            raise ChildProcessError(f"It ended; the last that it wrote: {last}")
 
     def drain(self, seconds: float) -> None:
         """Let time go by, reading."""

@@ -46,7 +46,7 @@ async def seen(hours: float, *, kind: str = "capacity-block") -> tuple[CheckResu
 async def test_f30_a_capacity_block_says_when_its_instances_end_half_an_hour_before_it_does() -> None:
     result, said = await seen(26.5)
     assert result is CheckResult.PASSED
-    assert "from 2026-11-22 14:00 UTC on, in 26 h 0 min: save checkpoints before" in said
+    assert "from 2026-11-22 14:00 UTC on, in 1d02h: save checkpoints before" in said
 
 
 @pytest.mark.parametrize("hours", [0.5, 0.1, -3])

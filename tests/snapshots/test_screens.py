@@ -180,8 +180,8 @@ STATES = (
 TRAINIUM_STATE = (Shot("accelerators-neuron", line("open accelerators"), "ND0"),)
 BANDWIDTH_STATE = (Shot("charts-bandwidth", line("open charts"), "busbw"),)
 STALE_STATES = (
-    Shot("home-stale", line("open home"), "stale 42 s"),
-    Shot("nodes-stale", line("open nodes"), "42 s"),
+    Shot("home-stale", line("open home"), "stale 42s"),
+    Shot("nodes-stale", line("open nodes"), "42s"),
     Shot("accelerators-unanswered", line("open accelerators"), "worker-7"),
 )
 KEPT_STATES = (

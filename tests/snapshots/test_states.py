@@ -74,8 +74,8 @@ def stale(folder: Path) -> Scene:
     return scene
 
 
-SHOTS = [(make, SMALL) for make in (empty, loading, error, forbidden, one, many, stale)]
-SHOTS += [(many, MIDDLE), (many, LARGE), (stale, MIDDLE), (many, NARROW)]
+STATES = (empty, loading, error, forbidden, one, many, stale)
+SHOTS = [*((make, size) for size in (SMALL, MIDDLE, LARGE) for make in STATES), (many, NARROW)]
 
 
 @pytest.mark.parametrize(("make", "size"), SHOTS, ids=lambda value: getattr(value, "__name__", str(value)))

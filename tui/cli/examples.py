@@ -99,6 +99,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs compare": (
         "eksml-tui runs compare latest bionemo-esm1nv-1122   their losses, and the parameters that differ",
         "eksml-tui runs compare latest bionemo-esm1nv-1122 --metric val_loss -o csv",
+        "eksml-tui runs compare latest bionemo-esm1nv-1122 --home   one of them on another machine",
     ),
     "runs curves": (
         "eksml-tui runs curves latest             its losses, drawn",

@@ -191,7 +191,7 @@ def _show(options: Namespace) -> int:
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied
 
-        view = load_run(copied(options))
+        view = load_run(copied(options, options.run))
     else:
         view = load_run(find_run(options.run))
     now = SystemClock().now().timestamp()
@@ -205,30 +205,51 @@ def _show(options: Namespace) -> int:
 
 
 def _compare(options: Namespace) -> int:
-    from actions.run.comparison import FORMATS, metric_to_compare, read_run
+    from actions.run.comparison import comparison_csv, comparison_json, comparison_table, metric_to_compare, read_run
 
-    folders = list(dict.fromkeys(find_run(run) for run in options.runs))
+    folders = list(dict.fromkeys(_folder_here_or_copied(options, run) for run in options.runs))
     if len(folders) < 2:
         raise UsageError("runs compare needs two runs.", hint="List them with `eksml-tui runs list`.")
     runs = [read_run(folder) for folder in folders]
     metric = metric_to_compare(runs, options.metric)
-    if options.output == "plot":
-        from tui.cli.tables.plots import comparison_plot
+    match options.output:
+        case "plot":
+            from tui.cli.tables.plots import comparison_plot
 
-        sys.stdout.writelines(f"{line}\n" for line in comparison_plot(runs, metric))
-    else:
-        sys.stdout.write(FORMATS[options.output](runs, metric))
+            sys.stdout.writelines(f"{line}\n" for line in comparison_plot(runs, metric))
+        case "csv":
+            sys.stdout.write(comparison_csv(runs, metric))
+        case form:
+            print_table(
+                form,
+                table=lambda: comparison_table(runs, metric),
+                document=lambda: comparison_json(runs, metric, has_samples=form != "wide"),
+                rows="runs",
+            )
     return 0
 
 
+def _folder_here_or_copied(options: Namespace, run: str) -> Path:
+    """Return the folder of a run of this machine; with `--home` also of a copy, of one that is not here."""
+    try:
+        return find_run(run)
+    except RunMissingError:
+        if options.of_home is None:
+            raise
+    from tui.cli.run_verbs.home import copied
+
+    return copied(options, run)
+
+
 def _curves(options: Namespace) -> int:
-    from actions.run.comparison import read_run, series_csv
+    from actions.run.comparison import curves_json, read_run, series_csv
+    from tui.cli.tables.output import formatted
     from tui.cli.tables.plots import run_picture, run_plot
 
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied
 
-        run = read_run(copied(options))
+        run = read_run(copied(options, options.run))
     else:
         run = read_run(find_run(options.run))
     unknown = [metric for metric in options.metric if metric not in run.metrics()]
@@ -237,6 +258,8 @@ def _curves(options: Namespace) -> int:
     match options.output:
         case "csv":
             data = series_csv({metric: run.series(metric) for metric in options.metric or run.metrics()}).encode()
+        case "json" | "yaml":
+            data = formatted(options.output, curves_json(run, options.metric or run.metrics())).encode()
         case "svg" | "png":
             data = run_picture(run, options.metric, options.output)
         case _:

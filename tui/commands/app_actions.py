@@ -26,6 +26,7 @@ class AppActions(msgspec.Struct, frozen=True):
     Args:
         show: Put a screen in front.
         notify_plainly: Show one sentence; markup in it is not interpreted.
+        withdraw_notification: Take a sentence away that is no longer true.
         save_screen: Write the screen to a file.
         leave: End the console.
         close_notifications: Take away all notifications; `False` if there is none.
@@ -46,5 +47,6 @@ class AppActions(msgspec.Struct, frozen=True):
     open_shell: Callable[[PodFacts, str], None]
     allow_plugin: Callable[[ConfigError], Awaitable[bool]]
     front: Callable[[], Screen[Any] | None] = lambda: None
+    withdraw_notification: Callable[[str], None] = lambda _: None
     choose_theme: Callable[[str], None] = lambda _: None
     edit_text: Callable[[str, Sequence[str]], Awaitable[str]] = _as_it_was

@@ -111,7 +111,8 @@ class ObjectChanges:
                 return ""  # the node was uncordoned
             finally:
                 self._drains.pop(target.uid, None)
-                self._services.drains.pop(target.name, None)
+                if self._services.drains.pop(target.name, None) is not None:
+                    self._services.ticker.request_paint()  # nothing else may change any more
 
         await self._each(arguments.object, drain, "are drained", kind="nodes")
 
@@ -124,9 +125,13 @@ class ObjectChanges:
         """
         from actions.cluster.objects.operations import cordon_node, evict_all, plan_drain
 
+        told = ""
+
         def progress(left: int, text: str) -> None:
-            if target.name not in self._services.drains:
-                self._app.notify_plainly(f"{target.title()}: {text} {_HOW_TO_END}")
+            nonlocal told
+            if not told:
+                told = f"{target.title()}: {text} {_HOW_TO_END}"
+                self._app.notify_plainly(told)
             self._services.drains[target.name] = left
             self._services.ticker.request_paint()
 
@@ -137,9 +142,12 @@ class ObjectChanges:
                 f"{target.title()} is cordoned, but not drained. {' '.join(plan.objections())}",
                 hint="To evict them anyway: even_if_lost=true.",
             )
-        await evict_all(
-            session, plan.evicted, clock=self._services.clock, deadline_seconds=_DRAIN_SECONDS, progress=progress
-        )
+        try:
+            await evict_all(
+                session, plan.evicted, clock=self._services.clock, deadline_seconds=_DRAIN_SECONDS, progress=progress
+            )
+        finally:
+            self._app.withdraw_notification(told)  # what it counts is no longer left
         return f"{target.title()} is drained: {counted(len(plan.evicted), 'pod')} evicted."
 
     async def _each(

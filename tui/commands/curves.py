@@ -17,6 +17,7 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
     from actions.run.journal.reader import RunSummary
+    from actions.run.presence.record import RemoteRun
     from tui.panes.charts import ChartsPane
 
 _CHARTS = "charts"
@@ -72,13 +73,19 @@ class CurveCommands:
 
         typed = [name for name in f"{arguments.run},{arguments.other}".split(",") if name]
         if len(typed) == 1:
-            typed.insert(0, self._services.runs.find("").id)
-        chosen = {run.id: run.folder for run in map(self._run_named, typed)}
+            view = self._services.runs.view
+            typed.insert(0, view.id if view is not None else self._services.runs.find("").id)
+        chosen = {run.id: run for run in map(self._run_named, typed)}
         if len(chosen) < 2:
             raise RefusedError(f"{next(iter(chosen))} cannot be compared with itself.", hint="Name another run.")
         if len(chosen) > MOST_RUNS:
             raise RefusedError(f"At most {MOST_RUNS} runs are compared at once.", hint="Name fewer.")
-        pane, reading = self._pane(), asyncio.ensure_future(in_thread("compare", _read, list(chosen.values())))
+        pane, reading = (
+            self._pane(),
+            asyncio.ensure_future(
+                in_thread("compare", _read_runs, list(chosen.values()), self._services.settings.home)
+            ),
+        )
         try:
             await asyncio.wait({reading}, timeout=NOTICED_SECONDS)
             if not reading.done():  # spools of days, or a busy machine
@@ -100,17 +107,20 @@ class CurveCommands:
         self._services.settings.write_file(file, data)
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
-    def _run_named(self, typed: str) -> RunSummary:
-        """Return the run with this id, or the only one whose id begins so.
+    def _run_named(self, typed: str) -> RunSummary | RemoteRun:
+        """Return the run with this id, or the only one whose id begins so; also one of another machine.
 
         Raises:
             MissingError: There is none, or more than one.
         """
-        known = self._services.runs.summaries
+        runs = self._services.runs
+        by_id: dict[str, RunSummary | RemoteRun] = {run.id: run for run in runs.listed_elsewhere()}
+        by_id |= {run.id: run for run in runs.summaries}
+        known = by_id.values()
         found = [run for run in known if run.id == typed] or [run for run in known if run.id.startswith(typed)]
         if len(found) > 1:
             raise MissingError(f"{typed!r} is the beginning of {len(found)} run ids.", hint="Type more of the id.")
-        return found[0] if found else self._services.runs.find(typed)
+        return found[0] if found else runs.find(typed)
 
     def _pane(self) -> ChartsPane:
         from tui.panes.charts import ChartsPane
@@ -119,6 +129,28 @@ class CurveCommands:
         if not isinstance(pane, ChartsPane):
             raise TypeError(f"{pane} is not the charts pane")
         return pane
+
+
+def _read_runs(runs: Sequence[RunSummary | RemoteRun], home: str) -> list[RunCurves]:
+    """Read runs: those of this machine from their folders, others from copies, brought up to date from the home.
+
+    Raises:
+        RefusedError: A run of another machine has no home that is read here.
+        ConsoleError: The home does not answer.
+    """
+    from actions.run.journal.reader import RunSummary
+    from actions.run.presence.remote_view import open_remote
+
+    folders: list[Path] = []
+    for run in runs:
+        folder = run.folder if isinstance(run, RunSummary) else open_remote(run, home)
+        if folder is None:
+            raise RefusedError(
+                f"The curves of {run.id} are on another machine, and it has no home that is read here.",
+                hint="Set home: in config.yaml to its home, if it has one.",
+            )
+        folders.append(folder)
+    return _read(folders)
 
 
 def _read(folders: Sequence[Path]) -> list[RunCurves]:

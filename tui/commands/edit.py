@@ -13,7 +13,7 @@ import msgspec
 from actions.base.errors import ConfigError, ConflictError, ConsoleError, RefusedError
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
-from tui.commands.targets import resolve_targets
+from tui.commands.targets import place_of_changes, resolve_targets
 from tui.feeds.services import ConsoleServices
 from tui.screens.workspace import PaneWorkspace
 
@@ -86,8 +86,8 @@ class EditCommand:
         """Open the editor until the server takes what was saved; return false if nothing is to be changed."""
         from actions.cluster.objects.editing import changed, changes_between, editable_text, parse_edited
 
-        base = document
-        text = editable_text(base)
+        base, of = document, f"{target.title()} · {place_of_changes(self._services)}"
+        text = editable_text(base, of=of)
         while True:
             saved = await self._app.edit_text(text, argv)
             if saved == text:
@@ -100,7 +100,7 @@ class EditCommand:
             except ConflictError:
                 patch = _without_version(changes_between(base, wanted or {}))
                 base = await self._read(target)
-                text = editable_text(changed(base, patch), (_OTHERS_FIRST,))
+                text = editable_text(changed(base, patch), (_OTHERS_FIRST,), of=of)
             except ConsoleError as error:  # what was typed must not be lost
                 text = _remarked(saved, error)
             else:

@@ -84,6 +84,7 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
         save_screen=partial(save_screen, app, services.settings),
         leave=app.exit,
         close_notifications=app.close_notifications,
+        withdraw_notification=app.withdraw_notification,
         close_front=close_front,
         front=lambda: app.screen,
         open_shell=open_shell,

@@ -15,7 +15,7 @@ from tui.commands.app_actions import AppActions, Handler
 from tui.commands.devices import DeviceDetails
 from tui.feeds.logs import LogBegin
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
-from tui.feeds.services import ConsoleServices, explain_run, explain_stage
+from tui.feeds.services import ConsoleServices, default_namespace, explain_run, explain_stage
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.pods import PodOwner
@@ -115,8 +115,10 @@ class WhyCommand:
     def _subject(self, arguments: args.ObjectArguments) -> Subject | None:
         """Return the named object, or the one under the cursor; `None` for the whole cluster."""
         if arguments.object:
-            return self._stage_named(arguments.object) or parse_subject(
-                arguments.object, default_namespace=self._services.cluster.namespace
+            return (
+                self._stage_named(arguments.object)
+                or self._workspace.current.named(arguments.object)
+                or parse_subject(arguments.object, default_namespace=default_namespace(self._services))
             )
         subject = self._workspace.current.subject()
         return None if subject is None or subject.kind in _WITHOUT_DIAGNOSIS else subject
@@ -244,7 +246,7 @@ class ObjectCommands:
         kind = await self._services.objects.find(words[0])
         if len(words) == 2 and kind.is_namespaced and self._has_pod(*words):
             return self._subject(arguments)  # people call namespaces `jobs` and `services`
-        namespace = words[1] if len(words) > 2 else self._services.cluster.namespace
+        namespace = words[1] if len(words) > 2 else default_namespace(self._services)
         return Subject(kind.kind, words[-1], namespace if kind.is_namespaced else "", api_version=kind.api_version)
 
     def _has_pod(self, namespace: str, name: str) -> bool:
@@ -259,7 +261,9 @@ class ObjectCommands:
 
     def _subject(self, arguments: args.ObjectArguments | args.LogsArguments) -> Subject:
         if arguments.object:
-            return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
+            return self._workspace.current.named(arguments.object) or parse_subject(
+                arguments.object, default_namespace=default_namespace(self._services)
+            )
         pane, is_log = self._workspace.current, isinstance(arguments, args.LogsArguments)
         subject = pane.subject_in_sight() if is_log else pane.subject()
         if subject is None:
@@ -356,7 +360,7 @@ class ForwardCommand:
 
     async def _open_port(self, arguments: args.ForwardArguments) -> None:
         target, port = parse_port(arguments.to)
-        subject = parse_subject(target, default_namespace=self._services.cluster.namespace)
+        subject = parse_subject(target, default_namespace=default_namespace(self._services))
         find = self._named(f"{subject.namespace}/{subject.name}")
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from tui.feeds.runs import waiting_stage
 from tui.feeds.services import ConsoleServices
 from tui.screens.status_lines import header_facts
 from tui.screens.workspace import LAYOUTS, PaneWorkspace
+from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
 if TYPE_CHECKING:
@@ -285,13 +287,11 @@ def begin_to_record(
     settings = services.settings
     if settings.record is None:
         return None
-    demo = f"--demo --speed {settings.demo.speed:g} " if settings.demo is not None else ""
-    run = f"--run {settings.open_run} " if settings.open_run else ""
     recording = Recording(
         settings.record,
         made_at=services.clock.now(),
         size=(app.size.width, app.size.height),
-        remarks=[f"eksml-tui {demo}{run}--script {settings.record.name}"],
+        remarks=[_command_line(settings, settings.record.name)],
     )
     recorder = SessionRecorder(app, services, workspace, recording)
     try:
@@ -301,3 +301,26 @@ def begin_to_record(
         return None
     services.supervisor.keep("recording", recorder.run)
     return recorder
+
+
+def _command_line(settings: ConsoleSettings, script: str) -> str:
+    """Return the command that plays a script where it was recorded: same cluster, account, and home of its runs.
+
+    What the settings file of this machine has is written out, too: another machine has another one.
+    """
+    target, words = settings.target, ["eksml-tui"]
+    if settings.demo is not None:
+        words += ["--demo", "--speed", f"{settings.demo.speed:g}"]
+    elif target.kubeconfig is not None:
+        words += ["--kubeconfig", str(target.kubeconfig)]
+    given = {
+        "--context": target.context,
+        "--namespace": target.namespace,
+        "--profile": settings.profile,
+        "--region": settings.region if settings.demo is None else "",
+        "--home": settings.home,
+        "--run": settings.open_run or "",
+    }
+    for option, value in given.items():
+        words += [option, value] if value else []
+    return shlex.join([*words, "--script", script])

@@ -101,7 +101,11 @@ class RunCommands:
 
     async def _take_over(self, arguments: args.TakeoverArguments) -> None:
         sentence = await self._run_actions.take_over(
-            arguments.run, home=arguments.home, confirm=arguments.confirm, is_machine_gone=arguments.machine_is_gone
+            arguments.run,
+            home=arguments.home,
+            confirm=arguments.confirm,
+            is_machine_gone=arguments.machine_is_gone,
+            say=self._app.notify_plainly,
         )
         self._app.notify_plainly(sentence)
         await self._services.runs.refresh_list()

@@ -17,7 +17,7 @@ from actions.command.arguments import (
     TargetArguments,
 )
 from actions.command.verbs import Call
-from tui.feeds.services import ConsoleServices
+from tui.feeds.services import ConsoleServices, default_namespace
 from tui.present.cells import Cells, Span, Tone
 from tui.present.subject import Subject
 from tui.screens.confirm import BODY_COLUMNS, Confirmation
@@ -48,21 +48,24 @@ _OWNED = {
 }
 """The sentence on what is owned by one object, and by several."""
 
+_ANY_KIND = "pods"
+"""Of a name without a kind, for commands that take any kind, where no such object is on screen."""
 KIND_OF_A_NAME = {"cordon": "nodes", "uncordon": "nodes", "drain": "nodes"}
 """By command, the kind of a name without one, if it is not a pod's."""
 _DRAIN_WAITS = "The drain waits for them, 30 minutes at most, while this console is open; :uncordon ends it."
 
 
 async def resolve_targets(
-    services: ConsoleServices, workspace: PaneWorkspace, text: str, *, kind: str = "pods"
+    services: ConsoleServices, workspace: PaneWorkspace, text: str, *, kind: str = _ANY_KIND
 ) -> tuple[Target, ...]:
     """Return the objects that are named; without names the marked ones, else the selected one. All have their uid.
 
     Args:
         services: The cluster's session and kinds.
         workspace: The panes.
-        text: Names with commas between them: `kind/name`, `kind/namespace/name`.
-        kind: The kind of a name without one.
+        text: Names with commas between them: `kind/name`, `kind/namespace/name`; a name alone is of the kind on screen,
+            else of `kind`.
+        kind: The kind of a name without one; `pods` if the command is not of one kind.
 
     Raises:
         MissingError: Nothing is selected, or there is no such object.
@@ -73,7 +76,7 @@ async def resolve_targets(
 
     await services.cluster.wait_connected()
     if text:
-        targets = [await _parsed(services, part.strip(), kind) for part in text.split(",") if part.strip()]
+        targets = [await _named(services, workspace, part.strip(), kind) for part in text.split(",") if part.strip()]
     else:
         targets = [await _target_of(services, subject) for subject in _chosen(workspace)]
     if len(targets) > _MOST:
@@ -115,7 +118,7 @@ async def confirmation_of_change(
                 arguments = replace(arguments, even_if_lost=True)
         case _:
             lines += _paragraph(call.command.help, Tone.MUTED)
-    lines += [(Span(""),), *_paragraph(_place(services), Tone.STRONG)]
+    lines += [(Span(""),), *_paragraph(place_of_changes(services), Tone.STRONG)]
     to = f" to {arguments.replicas}" if isinstance(arguments, ScaleArguments) else ""
     title = f"{call.command.id.capitalize()} {_counted(targets)}{to}?"
     if isinstance(arguments, TargetArguments | ScaleArguments):
@@ -140,9 +143,14 @@ async def _target_of(services: ConsoleServices, subject: Subject) -> Target:
     return _target(kind, subject.namespace, subject.name, subject.uid)
 
 
+async def _named(services: ConsoleServices, workspace: PaneWorkspace, text: str, kind: str) -> Target:
+    on_screen = workspace.current.named(text) if kind == _ANY_KIND else None
+    return await (_parsed(services, text, kind) if on_screen is None else _target_of(services, on_screen))
+
+
 async def _parsed(services: ConsoleServices, text: str, kind: str) -> Target:
     path, _, uid = text.partition("@")
-    default = services.namespace or services.cluster.namespace
+    default = default_namespace(services)
     match path.split("/"):
         case [word, namespace, name]:
             return _target(await services.objects.find(word), namespace, name, uid)
@@ -215,7 +223,8 @@ def _word(targets: Sequence[Target]) -> tuple[str, str]:
     return str(len(targets)), "their number"
 
 
-def _place(services: ConsoleServices) -> str:
+def place_of_changes(services: ConsoleServices) -> str:
+    """Return where a change is made: cluster, region, account and context, as far as they are known."""
     facts = header_facts(services)
     known = (("cluster", facts.cluster), ("region", facts.region), ("account", facts.account))
     parts = [f"{name} {value}" for name, value in known if value]

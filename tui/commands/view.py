@@ -13,7 +13,7 @@ from actions.cluster.kinds import watched_names
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.panes import without_arguments
-from tui.feeds.services import ConsoleServices
+from tui.feeds.services import ConsoleServices, default_namespace
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
@@ -238,7 +238,7 @@ class WatchCommand:
 
     def _job(self, typed: str) -> JobRef:
         if typed:
-            subject: Subject | None = parse_subject(typed, default_namespace=self._services.cluster.namespace)
+            subject: Subject | None = parse_subject(typed, default_namespace=default_namespace(self._services))
         else:
             subject = self._workspace.current.subject()
         if subject is None:

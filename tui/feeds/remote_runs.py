@@ -23,6 +23,7 @@ from tui.feeds.cluster import ClusterFeed
 if TYPE_CHECKING:
     from actions.cluster.job_pods import JobRef
     from actions.cluster.watch.health import SourceHealth
+    from actions.run.home.lease import HomeLease
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
     from tui.feeds.job import JobFeed
@@ -31,6 +32,10 @@ COPY_SECONDS = 5.0
 """Between two copies of what the home has got."""
 OWNER_SECONDS = 1.5
 """Between two looks at the lease in the home: a takeover is there before it is in the cluster."""
+OWNERS_SECONDS = 10.0
+"""Between two looks at the leases of all runs that are listed."""
+_ANSWER_SECONDS = 5.0
+"""Limit of one of these looks."""
 AGAIN_SECONDS = 10.0
 """After a home that did not answer, or refused."""
 _LOOK_SECONDS = 1.0
@@ -73,6 +78,8 @@ class RemoteRunFeed:
         self._request_in = request_in
         self._held: dict[str, RemoteRun] = {}
         """By uid."""
+        self._leases: dict[str, HomeLease] = {}
+        """By id: leases in the operator's home that have a later epoch than the record in the cluster."""
         self._signs: dict[str, tuple[str, float]] = {}
         """By id: the newest version, and its monotonic second: other machines' clocks may be wrong."""
 
@@ -114,8 +121,36 @@ class RemoteRunFeed:
         self.listed.set()
         self._changed()
 
+    async def follow_owners(self, home: str, live: Callable[[], None]) -> None:
+        """Look for runs that another machine has taken over, by the operator's home, until cancelled.
+
+        A takeover is in the home before it is in the cluster: at once, or not for long if the new machine cannot reach
+        that. Nothing is asked, and nothing imported, while no run of that home is listed.
+
+        Args:
+            home: `s3://BUCKET/PREFIX`.
+            live: Called after each look.
+        """
+        await self._clock.sleep(OWNERS_SECONDS)  # what the operator has come for is read first
+        while True:
+            if any(run.presence is not None and run.presence.home == home for run in self.runs):
+                self.take_leases(await in_thread("leases of runs", _later_leases, list(self._held.values()), home))
+            live()
+            await self._clock.sleep(OWNERS_SECONDS)
+
+    def take_leases(self, leases: Mapping[str, HomeLease]) -> None:
+        """Show the machines that leases name where these have the later epoch."""
+        self._leases = {**self._leases, **leases}
+        now = self._clock.monotonic()
+        for run_id, lease in leases.items():
+            if run_id in self._signs and lease.is_live:
+                self._signs[run_id] = self._signs[run_id][0], now - lease.age_seconds
+        if leases:
+            self._publish()
+
     def forget(self) -> None:
         """Drop everything: another cluster is connected to."""
+        self._leases.clear()
         self.listed.clear()
         self._held.clear()
         self._signs.clear()
@@ -182,6 +217,10 @@ class RemoteRunFeed:
         from actions.run.presence.record import SILENT_SECONDS
 
         before, self.runs = self.runs, ordered(self._held.values())
+        if self._leases:
+            from actions.run.presence.remote_view import with_lease
+
+            self.runs = tuple(with_lease(run, self._leases.get(run.id)) for run in self.runs)
         self.names = short_ids([run.id for run in self.runs])
         self._signs = {run.id: self._signs[run.id] for run in self.runs if run.id in self._signs}
         self.revision += 1
@@ -192,6 +231,14 @@ class RemoteRunFeed:
         waits = [SILENT_SECONDS - age for age in ages if age <= SILENT_SECONDS]
         if waits:
             self._request_in(min(waits) + 1.0)
+
+
+def _later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, HomeLease]:
+    """Return what `later_leases` does. Blocking, as it is to import what reads a home."""
+    from actions.run.presence.listing import ordered
+    from actions.run.presence.remote_view import later_leases
+
+    return asyncio.run(later_leases(ordered(recorded), home, at_most_seconds=_ANSWER_SECONDS))
 
 
 def _is_elsewhere(run: RemoteRun, epoch: int | None) -> bool:

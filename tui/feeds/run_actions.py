@@ -29,6 +29,8 @@ LOOK_SECONDS = 2.0
 """Pause between two checks for dead runners."""
 LONGEST_PAUSE_SECONDS = 16.0
 """Maximum pause between two attempts to start runners that could not be started."""
+_WAYS = ("AWS:", "Cluster:")
+"""Beginnings of the sentences on the ways by which a run is reached from here."""
 
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
@@ -157,7 +159,10 @@ class RunActions:
         """
         name = self._view_of(run_id).cluster.name
         if confirm != name:
-            raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
+            raise RefusedError(
+                f"The teardown was not confirmed with the cluster's name, {name}.",
+                hint="Another run is named by run=ID; `:teardown` alone asks for the name.",
+            )
         return await self._write(
             run_id,
             lambda folder: self._wish(
@@ -202,7 +207,9 @@ class RunActions:
         )
         return " ".join(part for part in (f"Limits: {limits_text(known)}.", warning or reach_text(known)) if part)
 
-    async def take_over(self, run_id: str, *, home: str, confirm: str, is_machine_gone: bool) -> str:
+    async def take_over(
+        self, run_id: str, *, home: str, confirm: str, is_machine_gone: bool, say: Callable[[str], None]
+    ) -> str:
         """Carry out a run of another machine on this one.
 
         Args:
@@ -210,6 +217,7 @@ class RunActions:
             home: Its home; empty for that of the settings.
             confirm: Its id again, as typed.
             is_machine_gone: The other machine no longer exists.
+            say: Takes a sentence on each step, at once: one of them waits for a quarter of a minute.
 
         Returns:
             The result, in a sentence.
@@ -220,6 +228,13 @@ class RunActions:
         from actions.run.takeover.take_over import home_known_here, open_run_home, take_over_run
 
         said: list[str] = []
+
+        def tell(text: str) -> None:
+            if text.startswith(_WAYS):
+                said.append(text)  # of the result, which comes soon
+            else:
+                say(text)
+
         done = await take_over_run(
             run_id,
             open_run_home(home or self._settings.home or home_known_here(run_id), self._clock),
@@ -228,12 +243,11 @@ class RunActions:
             is_machine_gone=is_machine_gone,
             environment=self._settings.run_environment,
             target=self._settings.target if self._settings.target.context else None,
-            say=said.append,
+            say=tell,
         )
-        ways = [text for text in said if text.startswith(("AWS:", "Cluster:"))]
         left_out = [f"Left alone: {line.rstrip('.')}." for line in done.left_out]
         first = f"This machine carries out {done.folder.name} (epoch {done.epoch})."
-        return " ".join([first, *ways, *done.sentences, *left_out])
+        return " ".join([first, *said, *done.sentences, *left_out])
 
     async def resume(self, run_id: str, *, takeover: int = 0) -> str:
         """Restart the run's runner.

@@ -51,6 +51,7 @@ KEPT = ("nodes", "pods")
 OBJECTS = "objects"
 KINDS = "kinds"
 REMOTE = "runs of other machines"
+OWNERS = "machines of these runs"
 REMOTE_PODS = "pods of a run of another machine"
 REMOTE_HOME = "home of a run of another machine"
 REPLAY = "replay"
@@ -168,6 +169,7 @@ class ConsoleServices:
         self.supervisor.drop(CREDENTIALS)
         self.supervisor.drop(OBJECTS)
         self.supervisor.drop(REMOTE)
+        self.supervisor.drop(OWNERS)
         self.remote.forget()
         self.objects.forget_kinds()
         self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
@@ -292,6 +294,11 @@ class ConsoleServices:
         self.supervisor.keep(IDENTITY, self._load_identity)
         # before the nodes: on an empty machine it names the run that the operator waits for, in one small answer
         self.supervisor.keep(REMOTE, lambda: self.remote.run(lambda: self.supervisor.mark_live(REMOTE)))
+        if self.settings.home and self.replay is None:
+            home = self.settings.home
+            self.supervisor.keep(
+                OWNERS, lambda: self.remote.follow_owners(home, lambda: self.supervisor.mark_live(OWNERS))
+            )
         if self.objects.scope is not None:
             self.show_objects(self.objects.scope)
 
@@ -410,6 +417,11 @@ async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
     if view is None or folder is None:
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
     return await diagnosis.explain_stage(_session_of(services), view, folder, stage, clock=services.clock)
+
+
+def default_namespace(services: ConsoleServices) -> str:
+    """Return the namespace of a name without one: the chosen one, else that of the context."""
+    return services.namespace or services.cluster.namespace
 
 
 async def explain_run(services: ConsoleServices, run: RunSummary) -> tuple[RunView, list[Finding]]:

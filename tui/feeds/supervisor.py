@@ -12,8 +12,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConfigError, ConsoleError
 from actions.base.untrusted import one_line, redact
-
-_LONG_SECONDS = 120
+from actions.base.wording import UNITS, rough_duration
 
 
 class FeedState(enum.StrEnum):
@@ -27,6 +26,10 @@ class FeedState(enum.StrEnum):
     """Not retried: permissions, credentials, a broken file."""
     ENDED = "ended"
     """Finished: there is no more data."""
+
+
+_COUNTED_SECONDS = 60
+"""From then on the time since a refusal is shown: to count its seconds paints the screen for nothing."""
 
 
 class FeedHealth(msgspec.Struct, frozen=True):
@@ -63,8 +66,9 @@ class FeedHealth(msgspec.Struct, frozen=True):
             case FeedState.LIVE | FeedState.STARTING:
                 return f"{self.state}: {self.detail}" if self.detail else self.state.value
             case FeedState.WAITING | FeedState.REFUSED:
-                word = "stale" if self.state is FeedState.WAITING else "refused"
-                since = f"{word} {_age(max(0, int(now - self.since)))}"
+                is_stale, age = self.state is FeedState.WAITING, now - self.since
+                is_counted = is_stale or age >= _COUNTED_SECONDS
+                since = ("stale" if is_stale else "refused") + (f" {rough_duration(age)}" if is_counted else "")
                 return f"{since}: {self.detail}" if self.detail else since
 
     def changes_in(self, now: float) -> float | None:
@@ -76,15 +80,9 @@ class FeedHealth(msgspec.Struct, frozen=True):
         if self.state not in (FeedState.WAITING, FeedState.REFUSED):
             return None
         age = max(0.0, now - self.since)
-        step = 1 if age < _LONG_SECONDS else 60 if age < 60 * _LONG_SECONDS else 3600
+        least = 1 if self.state is FeedState.WAITING else _COUNTED_SECONDS
+        step = max(least, next((size for _, size in UNITS if age >= size), 1))
         return step - age % step
-
-
-def _age(seconds: int) -> str:
-    """Format an age in one unit: `42 s`, `12 min`, `7 h`."""
-    if seconds < _LONG_SECONDS:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 60 * _LONG_SECONDS else f"{seconds // 3600} h"
 
 
 FIRST_WAIT_SECONDS = 0.5

@@ -78,10 +78,10 @@ class UpkeepFeed:
         self._disk.close()
 
     def _work(self) -> tuple[str, str]:
-        from actions.fleet.quantity import format_bytes
+        from actions.fleet.quantity import size_text
 
         use = self._kept_up().use
-        label = f"{format_bytes(use.total)}B of {format_bytes(use.bound)}B" if use.is_over else ""
+        label = f"{size_text(use.total)} of {size_text(use.bound)}" if use.is_over else ""
         return use.warning(), label
 
     def _kept_up(self) -> Upkeep:

@@ -38,6 +38,7 @@ _HEAD: tuple[Column[DeviceRow], ...] = (
         "BUSY",
         accelerators.load_cell,
         width=13,
+        least=9,
         flex=2,
         limit=45,
         sort_key=accelerators.load_key,
@@ -53,6 +54,7 @@ _MEMORY: Column[DeviceRow] = Column(
     "MEMORY",
     accelerators.memory_cell,
     width=16,
+    least=11,
     flex=1,
     limit=40,
     sized=accelerators.memory_cell,
@@ -140,6 +142,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         """The watched job and the run for which samples are taken; `None` before the first look."""
         self._is_one_job = False
         """The chosen pods are those of one job or run."""
+        self._is_without_workers = False
+        """A job is watched, and none of its running pods requests an accelerator."""
 
     def compose(self) -> ComposeResult:
         """Yield mean and slowest device above the table."""
@@ -170,8 +174,10 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             readings = list(past.readings)
         cost = self.services.fleet_cost()
         if not readings and cost is not None:
-            requested = cost.accelerators - cost.idle_accelerators
-            if requested:
+            requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched
+            if watched is not None and self._is_without_workers:
+                self.table.empty = f"No running pod of {watched.title} requests an accelerator."
+            elif requested:
                 self.table.empty = f"Asking the pods that request the {requested} accelerators in use."
             elif cost.idle_accelerators:
                 self.table.empty = f"{self.EMPTY} {cost.idle_text}."
@@ -259,7 +265,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         busy = [pod for pod in snapshot.pods.values() if _has_accelerators(pod) and pod.phase == "Running"]
         if watched is not None:
             self.entitle(f"accelerators of {watched.title}")
-            return [pod for pod in busy if role_of(watched.job, pod)]
+            workers = [pod for pod in busy if role_of(watched.job, pod)]
+            self._is_without_workers = not workers
+            return workers
         own = [pod for pod in busy if run is not None and pod.run == run.id]
         if run is not None and own:
             stages = {pod.stage for pod in own}

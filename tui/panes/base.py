@@ -85,10 +85,16 @@ class Pane(Widget):
         self._health_label = ""
 
     def entitle(self, title: str) -> None:
-        """Set the title at the border, with the short name of the run on screen where its id leaves no room."""
-        view = self.services.runs.view
-        if view is not None and width_of(title) > self.size.width - _TITLE_ENDS > 0:
-            title = title.replace(view.id, self.services.runs.names.get(view.id, view.id))
+        """Set the title at the border.
+
+        Where there is no room, the run on screen has its short name, and before its stage and job only the end of that.
+        """
+        view, room = self.services.runs.view, self.size.width - _TITLE_ENDS
+        if view is not None and width_of(title) > room > 0:
+            short = self.services.runs.names.get(view.id, view.id)
+            named = title.replace(view.id, short)
+            is_whole = width_of(named) <= room or title.startswith(view.id)
+            title = named if is_whole else title.replace(view.id, f"…{short.rpartition('-')[2]}")
         if self.border_title != Content(title).markup:  # setting it repaints the whole pane
             self.border_title = Content(title)
 
@@ -149,6 +155,15 @@ class Pane(Widget):
     def marked(self) -> tuple[Subject, ...]:
         """Return the marked objects; a command that takes several is meant for all of them."""
         return ()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names that stand for objects of the pane on the command line."""
+        return ()
+
+    def named(self, name: str) -> Subject | None:
+        """Return the one object of the pane that a name without a kind stands for; `None` if it is none or several."""
+        return None
 
     def clear_marks(self) -> bool:
         """Drop all marks; return whether there were any."""
@@ -281,6 +296,15 @@ class TablePane(Pane, Generic[RowT]):
         self._title = title
         count = len(self.table.marks)
         self.border_title = Content(f"{title} · {count} marked" if count else title)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names that stand for objects of the pane on the command line."""
+        return ()
+
+    def named(self, name: str) -> Subject | None:
+        """Return the one object of the pane that a name without a kind stands for; `None` if it is none or several."""
+        return None
 
     def clear_marks(self) -> bool:
         """Drop all marks; return whether there were any."""

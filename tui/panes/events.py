@@ -7,7 +7,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from actions.fleet.facts import EventFacts
-from tui.feeds.services import ConsoleServices
+from tui.feeds.services import ConsoleServices, default_namespace
 from tui.panes.base import TablePane, bindings_of
 from tui.present import events
 from tui.present.events import EventScope
@@ -56,7 +56,7 @@ class EventsPane(TablePane[EventFacts]):
 
     def show_target(self, of: str) -> None:
         """Show the events of one object (`namespace/pod`, `node/NAME`), or all (empty)."""
-        subject = parse_subject(of, default_namespace=self.services.cluster.namespace) if of else None
+        subject = parse_subject(of, default_namespace=default_namespace(self.services)) if of else None
         self._scope = EventScope() if subject is None else EventScope(subject.namespace, subject.name)
         self._scope = replace(self._scope, within=self.services.namespace)
         self.retitle(self._scope.title())

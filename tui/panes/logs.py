@@ -15,7 +15,7 @@ from actions.base.wording import counted, listed
 from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
 from tui.feeds.logs import FROM_THE_TAIL, PAUSE_SECONDS, LogBegin, LogFeed, LogPump, PodLogFeed
-from tui.feeds.services import WATCH, ConsoleServices, replay_epoch
+from tui.feeds.services import WATCH, ConsoleServices, default_namespace, replay_epoch
 from tui.feeds.spool import SpoolLogFeed, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
@@ -322,7 +322,7 @@ class LogsPane(Pane):
         return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, "from the run's spool")
 
     def _find(self, name: str) -> PodFacts:
-        subject = parse_subject(name, default_namespace=self.services.cluster.namespace)
+        subject = parse_subject(name, default_namespace=default_namespace(self.services))
         snapshot = self.services.cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
         if pod is None:

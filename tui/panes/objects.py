@@ -39,6 +39,8 @@ class ObjectsPane(TablePane["ObjectRow"]):
         super().__init__(services, (), key=_key_of, search=self._search_text, identify=lambda row: row.uid)
         self._texts = ObjectColumns((), has_namespace=False, received=self._received)
         self._chosen: dict[str, tuple[str, ...]] = {}
+        self._sorted: dict[str, tuple[str, bool]] = {}
+        self._kind_of_columns = ""
         self._scope: ObjectsScope | None = None
         self._server_columns: object = None
         self._aged_at = 0.0
@@ -77,6 +79,16 @@ class ObjectsPane(TablePane["ObjectRow"]):
     def marked(self) -> tuple[Subject, ...]:
         """Return the marked objects."""
         return tuple(filter(None, map(self._subject_of, self.table.marked_rows)))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all rows."""
+        return [row.name for row in self.services.objects.rows.values()]
+
+    def named(self, name: str) -> Subject | None:
+        """Return the object of the kind on screen that has a name; `None` if none has, or several have."""
+        fitting = [row for row in self.services.objects.rows.values() if row.name == name]
+        return self._subject_of(fitting[0]) if len(fitting) == 1 else None
 
     def _subject_of(self, row: ObjectRow) -> Subject | None:
         if self._scope is None:
@@ -150,6 +162,9 @@ class ObjectsPane(TablePane["ObjectRow"]):
     def _make_columns(self) -> None:
         scope = self._scope
         key = scope.kind.qualified if scope else ""
+        if self._kind_of_columns:  # a kind that is read anew has no columns meanwhile
+            self._sorted[self._kind_of_columns] = self.table.sort_state
+        self._kind_of_columns = key if self.services.objects.columns else ""
         self._texts = ObjectColumns(
             self.services.objects.columns,
             has_namespace=scope is not None and scope.is_across,
@@ -158,7 +173,7 @@ class ObjectsPane(TablePane["ObjectRow"]):
         )
         self._texts.now = self.services.clock.now().timestamp()
         self._texts.measure(islice(self.services.objects.rows.values(), _MEASURED))
-        self.table.set_columns(self._columns_for_table())
+        self.table.set_columns(self._columns_for_table(), sort=self._sorted.get(key, ("", False)))
 
     def _columns_for_table(self) -> tuple[Column[ObjectRow], ...]:
         self._columns = tuple(_column(self._texts, shown) for shown in self._texts.shown())

@@ -12,11 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
+from actions.base.wording import duration
 from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
 from tui.feeds.accelerators import PastReadings, WorkerReading
 from tui.feeds.training import UNUSED_SECONDS
 from tui.present.cells import Cells, CellValue, Span, Tone, fit, meter, width_of
-from tui.present.text import duration, short_names
+from tui.present.text import short_names
 
 if TYPE_CHECKING:
     from actions.telemetry.tools.devices import Device
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _ABSENT = Span("-", Tone.MUTED)
 _LEAST_LOAD = 8
 _LOAD_TEXT = len(" 100%")
-_LEAST_MEMORY = 5
-_MEMORY_TEXT = len(" 100.3/22Gi")
+_LEAST_MEMORY, _MEMORY_TEXT = 5, len(" 100.3/22Gi")
 _GIB = 1 << 30
 _KB, _MB, _GB = 1e3, 1e6, 1e9
 _IDLE_PERCENT = 5
@@ -138,7 +138,7 @@ def load_cell(row: DeviceRow, width: int = 0) -> CellValue:
     if load is None:
         return _ABSENT
     text = Span(f" {load:>3.0f}%", Tone.WARN if load < _IDLE_PERCENT else Tone.PLAIN)
-    return (*meter(load, 100, cells=max(_LEAST_LOAD, width - _LOAD_TEXT)), text)
+    return (*meter(load, 100, cells=max(1, width - _LOAD_TEXT) if width else _LEAST_LOAD), text)
 
 
 def cores_cell(row: DeviceRow, width: int = 0) -> CellValue:
@@ -202,11 +202,11 @@ def memory_cell(row: DeviceRow, width: int = 0) -> CellValue:
         return _ABSENT
     if not device.mem_total_bytes:
         return f"{device.mem_used_bytes / _GIB:.1f}Gi"
-    text = f" {device.mem_used_bytes / _GIB:.1f}/{device.mem_total_bytes / _GIB:.0f}Gi"
+    text = f"{device.mem_used_bytes / _GIB:.1f}/{device.mem_total_bytes / _GIB:.0f}Gi"
     cells = max(_LEAST_MEMORY, width - _MEMORY_TEXT)
-    if width:
-        cells = max(0, min(cells, width - len(text)))
-    return (*meter(device.mem_used_bytes, device.mem_total_bytes, cells=cells), Span(text))
+    if width and (cells := min(cells, width - len(text) - 1)) < 1:
+        return text
+    return (*meter(device.mem_used_bytes, device.mem_total_bytes, cells=cells), Span(f" {text}"))
 
 
 def memory_kinds_cell(row: DeviceRow) -> CellValue:

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from actions.base.wording import folded
+from actions.base.wording import duration_range, folded
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan, bound_text
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.fleet.quantity import UNKNOWN, format_usd
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.present.form import Field, FieldKind, Value
-from tui.present.text import duration_range
 
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.wording import duration_range
 from actions.fleet.cost import FleetCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
 from actions.fleet.node_report import price_source
@@ -16,7 +17,6 @@ from actions.fleet.prices import Price
 from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.run import holders_of
-from tui.present.text import duration_range
 
 if TYPE_CHECKING:  # the first frame needs none of them
     from actions.blueprint.launch_plan import CostSummary

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.wording import duration
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import format_hourly
 from tui.present.cells import Cells, Link, Span, Tone, width_of
-from tui.present.text import duration
 
 _EXPIRES_SOON_SECONDS = 15 * 60
 _SEPARATOR = Span(" · ", Tone.MUTED)

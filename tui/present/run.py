@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
-from actions.base.wording import counted, folded, listed
+from actions.base.wording import counted, duration, duration_range, folded, listed
 from actions.fleet.cost import FleetCost
 from actions.run.spending import kept_text, spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
@@ -27,7 +27,7 @@ from actions.run.state.view import (
 )
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
 from tui.present.limits import limit_lines
-from tui.present.text import duration, duration_range, moment_of
+from tui.present.text import moment_of
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary  # the first frame needs no journal

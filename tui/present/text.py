@@ -6,51 +6,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import pairwise
 
 import msgspec
 from rich.cells import cell_len, chop_cells
 
+from actions.base.wording import UNITS, duration
+
 _DAY_SECONDS = 86_400
 _DIGITS = re.compile(r"\d+")
 _DIGITS_LENGTH = 12
-_UNITS = (("d", _DAY_SECONDS), ("h", 3_600), ("m", 60), ("s", 1))
-
-
-_LONG_DAYS = 100
-"""From so many days on hours do not matter."""
-
-
-def duration(seconds: float) -> str:
-    """Format a duration: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`, `120d`. A negative one is `0s`."""
-    if seconds < 0:
-        return "0s"
-    if 0 < seconds < 1:
-        return f"{seconds:.1f}s"
-    whole = int(seconds)
-    if whole >= _LONG_DAYS * 86_400:
-        return f"{whole // 86_400}d"
-    for (name, size), (below, below_size) in pairwise(_UNITS):
-        if whole >= size:
-            return f"{whole // size}{name}{whole % size // below_size:02}{below}"
-    return f"{whole}s"
 
 
 def unused_text(count: int, of: int, seconds: float) -> str:
     """Format accelerators that are not used: `3 of 8 accelerators at 0% for 5m12s`."""
     return f"{count} of {of} accelerators at 0% for {duration(seconds)}"
-
-
-def rough_duration(seconds: float) -> str:
-    """Format a duration in one unit, rounded down: `42s`, `3m`, `2h`, `4d`."""
-    whole = max(0, int(seconds))
-    return next((f"{whole // size}{name}" for name, size in _UNITS if whole >= size), "0s")
-
-
-def duration_range(low_seconds: float, high_seconds: float) -> str:
-    """Format an expected duration: `35m–45m`, or one value if both look the same."""
-    low, high = rough_duration(low_seconds), rough_duration(high_seconds)
-    return low if low == high else f"{low}–{high}"
 
 
 def clock_of(at_ns: int) -> str:
@@ -71,7 +40,7 @@ def span_seconds(text: str) -> int | None:
     found = _SPAN.fullmatch(text)
     if found is None or not text:
         return None
-    return sum(int(count or 0) * size for count, (_, size) in zip(found.groups(), _UNITS, strict=True))
+    return sum(int(count or 0) * size for count, (_, size) in zip(found.groups(), UNITS, strict=True))
 
 
 def moment_in(text: str, *, newest_ns: int) -> int | None:

@@ -300,7 +300,7 @@ class ConsoleScreen(LiveScreen[None]):
                 "namespace": ["all", *_namespaces_in(snapshot)],
                 "column": self._workspace.current.column_titles,
                 "names": self._workspace.current.column_titles,
-                "object": list(snapshot.pods) if snapshot else [],
+                "object": [*self._workspace.current.names, *(snapshot.pods if snapshot else ())],
                 **{f"{command} object": _nodes_in(snapshot) for command in ("cordon", "uncordon", "drain")},
                 "job": _jobs_in(snapshot),
                 "run": _run_ids(self._services),

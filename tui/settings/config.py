@@ -36,6 +36,8 @@ class SettingForm(StrEnum):
     HOME = "an address such as s3://BUCKET/PREFIX"
     HOURS = "hours such as 22:00-07:00"
     SIZE = "a size such as 20 GiB"
+    MOMENT = "a time such as 22:30, +8h or 2026-11-20T22:30:00Z"
+    WATCHDOG = "a time such as 1h or 90m: ten minutes at least, seven days at most"
 
 
 SIZE = re.compile(r"^([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]i?)?B?$")
@@ -143,7 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("alarm_webhook", SettingForm.FILE, "A file with the https address that alarms are sent to"),
     Setting("alarm_repeat", SettingForm.NUMBER, "Minutes after which an alarm repeats", default=15.0),
     Setting("quiet_hours", SettingForm.HOURS, "Hours (UTC) in which alarms are silent", default=""),
-    Setting("limit_until", SettingForm.TEXT, "The time at which a launched run ends: 22:30 (UTC) or +8h", "--until"),
+    Setting("limit_until", SettingForm.MOMENT, "The time at which a launched run ends: 22:30 (UTC) or +8h", "--until"),
     Setting("limit_budget", SettingForm.NUMBER, "US dollars at which a launched run ends", "--budget"),
     Setting("limit_max_hourly", SettingForm.NUMBER, "US dollars an hour above which a run ends", "--max-hourly"),
     Setting(
@@ -168,7 +170,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "limit_watchdog",
-        SettingForm.TEXT,
+        SettingForm.WATCHDOG,
         "The time without a heartbeat after which a CronJob in the cluster stops a run's jobs",
         "--watchdog",
     ),
@@ -261,6 +263,8 @@ _PATTERNS = {
     SettingForm.HOURS: r"^\d\d:\d\d-\d\d:\d\d$",
     SettingForm.SIZE: SIZE.pattern,
     SettingForm.HOME: "^s3://",
+    SettingForm.MOMENT: r"^(\+[0-9.dhm]+|\d\d:\d\d|\d{4}-\d\d-\d\d.+)$",
+    SettingForm.WATCHDOG: "^[0-9.dhm]+$",
 }
 
 
@@ -276,7 +280,7 @@ def _form(setting: Setting) -> dict[str, Any]:
             return {"enum": list(setting.choices)}
         case SettingForm.WORDS:
             return {"type": "array", "items": {"type": "string"}}
-        case SettingForm.HOURS | SettingForm.SIZE | SettingForm.HOME:
+        case SettingForm.HOURS | SettingForm.SIZE | SettingForm.HOME | SettingForm.MOMENT | SettingForm.WATCHDOG:
             return {"type": "string", "pattern": _PATTERNS[setting.form]}
         case SettingForm.LINES:
             return {"type": "object", "additionalProperties": {"type": "string"}}

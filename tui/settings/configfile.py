@@ -149,6 +149,18 @@ def _size(_document: Document, _setting: Setting, value: Any) -> int | None:
     return size_of(value) if isinstance(value, str) else None
 
 
+def _moment(_document: Document, _setting: Setting, value: Any) -> str | None:
+    from actions.run.limits.options import is_moment
+
+    return value if isinstance(value, str) and is_moment(value) else None
+
+
+def _watchdog(_document: Document, _setting: Setting, value: Any) -> str | None:
+    from actions.run.limits.options import is_watchdog_time
+
+    return value if isinstance(value, str) and is_watchdog_time(value) else None
+
+
 _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.TEXT: _text,
     SettingForm.FLAG: _flag,
@@ -161,4 +173,6 @@ _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.HOME: _home,
     SettingForm.HOURS: _hours,
     SettingForm.SIZE: _size,
+    SettingForm.MOMENT: _moment,
+    SettingForm.WATCHDOG: _watchdog,
 }

@@ -95,11 +95,17 @@ class MarkedTable(KeyedTable[RowT]):
         super().update_rows(rows, gone)
         self._drop_lost_marks()
 
-    def set_columns(self, columns: Sequence[Column[RowT]]) -> None:
-        """Show other columns of the same rows; the sort column stays if there is one of its id."""
+    def set_columns(self, columns: Sequence[Column[RowT]], *, sort: tuple[str, bool] | None = None) -> None:
+        """Show other columns of the same rows.
+
+        Args:
+            columns: Left to right.
+            sort: As `sort_state`; by default the one that there is. Without a column of its id rows are sorted by key.
+        """
         self._renderer = TableRenderer(columns)
-        was = self._order.column
-        self._order.sort_on(self._renderer.column_named(was.id if was else ""), reverse=self._order.is_reversed)
+        name, is_reversed = self.sort_state if sort is None else sort
+        column = self._renderer.column_named(name)
+        self._order.sort_on(column, reverse=is_reversed and (column is not None or not name))
         self._rearrange()
 
     def redraw(self) -> None:

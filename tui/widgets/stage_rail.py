@@ -11,9 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.strip import Strip
 
+from actions.base.wording import duration, duration_range
 from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
 from tui.present.run import GLYPHS, Glyph, StageLine, StageLook
-from tui.present.text import duration, duration_range
 from tui.widgets.base import NavigableWidget, WidgetMessage
 from tui.widgets.table_model import RowCursor
 

@@ -189,8 +189,10 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
             self.post_message(self.Selected(self, self._cursor.key))
 
     def action_sort_next(self, direction: int) -> None:
-        """Sort by the next visible column."""
+        """Sort by the next visible column; a table of objects has none before they are read."""
         columns = [fitted.column for fitted in self._renderer.fitted] or list(self._renderer.columns)
+        if not columns:
+            return
         current = self._order.column
         at = columns.index(current) + direction if current in columns else 0
         self.sort_by(columns[at % len(columns)].id)

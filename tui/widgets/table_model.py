@@ -29,6 +29,8 @@ class Column(msgspec.Struct, Generic[RowT], frozen=True):
     cell: Callable[[RowT], CellValue]
     width: int
     """Width in terminal columns; the minimum of a flexible column."""
+    least: int = 0
+    """Width to which a column that makes its cell for a width gives way where those that stay do not fit; 0: none."""
     flex: int = 0
     """Share of the remaining room; 0 keeps `width`."""
     limit: int = 0
@@ -78,7 +80,7 @@ def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[Fitted[Row
 
     Droppable columns are left out, highest `drop` first and rightmost first among equals, until the rest fits; those
     of `SPARE` or more also while another column has less than it needs. The remaining room goes to flexible columns by
-    share. If even the undroppable ones do not fit, the last one is cut.
+    share. If even the undroppable ones do not fit, those with a `least` give way, and at last the last one is cut.
     """
     kept = list(columns)
     while _needed(kept) > width and (victim := max(enumerate(kept), key=_first_to_go, default=None)) is not None:
@@ -90,8 +92,8 @@ def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[Fitted[Row
         if victim[1].drop < SPARE:
             break
         del kept[victim[0]]
-    widths = _stretch(kept, width - _needed(kept))
-    return _cut(kept, widths, width)
+    spare = width - _needed(kept)
+    return _cut(kept, _stretch(kept, spare) if spare >= 0 else _narrowed(kept, -spare), width)
 
 
 def _first_to_go(item: tuple[int, Column[RowT]]) -> tuple[int, int]:
@@ -128,6 +130,16 @@ def _stretch(columns: Sequence[Column[RowT]], spare: int) -> list[int]:
         if given == 0:
             break
         spare -= given
+    return widths
+
+
+def _narrowed(columns: Sequence[Column[RowT]], missing: int) -> list[int]:
+    widths = [column.width for column in columns]
+    for _ in range(missing):
+        giving = [index for index, column in enumerate(columns) if 0 < column.least < widths[index]]
+        if not giving:
+            break
+        widths[max(giving, key=lambda index: widths[index] - columns[index].least)] -= 1
     return widths
 
 

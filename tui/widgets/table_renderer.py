@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from actions.base.wording import folded
-from tui.present.cells import Cells, CellValue, Span, Tone, fit, fit_ends
+from tui.present.cells import Cells, CellValue, Span, Tone, fit, fit_ends, width_of
 from tui.widgets.base import LineWidget
 from tui.widgets.table_model import GAP, Column, Fitted, RowOrder, fit_columns
 
@@ -171,7 +171,9 @@ class TableRenderer(Generic[RowT]):
             cells.append(Span(f"  /{order.needle}", Tone.ACCENT))
         hidden = len(self.columns) - len(self.fitted)
         if hidden:
-            cells.append(Span(f"  +{hidden} column{'s' * (hidden > 1)} when wider", Tone.MUTED))
+            more = f"  +{hidden} column{'s' * (hidden > 1)}"
+            whole = f"{more} when wider"
+            cells.append(Span(whole if width_of(tuple(cells)) + len(whole) <= self._width else more, Tone.MUTED))
         return tuple(cells)
 
 

@@ -36,8 +36,8 @@ from actions.cluster.limits import (
     REFUSAL_BYTES,
     SHARED_BODY_BYTES,
     OversizeError,
-    size_text,
 )
+from actions.fleet.quantity import size_text
 
 ACCEPT_ENCODING = "gzip"
 """The encoding to ask for. API servers have no other, and use it for bodies of more than 128 KiB."""

@@ -11,7 +11,7 @@ from actions.base.errors import ConflictError, RefusedError
 from actions.base.wording import listed
 from actions.cluster.auth.session import KubeSession, decode_document
 from actions.cluster.http.errors import ApiConflictError, ApiRefusedError, ApiStatus, ApiUnavailableError
-from actions.cluster.objects.client import Discovery, Document, ObjectRef, ref_of
+from actions.cluster.objects.client import Discovery, Document, ObjectRef, placed, ref_of
 
 FIELD_MANAGER = "eksml-tui"
 _NOT_ITS_TYPE = re.compile(r"failed to create typed patch object \([^)]*\): (?:errors: )?(?P<said>.+)", re.DOTALL)
@@ -47,7 +47,7 @@ async def create(session: KubeSession, discovery: Discovery, manifest: Document)
         MissingError: The cluster does not know the kind, or the namespace does not exist.
         InputError: The manifest names no object.
     """
-    ref, path = await _placed(session, discovery, manifest, is_new=True)
+    ref, path = await placed(session, discovery, ref_of(manifest), is_new=True)
     query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
     try:
         answer = await session.request("POST", path, query=query, body=msgspec.json.encode(manifest))
@@ -89,7 +89,7 @@ async def apply(
         MissingError: The cluster does not know the kind, or the namespace does not exist.
         InputError: The manifest names no object.
     """
-    ref, path = await _placed(session, discovery, manifest)
+    ref, path = await placed(session, discovery, ref_of(manifest))
     query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
     if dry_run:
         query["dryRun"] = "All"
@@ -111,23 +111,6 @@ async def apply(
             raise
         raise _refusal(ref, replace(error.status, message=mistake["said"])) from error
     return decode_document(answer, source=path)
-
-
-async def _placed(
-    session: KubeSession, discovery: Discovery, manifest: Document, *, is_new: bool = False
-) -> tuple[ObjectRef, str]:
-    """Return the reference to the manifest's object, in the session's namespace if it names none, and its path.
-
-    Args:
-        session: The session.
-        discovery: Its discovery.
-        manifest: One object.
-        is_new: Return the path of all objects of the kind, under which one is created.
-    """
-    named = ref_of(manifest)
-    kind = await discovery.resolve(named.api_version, named.kind)
-    ref = replace(named, namespace=(named.namespace or session.namespace) if kind.is_namespaced else "")
-    return ref, kind.path(ref.namespace, "" if is_new else ref.name)
 
 
 def _conflict(ref: ObjectRef, error: ApiConflictError) -> ConflictError:

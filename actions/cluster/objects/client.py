@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.decoding import decode_json, json_decoder
@@ -307,7 +308,8 @@ async def merge_patch(
     Raises:
         MissingError: There is no such object.
     """
-    path = await _path(session, discovery, ref) + (f"/{subresource}" if subresource else "")
+    _, path = await placed(session, discovery, ref)
+    path += f"/{subresource}" if subresource else ""
     body = await session.request(
         "PATCH", path, body=msgspec.json.encode(patch), content_type="application/merge-patch+json"
     )
@@ -344,7 +346,8 @@ async def delete(
     if conditions:
         options["preconditions"] = conditions
     try:
-        await session.request("DELETE", await _path(session, discovery, ref), body=msgspec.json.encode(options))
+        _, path = await placed(session, discovery, ref)
+        await session.request("DELETE", path, body=msgspec.json.encode(options))
     except MissingError:
         return False
     return True
@@ -374,9 +377,23 @@ def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
     return ref
 
 
-async def _path(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> str:
+async def placed(
+    session: KubeSession, discovery: Discovery, ref: ObjectRef, *, is_new: bool = False
+) -> tuple[ObjectRef, str]:
+    """Return the reference with the namespace of the object, the session's if it names none, and its path.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        ref: The object.
+        is_new: Return the path of all objects of the kind, under which one is created.
+
+    Raises:
+        MissingError: The cluster does not know the kind.
+    """
     kind = await discovery.resolve(ref.api_version, ref.kind)
-    return kind.path(_namespace(session, kind, ref), ref.name)
+    ref = replace(ref, namespace=_namespace(session, kind, ref))
+    return ref, kind.path(ref.namespace, "" if is_new else ref.name)
 
 
 def _namespace(session: KubeSession, kind: ApiResource, ref: ObjectRef) -> str:

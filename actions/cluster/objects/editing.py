@@ -23,14 +23,15 @@ _LOOKS_TYPED = re.compile(r"[-+.~]?[0-9].*|[-+.~].*|(?i:0[xo].*|true|false|null|
 """Texts that one of the versions of YAML reads as something else."""
 
 
-def editable_text(document: Mapping[str, Any], remarks: Sequence[str] = ()) -> str:
+def editable_text(document: Mapping[str, Any], remarks: Sequence[str] = (), *, of: str = "") -> str:
     """Return an object as YAML without managed fields, below remarks as comments; `parse_edited` reads it back.
 
     Args:
         document: The object.
         remarks: Why the editor is open again; empty the first time.
+        of: The object and its cluster, in words.
     """
-    comments = [line for remark in (*_HEAD, *remarks) for line in folded(plain_text(remark), _WIDTH)]
+    comments = [line for remark in filter(None, (of, *_HEAD, *remarks)) for line in folded(plain_text(remark), _WIDTH)]
     return "".join(f"# {line}\n" for line in comments) + _dumped(without_managed_fields(document))
 
 

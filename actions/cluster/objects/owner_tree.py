@@ -14,6 +14,7 @@ import msgspec
 
 from actions.base.errors import MissingError
 from actions.base.untrusted import one_line
+from actions.base.wording import counted
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiAccessError
 from actions.cluster.kinds import EVIDENCE, KINDS
@@ -22,12 +23,15 @@ from actions.cluster.objects.client import Document, list_pages
 from actions.cluster.objects.operations import Target
 from actions.cluster.objects.status_rules import NO_RULE, WorkState, object_status
 
+_DEVICES = ("resource.k8s.io", "ResourceClaim")
 _KINDS = frozenset(
     (row.group, row.kind)
     for row in KINDS
     if row.is_namespaced and row.kind != "Event" and (row in EVIDENCE or row.group == "apps")
-)
+) | {_DEVICES}
 """Kinds that own, or are owned by, the pods of a workload."""
+_CLAIMS = {"PersistentVolumeClaim": "v1", "ResourceClaim": "resource.k8s.io/v1"}
+"""Kinds of what a pod claims by name, with their versions."""
 _DEEPEST = 12
 _MISSING = "Missing"
 """The phase of a claim that a pod names and that does not exist."""
@@ -44,7 +48,8 @@ class TreeEntry(msgspec.Struct, frozen=True):
         namespace: Empty for what is in none.
         name: Its name.
         state: `finished`, `failed`, `running`, `waiting` or `unknown`; empty for kinds without a status.
-        detail: Of what is not well the API's reason and message in one line; of other pods the node.
+        detail: Of what is not well the API's reason and message in one line; of other pods the node; of a claim of
+            devices these.
     """
 
     depth: int
@@ -93,13 +98,13 @@ def tree_of(
         catalogue: Names kinds.
     """
     children: dict[str, list[Document]] = {}
-    claims: dict[tuple[str, str], Document] = {}
+    claims: dict[tuple[str, str, str], Document] = {}
     for document in documents:
         metadata = _metadata(document)
         for owner in metadata.get("ownerReferences") or ():
             children.setdefault(str(owner.get("uid")), []).append(document)
-        if document.get("kind") == "PersistentVolumeClaim":
-            claims[str(metadata.get("namespace")), str(metadata.get("name"))] = document
+        if document.get("kind") in _CLAIMS:
+            claims[str(document["kind"]), str(metadata.get("namespace")), str(metadata.get("name"))] = document
     seen = set[str]()
 
     def walk(document: Document, depth: int) -> Iterator[TreeEntry]:
@@ -119,21 +124,39 @@ def tree_of(
 
 
 def _places_of(
-    pod: Document, nodes: Mapping[str, Document], claims: Mapping[tuple[str, str], Document]
+    pod: Document, nodes: Mapping[str, Document], claims: Mapping[tuple[str, str, str], Document]
 ) -> Iterator[Document]:
-    """Yield a pod's node, the claim that the node came from, and the claims of its volumes."""
+    """Yield a pod's node, the claim that the node came from, and the claims that it names: of volumes and of devices.
+
+    Claims of devices that were made for the pod alone belong to it, and are its children.
+    """
     spec = pod.get("spec") or {}
     name = str(spec.get("nodeName") or "")
     for key in (name, f"claim:{name}"):
         if name and key in nodes:
             yield nodes[key]
     namespace = str(_metadata(pod).get("namespace"))
-    for volume in spec.get("volumes") or ():
-        claim = str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
-        if claim:
-            missing = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": _MISSING}}
-            metadata = {"metadata": {"namespace": namespace, "name": claim}}
-            yield claims.get((namespace, claim), missing | metadata)
+    volumes = ((volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in spec.get("volumes") or ())
+    devices = (claim.get("resourceClaimName") for claim in spec.get("resourceClaims") or ())
+    for kind, names in zip(_CLAIMS, (volumes, devices), strict=True):
+        for claim in map(str, filter(None, names)):
+            missing = {"apiVersion": _CLAIMS[kind], "kind": kind, "status": {"phase": _MISSING}}
+            yield claims.get((kind, namespace, claim), missing | {"metadata": {"namespace": namespace, "name": claim}})
+
+
+def _allocation_of(claim: Document) -> str:
+    """Return the devices that a ResourceClaim has: `2 devices of gpu.nvidia.com: gpu-0, gpu-1`.
+
+    Source: `status.allocation.devices.results` of resource.k8s.io/v1.
+    """
+    allocation = (claim.get("status") or {}).get("allocation")
+    if not isinstance(allocation, Mapping):
+        return "no devices are allocated"
+    drivers: dict[str, list[str]] = {}
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        drivers.setdefault(str(result.get("driver")), []).append(str(result.get("device")))
+    texts = (f"{counted(len(names), 'device')} of {driver}: {', '.join(names)}" for driver, names in drivers.items())
+    return one_line("; ".join(texts))
 
 
 def _entry(document: Document, depth: int, catalogue: KindCatalogue) -> TreeEntry:
@@ -143,7 +166,14 @@ def _entry(document: Document, depth: int, catalogue: KindCatalogue) -> TreeEntr
     is_judged = status.reason != NO_RULE
     is_well = not is_judged or status.state in (WorkState.RUNNING, WorkState.FINISHED)
     node = str((document.get("spec") or {}).get("nodeName") or "") if kind == "Pod" else ""
-    detail = "" if is_well else ": ".join(filter(None, (status.reason, status.message)))
+    has_devices = kind == _DEVICES[1] and not _is_missing(document)
+    detail = (
+        _allocation_of(document)
+        if has_devices
+        else ""
+        if is_well
+        else ": ".join(filter(None, (status.reason, status.message)))
+    )
     return TreeEntry(
         depth=depth,
         qualified=served.qualified if served is not None else kind.lower(),

@@ -14,9 +14,10 @@ from google.protobuf.message import DecodeError
 
 from actions.base.errors import FormatError
 from actions.cluster.http.errors import ENVELOPE, ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks, size_text
+from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks
 from actions.cluster.protobuf_schema import reader
 from actions.cluster.watch.json_format import Meta, Page, Raw
+from actions.fleet.quantity import size_text
 
 ACCEPT = "application/vnd.kubernetes.protobuf,application/json"
 """The media types to ask for: protobuf, or JSON if the server has no protobuf of this kind."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ParameterError
+from actions.base.wording import brief_duration
 from actions.blueprint.stages import CapacityStage
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import Reservation, Zone, fetch_offering_zones, fetch_reservation, fetch_zones
@@ -23,8 +24,6 @@ BLOCK_ENDS_EARLY = timedelta(minutes=30)
 
 Source: EC2 user guide, Capacity Blocks for ML.
 """
-_HOURS_SHOWN = 48
-"""From so many hours on, a time is given in days."""
 _COMING = frozenset({"scheduled", "pending", "payment-pending", "assessing"})
 """States of a reservation that becomes active by itself."""
 
@@ -259,5 +258,4 @@ def _when(moment: datetime) -> str:
 
 
 def _until(moment: datetime, now: datetime) -> str:
-    hours, minutes = divmod(int((moment - now).total_seconds()) // 60, 60)
-    return f"in {hours // 24} d {hours % 24} h" if hours >= _HOURS_SHOWN else f"in {hours} h {minutes} min"
+    return f"in {brief_duration((moment - now).total_seconds())}"

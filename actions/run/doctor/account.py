@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
+from actions.base.wording import brief_duration
 from actions.blueprint.checks import CapacityCheck, QuotaCheck, RegistryCheck, SecretCheck
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parts import OUTPUT_REFERENCE
@@ -139,9 +140,9 @@ def end_observation(caller: Caller, *, now: datetime, needed_seconds: float) -> 
     left = (end - now).total_seconds()
     if left <= 0:
         return failed(f"They expired at {moment}.")
-    detail = f"They end at {moment}, in {_length(left)}"
+    detail = f"They end at {moment}, in {brief_duration(left)}"
     if left < needed_seconds:
-        return failed(f"{detail}; the run may take {_length(needed_seconds)}.")
+        return failed(f"{detail}; the run may take {brief_duration(needed_seconds)}.")
     return passed(f"{detail}.")
 
 
@@ -286,8 +287,3 @@ async def check_reference(reference: str, region: str) -> Observation:
     except ConsoleError as error:
         return failed(error.message)
     return passed(f"{reference} can be read.")
-
-
-def _length(seconds: float) -> str:
-    hours, minutes = divmod(int(seconds) // 60, 60)
-    return f"{hours // 24} d {hours % 24} h" if hours >= 48 else f"{hours} h {minutes} min"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConflictError, ConsoleError
 from actions.base.executors import in_thread
 from actions.base.guard import guarded_by
 from actions.base.process import own_identity
-from actions.base.untrusted import redact
+from actions.base.untrusted import plain_text, redact
 from actions.run.context.protocols import RunBackend
 from actions.run.engine.companions import Companion, accompanied, arbiters_of, companions_of, finished, home_of
 from actions.run.engine.fence import Fence
@@ -32,6 +33,8 @@ from actions.run.state.view import NoticeKind, RunView
 BackendFactory = Callable[[Path, Clock], RunBackend]
 """Makes the backend of the run in a folder."""
 
+BROKEN = 1
+"""Exit code after a defect: another start may end otherwise."""
 _LOCK_SECONDS = 0.5
 """Limit of one wait for a lock, which blocks the loop; the wait is repeated without end."""
 
@@ -42,16 +45,29 @@ def main(folder: Path, make_backend: BackendFactory) -> int:
     """Carry out the run in `folder` as its runner.
 
     Returns:
-        The exit code: 0 if there is nothing left to do, `CANNOT` if another start would end the same way.
+        The exit code: 0 if there is nothing left to do, `CANNOT` if another start would end the same way, `BROKEN`
+        after a defect. The log has the reason; with the places in the program, if that was not another machine's or
+        another runner's.
     """
     os.umask(0o077)
     clock = SystemClock()
     try:
         asyncio.run(_carry_out(folder, make_backend, clock))
-    except ConsoleError as error:
+    except ConflictError as error:
         _log(clock, error.sentence())
         return CANNOT
+    except ConsoleError as error:
+        _log(clock, f"{error.sentence()}\n{_places_of(error)}")
+        return CANNOT
+    except Exception as error:  # noqa: BLE001 - the end of the process: nothing else keeps what has ended it
+        _log(clock, f"Unexpected {type(error).__name__}: {error}\n{_places_of(error)}")
+        return BROKEN
     return 0
+
+
+def _places_of(error: Exception) -> str:
+    """Return the traceback of an error, and of those before it, without secrets and controls."""
+    return plain_text(redact("".join(traceback.format_exception(error)))).rstrip()
 
 
 async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -> None:

@@ -54,7 +54,9 @@ def mirror_path(run_id: str) -> Path:
     return mirrors_home() / run_id
 
 
-async def fetch_run(store: ObjectStore, run_id: str, folder: Path, *, clock: Clock | None = None) -> MirrorMark:
+async def fetch_run(
+    store: ObjectStore, run_id: str, folder: Path, *, clock: Clock | None = None, with_curves: bool = True
+) -> MirrorMark:
     """Bring a run of a home into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
 
     The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
@@ -65,6 +67,7 @@ async def fetch_run(store: ObjectStore, run_id: str, folder: Path, *, clock: Clo
         run_id: The run's id.
         folder: Made if it does not exist, 0700; else one that this function has made.
         clock: Stamps the copy.
+        with_curves: Bring what grows, too.
 
     Returns:
         The new mark.
@@ -85,7 +88,7 @@ async def fetch_run(store: ObjectStore, run_id: str, folder: Path, *, clock: Clo
     try:
         mark = await _fetch_journal(store, run_id, folder, mark, segments)
         mark = await _fetch_files(store, run_id, folder, mark, listed)
-        for parts in parts_of(listed, run_id).values():
+        for parts in parts_of(listed, run_id).values() if with_curves else ():
             mark = await _fetch_series(store, folder, mark, parts)
         mark = _with_lease(mark, lease, (clock or SystemClock()).now().timestamp())
         await in_thread("mirror", write_mark, folder, mark)
@@ -257,7 +260,7 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
         ConsoleError: As `fetch_run`, and `open_home`.
     """
     folder = mirror_path(run_id)
-    asyncio.run(fetch_run(_kept_store(url, region), run_id, folder))
+    asyncio.run(fetch_run(kept_store(url, region), run_id, folder))
     return folder
 
 
@@ -270,12 +273,12 @@ def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
         ConsoleError: As `read_lease`, and `open_home`.
     """
     mark = read_mark(mirror_path(run_id))
-    lease = asyncio.run(read_lease(_kept_store(url, region), run_id))
+    lease = asyncio.run(read_lease(kept_store(url, region), run_id))
     return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
 
 
 @lru_cache(maxsize=8)
-def _kept_store(url: str, region: str) -> ObjectStore:
+def kept_store(url: str, region: str) -> ObjectStore:
     """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask."""
     return open_home(url, region=region)
 
@@ -326,3 +329,11 @@ class TakenHome:
         """
         await fetch_run(self._store, run_id, folder, clock=self._clock)
         await in_thread("mirror", become_original, folder)
+
+    async def look(self, run_id: str, folder: Path) -> None:
+        """Bring the run's journal and small files into a folder, as a copy.
+
+        Raises:
+            MissingError: The home has no such run.
+        """
+        await fetch_run(self._store, run_id, folder, clock=self._clock, with_curves=False)

@@ -7,11 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from actions.base.errors import UsageError
-from actions.base.wording import listed
+from actions.base.wording import brief_duration, listed
 from actions.blueprint.launch_plan import LaunchPlan
 from actions.blueprint.model import Blueprint
 from actions.fleet.quantity import format_usd
-from actions.run.limits.options import limits_text, minutes_text, moment_text, reach_text
+from actions.run.limits.options import limits_text, moment_text, reach_text
 from actions.run.limits.rules import margin_of
 from actions.run.state.records import LimitAction, Limits
 from actions.run.state.view import StageState, StageView
@@ -58,9 +58,9 @@ def _meanings(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, now: datet
     if limits.budget_usd or limits.max_usd_per_hour:
         yield from _unpriced(plan)
     if limits.credentials_end or limits.capacity_end:
-        margin = margin_of(_held_at_most(plan, blueprint), limits.action) / 60
+        margin = margin_of(_held_at_most(plan, blueprint), limits.action)
         begins = "Parking" if limits.action is LimitAction.PARK else "The teardown"
-        yield f"{begins} begins up to {minutes_text(margin)} before such an end: it may take so long."
+        yield f"{begins} begins up to {brief_duration(margin)} before such an end: it may take so long."
 
 
 def _unpriced(plan: LaunchPlan) -> Iterator[str]:

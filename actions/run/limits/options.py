@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import UsageError
+from actions.base.wording import brief_duration
 from actions.fleet.quantity import format_usd
 from actions.run.state.records import LimitAction, Limits
 
@@ -109,6 +110,17 @@ def parse_moment(text: str, *, now: datetime) -> float:
     return moment.timestamp()
 
 
+def is_moment(text: str) -> bool:
+    """Return whether a text is written as `parse_moment` reads it, whenever that is."""
+    return _moment(text.strip(), datetime.fromtimestamp(0, UTC)) is not None
+
+
+def is_watchdog_time(text: str) -> bool:
+    """Return whether a text is a time that a watchdog may have."""
+    minutes = _minutes(text.strip())
+    return minutes is not None and _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES
+
+
 def _moment(text: str, now: datetime) -> datetime | None:
     if text.startswith("+"):
         minutes = _minutes(text[1:])
@@ -154,7 +166,7 @@ def _watchdog(text: str) -> int:
     if text == NONE:
         return 0
     minutes = _minutes(text.strip())
-    if minutes is None or not _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES:
+    if minutes is None or not is_watchdog_time(text):
         raise UsageError(
             f"{text!r} is not a time for the watchdog.",
             hint="Write 1h or 90m: ten minutes at least, seven days at most.",
@@ -165,11 +177,6 @@ def _watchdog(text: str) -> int:
 def moment_text(at: float) -> str:
     """Return a time to the minute, with its zone: `2026-11-20 22:30 UTC`."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def minutes_text(minutes: float) -> str:
-    """Return a duration in one unit: `40 min`, `1 h`, `2.5 h`."""
-    return f"{minutes:.0f} min" if minutes < 120 and minutes != 60 else f"{minutes / 60:.3g} h"
 
 
 def limit_words(limits: Limits) -> tuple[str, ...]:
@@ -185,10 +192,10 @@ def limit_words(limits: Limits) -> tuple[str, ...]:
 
 
 def limits_text(limits: Limits) -> str:
-    """Return all limits in one line: `park at: budget $50.00, until …; watchdog 1 h`; `none` without any."""
+    """Return all limits in one line: `park at: budget $50.00, until …; watchdog 1h`; `none` without any."""
     does = "park" if limits.action is LimitAction.PARK else "tear down"
     parts = [f"{does} at: {', '.join(limit_words(limits))}"] if limits.is_set else []
-    parts += [f"watchdog {minutes_text(limits.watchdog_minutes)}"] if limits.watchdog_minutes else []
+    parts += [f"watchdog {brief_duration(limits.watchdog_minutes * 60)}"] if limits.watchdog_minutes else []
     return "; ".join(parts) or NONE
 
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
-from actions.base.wording import listed
+from actions.base.wording import brief_duration, listed
 from actions.fleet.quantity import format_usd
-from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, minutes_text, moment_text, reach_text
+from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, moment_text, reach_text
 from actions.run.spending import Spending, spending_of
 from actions.run.state.planner import is_repeated, is_watched
 from actions.run.state.records import EndsKnown, LimitAction, Limits
@@ -102,7 +102,7 @@ def _statuses(
     if limits.max_usd_per_hour:
         yield _rate(Decimal(limits.max_usd_per_hour), spending)
     margin = margin_seconds(view, limits.action)
-    gets = f"{_DOING[limits.action]} gets {minutes_text(margin / 60)} before that."
+    gets = f"{_DOING[limits.action]} gets {brief_duration(margin)} before that."
     for name, is_wanted, end in (
         (LimitName.CREDENTIALS, limits.credentials_end, ends.credentials_end),
         (LimitName.CAPACITY, limits.capacity_end, ends.capacity_end),
@@ -143,7 +143,7 @@ def _budget(budget: Decimal, action: LimitAction, view: RunView, spending: Spend
         at = now + float(max(left, Decimal(0)) / spending.usd_per_hour * 3600)
     least = "at least " if spending.is_lower_bound else ""
     text = f"{title}: {least}{format_usd(spending.usd)} spent, {least}{format_usd(spending.usd_per_hour)}/h now"
-    ending = f", and {_DOING[action]} takes about {minutes_text(seconds / 60)}." if reserve else "."
+    ending = f", and {_DOING[action]} takes about {brief_duration(seconds)}." if reserve else "."
     return LimitStatus(
         LimitName.BUDGET,
         text + ending,

@@ -5,15 +5,21 @@ Such a view is read only. Nothing in it may be acted on: it is what another mach
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
+from actions.base.errors import ConsoleError
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import is_watched
-from actions.run.home.mirror import is_lease_news, refreshed_copy
+from actions.run.home.lease import HomeLease, read_lease
+from actions.run.home.mirror import is_lease_news, kept_store, refreshed_copy
+from actions.run.home.segments import at_once
+from actions.run.home.taken import MOST_ASKED
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts, stopped_sentence
 from actions.run.state.fold import fold
@@ -54,6 +60,45 @@ def is_taken_over(run: RemoteRun, home: str) -> bool:
 
 def _is_read(run: RemoteRun, home: str) -> bool:
     return bool(home) and run.presence is not None and run.presence.home == home
+
+
+async def later_leases(
+    runs: Sequence[RemoteRun], home: str, *, at_most_seconds: float, region: str = ""
+) -> dict[str, HomeLease]:
+    """Return the leases that a home has of runs of a cluster with a later epoch than their records, by run id.
+
+    A takeover is in the home before it is in the cluster. Runs that are not over are asked for first, the newest of
+    them. A home that does not answer in time changes nothing.
+
+    Args:
+        runs: As the cluster records them, the newest first.
+        home: The operator's; empty for none. Records are foreign text: no other home is read because of one.
+        at_most_seconds: Limit of all questions together.
+        region: Of the bucket, if known.
+    """
+    asked = sorted((run for run in runs if _is_read(run, home)), key=lambda run: run.is_over)[:MOST_ASKED]
+    leases: dict[str, HomeLease] = {}
+
+    async def ask(run: RemoteRun) -> None:
+        with suppress(ConsoleError):
+            lease = await read_lease(store, run.id)
+            if lease is not None and lease.epoch > run.epoch:
+                leases[run.id] = lease
+
+    if asked:
+        with suppress(ConsoleError, TimeoutError):
+            store = kept_store(home, region)
+            async with asyncio.timeout(at_most_seconds):
+                await at_once(asked, ask)
+    return leases
+
+
+def with_lease(run: RemoteRun, lease: HomeLease | None) -> RemoteRun:
+    """Return a run with the machine that its home names, if that has the later epoch."""
+    if lease is None or run.presence is None or lease.epoch <= run.epoch:
+        return run
+    presence = replace(run.presence, owner=lease.owner, epoch=lease.epoch)
+    return replace(run, presence=presence, seen_at=max(run.seen_at, lease.renewed_at))
 
 
 def remote_view(

@@ -10,7 +10,7 @@ from decimal import Decimal
 import msgspec
 
 from actions.base.clock import format_rfc3339
-from actions.base.wording import aligned
+from actions.base.wording import aligned, rough_duration
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
@@ -85,14 +85,14 @@ def cluster_runs_json(runs: Sequence[KnownRun], *, now: float) -> str:
 
 
 def sign_of(run: KnownRun, now: float) -> str:
-    """Return the age of the newest heartbeat: `12 s ago`, `silent since 14:02`, `over`; `-` without a record."""
+    """Return the age of the newest heartbeat: `12s ago`, `silent since 14:02`, `over`; `-` without a record."""
     if run.remote is None or run.presence is None:
         return "-"
     if run.remote.is_over:
         return "over"
     if run.remote.is_silent(now):
         return f"silent since {datetime.fromtimestamp(run.remote.seen_at, UTC):%H:%M}"
-    return f"{max(0, round(now - run.remote.seen_at))} s ago"
+    return f"{rough_duration(now - run.remote.seen_at)} ago"
 
 
 def _cells(run: KnownRun, name: str, now: float) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
-from actions.fleet.quantity import format_bytes
+from actions.fleet.quantity import size_text
 from actions.run.journal.mirrored import mirrors_home
 from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.state.view import OVER, RunState
@@ -76,13 +76,13 @@ class DiskUse(msgspec.Struct, frozen=True):
         if not self.is_over:
             return ""
         removable = [run for run in self.runs if run.removable]
-        freed = format_bytes(sum(run.removable for run in removable))
-        remedies = [f"{counted(len(removable), 'run')} can be forgotten, which frees {freed}B"] if removable else []
+        freed = size_text(sum(run.removable for run in removable))
+        remedies = [f"{counted(len(removable), 'run')} can be forgotten, which frees {freed}"] if removable else []
         if self.copies or self.put_aside:
-            size = format_bytes(self.copies + self.put_aside)
-            remedies.append(f"copies of runs take {size}B: eksml-tui runs gc removes those that are no longer needed")
+            size = size_text(self.copies + self.put_aside)
+            remedies.append(f"copies of runs take {size}: eksml-tui runs gc removes those that are no longer needed")
         remedy = "; ".join(remedies) or "raise runs_max_size"
-        taken = f"Runs take {format_bytes(self.total)}B of the {format_bytes(self.bound)}B"
+        taken = f"Runs take {size_text(self.total)} of the {size_text(self.bound)}"
         return f"{taken} that runs_max_size allows. {remedy[0].upper()}{remedy[1:]}: see eksml-tui runs disk."
 
 
@@ -172,11 +172,11 @@ def disk_table(use: DiskUse) -> str:
     ]
     if use.copies:
         lines.append(
-            f"Copies of other machines' runs: {format_bytes(use.copies)}B in {mirrors_home()}; see eksml-tui runs gc."
+            f"Copies of other machines' runs: {size_text(use.copies)} in {mirrors_home()}; see eksml-tui runs gc."
         )
     if use.put_aside:
-        lines.append(f"Put aside by takeovers: {format_bytes(use.put_aside)}B; see eksml-tui runs gc.")
-    bound = f"{format_bytes(use.total)}B of {format_bytes(use.bound)}B (runs_max_size).\n" if use.bound else ""
+        lines.append(f"Put aside by takeovers: {size_text(use.put_aside)}; see eksml-tui runs gc.")
+    bound = f"{size_text(use.total)} of {size_text(use.bound)} (runs_max_size).\n" if use.bound else ""
     return "".join(f"{line.rstrip()}\n" for line in lines) + bound
 
 
@@ -188,7 +188,7 @@ def _row(run: RunDisk) -> tuple[str, ...]:
 
 
 def _cell(size: int) -> str:
-    return f"{format_bytes(size)}B" if size else "-"
+    return f"{size_text(size)}" if size else "-"
 
 
 def disk_json(use: DiskUse) -> str:

@@ -16,7 +16,7 @@ from actions.base.clock import format_rfc3339
 from actions.base.errors import ConfigError, ConsoleError
 from actions.base.files import PRIVATE_FILE
 from actions.base.untrusted import one_line, redact
-from actions.fleet.quantity import format_bytes
+from actions.fleet.quantity import size_text
 from actions.run.support.contents import Piece
 from actions.run.support.filters import SupportFilter
 
@@ -79,7 +79,7 @@ def require_absent(file: Path) -> None:
 
 def list_text(files: Iterable[WrittenPiece]) -> str:
     """Return a table with a line for each file: size, name, what it is."""
-    rows = [("-" if one.is_missing else format_bytes(one.size_bytes), one.name, one.about) for one in files]
+    rows = [("-" if one.is_missing else size_text(one.size_bytes), one.name, one.about) for one in files]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "".join(f"{row[0]:>{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}\n" for row in rows)
 

@@ -74,7 +74,7 @@ from actions.run.takeover.arrival import (
 )
 from actions.run.takeover.evidence import DatedBody, FoundObjects, rebuilt_stages, records_of
 from actions.run.takeover.imports import FoundResource
-from actions.run.takeover.take_over import Say, is_young, require_confirmed
+from actions.run.takeover.take_over import Say, grace_sentence, heard_sentence, is_young, require_confirmed
 from actions.run.takeover.terraform_state import rebuilt_state, tagged_resources, zone_of_nodes
 
 _ID = re.compile(r"(?P<blueprint>[a-z0-9][a-z0-9-]*)-(?P<month>\d\d)(?P<day>\d\d)-[a-z2-7]{13}")
@@ -163,10 +163,10 @@ async def adopt_run(
     lost, was_alive = await _adoptable(run, connection, reached, clock, confirm)
     plan = await planned_adoption(lost, catalogue, target, reached, clock)
     found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
-    copy = new_copy()
+    copy, heard_at = new_copy(), clock.now().timestamp()
     epoch = await _claimed(connection, lost.lease, clock, copy=copy, may_be_alive=was_alive)
-    if was_alive:
-        say(f"Waiting {GRACE_SECONDS:.0f} s: until then the earlier machine may still change something.")
+    if was_alive and lost.lease is not None:
+        say(grace_sentence(lost.lease.owner, heard_sentence("its cluster", heard_at - lost.lease.seen_at)))
         await clock.sleep(GRACE_SECONDS)
         found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
     put_aside(runs_home() / lost.run_id, epoch)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import msgspec
@@ -54,6 +56,8 @@ _CLAIMS = 4
 """Attempts to write between two renewals of the earlier machine's lease."""
 YOUNG_SECONDS = 90.0
 """A heartbeat in the cluster that is younger than this may be followed by another one."""
+_LOOK_SECONDS = 10.0
+"""Limit of the look at the cluster of a run whose home has had no sign for a while."""
 
 
 Say = Callable[[str], None]
@@ -80,6 +84,14 @@ class RunHome(Protocol):
 
     async def fetch(self, run_id: str, folder: Path) -> None:
         """Bring the run into a folder that does not exist yet, as this machine's own.
+
+        Raises:
+            MissingError: The home has no such run.
+        """
+        ...
+
+    async def look(self, run_id: str, folder: Path) -> None:
+        """Bring the run's journal and small files into a folder that does not exist yet, as a copy.
 
         Raises:
             MissingError: The home has no such run.
@@ -161,11 +173,14 @@ async def take_over_run(
     refuse_if_readonly(f"the takeover of {run_id}")
     folder = private_directory(runs_home()) / run_id
     lease = await _known_lease(home, run_id)
+    ahead = seconds_ahead(clock, lease)
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
     if lease.is_live:
         require_confirmed(run_id, lease.owner, lease.age_seconds, confirm, "its home")
+    elif confirm != run_id:
+        await _require_silence(folder, home, clock, ahead, target=target, environment=environment)
     lease, taken = await _lease_taken(run_id, home, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
     body = TakenOver(taken.owner, taken.epoch, lease.owner, is_previous_gone=is_machine_gone)
@@ -174,10 +189,11 @@ async def take_over_run(
     with arrival_records(folder, clock) as records:
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
-        found, is_young = await _searched(folder, records, clock, taken, since=since)
+        found, heard = await _searched(folder, records, clock, taken, since=since, ahead=ahead)
     write_fence(folder, FenceState(known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
-    if (lease.is_live or is_young) and not is_machine_gone:
-        say(f"Waiting {GRACE_SECONDS:.0f} s: until then the earlier machine may still change something.")
+    heard = heard or (heard_sentence("its home", lease.age_seconds) if lease.is_live else "")
+    if heard and not is_machine_gone:
+        say(grace_sentence(lease.owner, heard))
         await clock.sleep(GRACE_SECONDS)
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found, _ = await _searched(folder, records, clock, taken, since=since)
@@ -208,11 +224,68 @@ async def _lease_taken(
                 str(before.owner),
                 before.machine,
             )
-            if not is_same or attempt == _CLAIMS:
+            if not is_same:
+                raise _taken_meanwhile(run_id, lease) from None
+            if attempt == _CLAIMS:
                 raise
             if not is_confirmed:
                 require_confirmed(run_id, lease.owner, lease.age_seconds, "", "its home")
     raise AssertionError
+
+
+def _taken_meanwhile(run_id: str, lease: HomeLease) -> ConflictError:
+    return ConflictError(
+        f"{lease.owner} has taken over {run_id} at the same moment. Nothing was changed here.",
+        hint="Look at `eksml-tui runs list --home`: it has who carries it out.",
+    )
+
+
+def seconds_ahead(clock: Clock, lease: HomeLease) -> float:
+    """Return how far this machine's clock is ahead of the home's: by it, a heartbeat of a moment ago would be old."""
+    return max(0.0, clock.now().timestamp() - lease.renewed_at - lease.age_seconds)
+
+
+async def _require_silence(
+    folder: Path,
+    home: RunHome,
+    clock: Clock,
+    ahead: float,
+    *,
+    target: ClusterTarget | None,
+    environment: Mapping[str, str] | None,
+) -> None:
+    """Require that the run's cluster has had no heartbeat lately: its machine may be cut off from the home alone.
+
+    A cluster that is not reached from here in time means nothing. Nothing on this machine is changed.
+
+    Raises:
+        UsageError: It has had one.
+    """
+    try:
+        with TemporaryDirectory(prefix="eksml-tui-") as place:  # one for each command: two may look at one moment
+            looking = Path(place) / folder.name
+            await home.look(folder.name, looking)
+            bring_environment(looking, environment or {})
+            async with asyncio.timeout(_LOOK_SECONDS):
+                with arrival_records(looking, clock) as records:
+                    lease = await _lease_in_cluster(looking, records, clock, target=target)
+    except (ConsoleError, TimeoutError, OSError):
+        return
+    now = clock.now().timestamp() - ahead
+    if lease is not None and is_young(lease, now):
+        require_confirmed(folder.name, lease.owner, now - lease.seen_at, "", "its cluster")
+
+
+async def _lease_in_cluster(
+    folder: Path, records: ArrivalRecords, clock: Clock, *, target: ClusterTarget | None
+) -> ClusterLease | None:
+    await reach_cluster(folder, records, clock, target=target)
+    view, backend = records.view(), LiveBackend(folder, clock)
+    try:
+        connection = await backend.cluster_of(view) if kubeconfig_path(folder).exists() else None
+        return await read_cluster_lease(connection, view.id) if connection is not None else None
+    finally:
+        await backend.aclose()
 
 
 async def _known_lease(home: RunHome, run_id: str) -> HomeLease:
@@ -220,7 +293,8 @@ async def _known_lease(home: RunHome, run_id: str) -> HomeLease:
     if lease is None:
         raise MissingError(
             f"The home has no run {run_id!r} that a runner has carried out.",
-            hint="Write its whole id, as `eksml-tui runs list --home -o wide` prints it.",
+            hint="Write its whole id, as `eksml-tui runs list --home -o wide` prints it. "
+            "If the home has lost it: eksml-tui runs adopt CLUSTER",
         )
     return lease
 
@@ -251,29 +325,29 @@ async def _reach(
 
 
 async def _searched(
-    folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float
-) -> tuple[Searched, bool]:
+    folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float, ahead: float = 0.0
+) -> tuple[Searched, str]:
     """Take the lease in the run's cluster, and record objects without a record.
 
-    Returns what was found, and whether the cluster has had a heartbeat lately.
+    Returns what was found, and the age of the last heartbeat in the cluster as a clause; empty if that is old.
     """
     if not kubeconfig_path(folder).exists():
-        return Searched(), False
+        return Searched(), ""
     try:
-        is_young = await _claimed(folder, records, clock, lease)
+        heard = await _claimed(folder, records, clock, lease, ahead)
         was_known = bool(known_cluster_uid(records.view()))
         found = await record_strays(folder, records, clock, since=since)
         if not was_known and known_cluster_uid(records.view()):  # by what the earlier machine has made there
-            is_young = await _claimed(folder, records, clock, lease) or is_young
-        return found, is_young
+            heard = await _claimed(folder, records, clock, lease, ahead) or heard
+        return found, heard
     except ConflictError:
         raise
     except ConsoleError as error:
-        return Searched(sentences=(f"The run's cluster was not searched: {error.message}",)), False
+        return Searched(sentences=(f"The run's cluster was not searched: {error.message}",)), ""
 
 
-async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease) -> bool:
-    """Write the new epoch into the run's ConfigMap. Returns whether that had a heartbeat lately.
+async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, ahead: float = 0.0) -> str:
+    """Write the new epoch into the run's ConfigMap. Returns the age of its last heartbeat, as `_searched`.
 
     A cluster that has none yet gets it here: the earlier machine, if it was cut off and reaches the cluster before the
     home, learns there that it has lost the run.
@@ -283,13 +357,13 @@ async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: H
     try:
         connection = await backend.cluster_of(view)
         if connection is None:
-            return False
+            return ""
         machine = machine_id(folder)
         known = await read_cluster_lease(connection, view.id)
         if known is None:
             with suppress(AccessError, RefusedError):  # a right that its runner lacks, too
                 await introduce(connection, view, records.created(), now=clock.now().timestamp(), machine=machine)
-            return False
+            return ""
         is_same = str(known.owner) == str(lease.owner) and is_same_copy(machine, known.presence.machine)
         is_anothers = known.epoch == lease.epoch and not is_same
         if known.epoch > lease.epoch or is_anothers:
@@ -301,7 +375,8 @@ async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: H
         await claim_cluster_lease(
             connection, known, lease.owner, epoch=lease.epoch, heartbeat=format_rfc3339(now), machine=machine
         )
-        return is_young(known, now.timestamp())
+        at = now.timestamp() - ahead
+        return heard_sentence("its cluster", at - known.seen_at) if is_young(known, at) else ""
     finally:
         await backend.aclose()
 
@@ -311,9 +386,25 @@ def is_young(lease: ClusterLease, now: float) -> bool:
 
     Args:
         lease: As the cluster has it.
-        now: Seconds since the epoch.
+        now: Seconds since the epoch, of a clock that is not ahead.
     """
     return lease.seen_at > now - YOUNG_SECONDS
+
+
+def heard_sentence(where: str, age_seconds: float) -> str:
+    """Return the last sign of a machine as a clause: `the last heartbeat in its home is 4 s old`."""
+    return f"the last heartbeat in {where} is {max(age_seconds, 0.0):.0f} s old"
+
+
+def grace_sentence(owner: Operator | None, heard: str) -> str:
+    """Return the sentence on the wait of a takeover: how long it is, for what, and why.
+
+    Args:
+        owner: The earlier one.
+        heard: See `heard_sentence`.
+    """
+    earlier = owner or "the earlier machine"
+    return f"Waiting {GRACE_SECONDS:.0f} s, as {earlier} may be alive and about to change something: {heard}."
 
 
 def require_confirmed(run_id: str, owner: Operator | None, age_seconds: float, confirm: str, where: str) -> None:
@@ -325,8 +416,8 @@ def require_confirmed(run_id: str, owner: Operator | None, age_seconds: float, c
     if confirm == run_id:
         return
     raise UsageError(
-        f"{owner or 'Another machine'} carries out {run_id}: the last heartbeat in {where} "
-        f"is {max(age_seconds, 0.0):.0f} s old. A takeover ends what that machine is doing.",
+        f"{owner or 'Another machine'} carries out {run_id}: {heard_sentence(where, age_seconds)}. "
+        "A takeover ends what that machine is doing.",
         hint=f"Add --confirm {run_id} to take it over.",
     )
 

@@ -13,10 +13,9 @@ import msgspec
 
 from actions.base.files import asset
 from actions.fleet.instance_types import load_rows
+from actions.fleet.quantity import size_text
 from actions.telemetry.tools.collectives import NcclReading, NcclRow
 from actions.telemetry.tools.efa import EfaReading
-
-_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -110,12 +109,6 @@ def peak_of(reading: NcclReading) -> tuple[float, int] | None:
     return max(((row.out_of_place.busbw, row.size) for row in reading.rows), default=None)
 
 
-def size_text(size: int) -> str:
-    """Return a message size as text: `4 MiB`."""
-    power = min(len(_UNITS) - 1, max(0, size.bit_length() - 1) // 10)
-    return f"{size / 1024**power:g} {_UNITS[power]}"
-
-
 def _complete(reading: NcclReading) -> Judgement:
     subject = "test complete"
     if reading.error:
@@ -130,7 +123,7 @@ def _complete(reading: NcclReading) -> Judgement:
 
 def _values(reading: NcclReading) -> Judgement:
     subject = "values right"
-    wrong = [row for row in reading.rows if any(way.wrong for way in row.ways)]
+    wrong = reading.wrong_rows
     if wrong or (reading.out_of_bounds is not None and not reading.out_of_bounds.ok):
         first = f", the first at {size_text(wrong[0].size)}" if wrong else ""
         return Judgement(subject, False, f"{len(wrong)} of {len(reading.rows)} sizes have wrong values{first}.")

@@ -30,7 +30,7 @@ class Bandwidth(msgspec.Struct, frozen=True, gc=False):
     busbw: float
     """GB/s, decimal: what the links carried. 0 with a single GPU, correctly."""
     wrong: float | None
-    """Values that were wrong; `None` where they were not checked (`N/A`)."""
+    """Values that were wrong, before 2.13 the greatest deviation; `None` where they were not checked (`N/A`)."""
 
 
 class NcclRow(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +46,7 @@ class NcclRow(msgspec.Struct, frozen=True, gc=False):
     """Rank; -1 where there is none, `None` where older versions print no such column."""
     out_of_place: Bandwidth
     in_place: Bandwidth | None
-    """`None` where the table has been trimmed to the first half of its columns."""
+    """`None` where the table has been trimmed to the first half of its columns, or has `N/A` in all the others."""
 
     @property
     def ways(self) -> tuple[Bandwidth, ...]:
@@ -88,6 +88,8 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
     """The reason why the test stopped, in its own words."""
     is_cpu_time: bool = False
     """True if the times are those of the processor (`-C 1`); the bandwidths are of the whole time all the same."""
+    is_deviation: bool = False
+    """True if `wrong` is the greatest deviation from the right value, as before 2.13: above 0 in a good test, too."""
 
     @property
     def peak_busbw(self) -> float | None:
@@ -100,13 +102,22 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
         """True if results were compared: if they were not, `0 OK` means nothing."""
         return any(way.wrong is not None for row in self.rows for way in row.ways)
 
+    @property
+    def wrong_rows(self) -> tuple[NcclRow, ...]:
+        """The rows with wrong values. A deviation alone is none: whether it is too great stands below the table."""
+        return () if self.is_deviation else tuple(row for row in self.rows if any(way.wrong for way in row.ways))
+
 
 _AVERAGE = re.compile(r"^[#\s]{0,40}Avg bus bandwidth\s{0,8}: (\S{1,40})")
 _BOUNDS = re.compile(r"^[#\s]{0,40}Out of bounds values : (\d{1,12}) (OK|FAILED)")
 _COLLECTIVE = re.compile(
     r"\b(all_reduce|all_gather|alltoall|broadcast|reduce_scatter|reduce|sendrecv|scatter|gather)_perf\b"
 )
-_CPU_TIME = re.compile(r"^[#\s]{0,40}size\s.{1,200}\bcputime\b")
+_HEADER = re.compile(r"^[#\s]{0,40}(?:size|bytes)\s.{1,200}\bbusbw\b")
+_DAY, _CLOCK = re.compile(r"\d{4}-\d\d-\d\d$"), re.compile(r"\d\d:\d\d:\d\d$")
+"""What `-S 1` prints behind a row."""
+_NONE = ["N/A"] * 4
+"""The cells of a direction that was not measured."""
 _EFA = re.compile(r"(?i)Selected Provider is efa|Using network (?:AWS )?Libfabric")
 _OTHER_NETWORK = re.compile(r"NET/Socket : Using|Using network Socket|Using network IB")
 _NODES = re.compile(r"NCCL INFO [^\n]{0,200}\bnNodes (\d{1,6})\b")
@@ -166,8 +177,9 @@ class NcclReader:
             changes["error"] = error[0].strip()
         elif nodes := _NODES.search(text):
             self._nodes.add(nodes[1])
-        elif _CPU_TIME.match(text):
-            changes["is_cpu_time"] = True
+        elif _HEADER.match(text):
+            words = text.split()
+            changes |= {"is_cpu_time": "cputime" in words, "is_deviation": words[-1] in ("error", "res")}
         elif _EFA.search(text):
             changes["is_efa"] = True
         elif _OTHER_NETWORK.search(text) and self._reading.is_efa is None:
@@ -181,6 +193,10 @@ class NcclReader:
 def row_of(text: str) -> NcclRow | None:
     """Return a row of the table, `None` for any other line. A line without prefixes is expected."""
     cells = text.split()
+    if len(cells) > 8 and _CLOCK.match(cells[-1]) and _DAY.match(cells[-2]):
+        del cells[-2:]
+    if len(cells) > 11 and cells[-4:] == _NONE:
+        del cells[-4:]
     if not 6 <= len(cells) <= 23 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
         return None
     redop = cells[3] if cells[3][0].isalpha() and number_or_none(cells[3]) is None else ""
@@ -224,10 +240,18 @@ def _bandwidth_of(cells: Sequence[str]) -> Bandwidth | None:
 
 
 class _ReportWay(msgspec.Struct):
-    time: float
-    alg_bw: float
-    bus_bw: float
+    """The values of one direction; a number that is none is the text `nan`."""
+
+    alg_bw: float | str
+    bus_bw: float | str
+    time: float | str | None = None
+    cpu_time: float | str | None = None
+    """In the place of `time` with `-C 1`."""
     nwrong: float | None = None
+
+    def bandwidth(self) -> Bandwidth:
+        time = self.cpu_time if self.time is None else self.time
+        return Bandwidth(number_of(str(time)), number_of(str(self.alg_bw)), number_of(str(self.bus_bw)), self.nwrong)
 
 
 class _ReportRow(msgspec.Struct):
@@ -264,12 +288,20 @@ def _reading_of(report: _Report) -> NcclReading:
         out_of_bounds=OutOfBounds(int(str(bounds["count"])), str(bounds.get("okay")) == "true") if bounds else None,
         collective=collective[1] if collective else "",
         error="; ".join(error for error in report.errors if error),
+        is_cpu_time=any(row.out_of_place.cpu_time is not None for row in report.results),
     )
 
 
 def _row_of_report(row: _ReportRow) -> NcclRow:
-    ways = [Bandwidth(way.time, way.alg_bw, way.bus_bw, way.nwrong) for way in (row.out_of_place, row.in_place)]
-    return NcclRow(row.size, row.count, row.type, row.redop, int(number_of(str(row.root).strip())), ways[0], ways[1])
+    return NcclRow(
+        row.size,
+        row.count,
+        row.type,
+        row.redop,
+        int(number_of(str(row.root).strip())),
+        row.out_of_place.bandwidth(),
+        row.in_place.bandwidth(),
+    )
 
 
 _NCCOM_AVERAGE = re.compile(rf"Avg bus bandwidth:\s{{0,20}}({NUMBER})\s?GB/s")

@@ -10,6 +10,7 @@ Source: docs/facts/nvidia-smi.md; driver 580 captured in `tests/fixtures/corpus/
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from xml.etree import ElementTree
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     amount_of,
     count_of,
     is_failure,
+    numbers_of,
     throttle_reasons_named,
     word_of,
 )
@@ -208,14 +210,14 @@ def read_xml(text: str) -> SmiReading:
         return SmiReading(error=f"The XML is damaged: {error}.")
     _clean(root)
     gpus = root.findall("gpu")
+    attached = count_of(root.findtext("attached_gpus"))
+    numbered = list(zip(numbers_of([gpu.findtext("minor_number") for gpu in gpus], attached), gpus, strict=True))
     return SmiReading(
-        gpus=tuple(_gpu_of_xml(element, index) for index, element in enumerate(gpus)),
-        mig_devices=tuple(
-            _mig_of_xml(mig, index) for index, element in enumerate(gpus) for mig in element.iter("mig_device")
-        ),
+        gpus=tuple(_gpu_of_xml(element, index) for index, element in numbered),
+        mig_devices=tuple(_mig_of_xml(mig, index) for index, element in numbered for mig in element.iter("mig_device")),
         processes=tuple(
             _process_of_xml(process, index)
-            for index, element in enumerate(gpus)
+            for index, element in numbered
             for process in element.iter("process_info")
             if (process.findtext("pid") or "").strip().isdigit()
         ),
@@ -274,8 +276,11 @@ def _uncorrected(element: ElementTree.Element) -> int | None:
     volatile = element.find("ecc_errors/volatile")
     if volatile is None:
         return None
-    counts = [count_of(leaf.text) for leaf in volatile if "uncorrectable" in leaf.tag]
-    known = [count for count in counts if count is not None]
+    return _sum_of(leaf.text for leaf in volatile if "uncorrectable" in leaf.tag)
+
+
+def _sum_of(cells: Iterable[str | None]) -> int | None:
+    known = [count for count in map(count_of, cells) if count is not None]
     return sum(known) if known else None
 
 
@@ -285,10 +290,7 @@ def _corrected(element: ElementTree.Element) -> int | None:
     volatile = element.find("ecc_errors/volatile")
     if total is not None or volatile is None:
         return total
-    known = [
-        count for leaf in volatile if leaf.tag.endswith("_correctable") if (count := count_of(leaf.text)) is not None
-    ]
-    return sum(known) if known else None
+    return _sum_of(leaf.text for leaf in volatile if leaf.tag.endswith("_correctable"))
 
 
 def _active_reasons(element: ElementTree.Element) -> frozenset[str]:
@@ -309,6 +311,14 @@ def _mig_of_xml(element: ElementTree.Element, gpu: int) -> MigDevice:
         ci=count_of(element.findtext("compute_instance_id")),
         mem_used_mib=count_of(element.findtext("fb_memory_usage/used")),
         mem_total_mib=count_of(element.findtext("fb_memory_usage/total")),
+        sm=count_of(element.findtext("device_attributes/shared/multiprocessor_count")),
+        ecc_uncorrected=_sum_of(
+            leaf.text
+            for block in element.iter()
+            if block.tag.startswith("volatile")
+            for leaf in block
+            if "uncorrectable" in leaf.tag
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from actions.telemetry.tools.nvidia_smi_reading import (
     amount_of,
     count_of,
     is_failure,
+    numbers_of,
     throttle_reasons_named,
     word_of,
 )
@@ -56,11 +57,14 @@ def read_listing(text: str) -> SmiReading:
             cards.append((card["bus"].upper(), []))
         if card is not None and len(path) > 1:
             cards[-1][1].append((path[1:], value))
-    gpus = tuple(_gpu_of(entries, index, bus) for index, (bus, entries) in enumerate(cards))
+    minor = [_value(entries, "minor number") for _, entries in cards]
+    numbers = numbers_of(minor, count_of(_value(general, "attached gpus")))
+    numbered = [(index, bus, entries) for index, (bus, entries) in zip(numbers, cards, strict=True)]
+    gpus = tuple(_gpu_of(entries, index, bus) for index, bus, entries in numbered)
     return SmiReading(
         gpus=gpus,
-        mig_devices=tuple(mig for index, (_, entries) in enumerate(cards) for mig in _migs_of(entries, index)),
-        processes=tuple(one for index, (_, entries) in enumerate(cards) for one in _processes_of(entries, index)),
+        mig_devices=tuple(mig for index, _, entries in numbered for mig in _migs_of(entries, index)),
+        processes=tuple(one for index, _, entries in numbered for one in _processes_of(entries, index)),
         driver_version=word_of(_value(general, "driver version")),
         cuda_version=word_of(_value(general, "cuda version")),
         error="" if gpus else "No devices were found",
@@ -158,6 +162,10 @@ def _migs_of(entries: Sequence[Entry], gpu: int) -> Iterator[MigDevice]:
             ci=count_of(_value(group, "compute instance id")),
             mem_used_mib=count_of(_value(group, "fb memory usage", "used")),
             mem_total_mib=count_of(_value(group, "fb memory usage", "total")),
+            sm=count_of(_value(group, "device attributes", "shared", "multiprocessor count")),
+            ecc_uncorrected=count_of(
+                next((text for path, text in group if "volatile" in path and "uncorrectable" in path[-1]), None)
+            ),
         )
 
 

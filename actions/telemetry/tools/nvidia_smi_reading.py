@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -90,6 +90,8 @@ class SmiRows(msgspec.Struct, frozen=True, gc=False):
     """Units of the columns of `dmon` and `pmon`."""
     cells: tuple[tuple[str, ...], ...] = ()
     """`(n, columns)`, as printed."""
+    is_wider: bool = False
+    """True if they have figures for which a `Gpu` has no field."""
 
 
 class SmiReading(msgspec.Struct, frozen=True, gc=False):
@@ -135,6 +137,14 @@ def word_of(text: str | None) -> str | None:
     """Return the cell, or `None` if it stands for nothing: `N/A`, `ERR!`, `None`, `[…]`."""
     word = text.strip() if text else ""
     return None if not word or word in ("N/A", "ERR!", "None") or word.startswith("[") else word
+
+
+def numbers_of(minor: Sequence[str | None], attached: int | None) -> list[int]:
+    """Return the numbers of the GPUs of a listing: their places, or, where `-i` left some out, their minor numbers."""
+    known = [count_of(one) for one in minor]
+    if attached is None or len(minor) >= attached or None in known:
+        return list(range(len(minor)))
+    return [one for one in known if one is not None]
 
 
 _THROTTLE = (

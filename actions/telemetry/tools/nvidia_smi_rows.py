@@ -68,6 +68,13 @@ DETAIL_FIELDS = (
 )
 """The fields that the table lacks. Younger drivers take the old names, and print new ones in the header."""
 
+_READ = frozenset({
+    *QUERY_FIELDS,
+    *DETAIL_FIELDS,
+    "clocks.current.sm",
+    "clocks_event_reasons.active",
+})  # fmt: skip
+"""Fields that the console shows of a GPU."""
 _UNIT = re.compile(r"\s*\[[^\]]{1,20}\]$")
 _FIELD = re.compile(r"[a-z][a-z0-9_]{0,40}(?:\.[a-z0-9_]{1,40}){0,5}")
 _WORDS = frozenset({"index", "name", "uuid", "pid", "count", "pstate", "timestamp", "driver_version"})
@@ -120,7 +127,8 @@ def read_csv(text: str) -> SmiReading:
     cells = [row for row in map(_cells_of, lines) if len(row) == width]
     others = tuple(line.strip()[:_LONGEST_WARNING] for line in lines if len(_cells_of(line)) != width)[:_MOST_WARNINGS]
     found = _reading_of([dict(zip(names, row, strict=False)) for row in cells], frozenset(names))
-    kept = SmiRows(tuple(heads), cells=tuple(map(tuple, cells)))
+    is_wider = bool(heads) and not _READ.issuperset(names)
+    kept = SmiRows(tuple(heads), cells=tuple(map(tuple, cells)), is_wider=is_wider)
     return replace(found, rows=kept, warnings=others)
 
 

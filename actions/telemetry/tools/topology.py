@@ -16,12 +16,14 @@ import msgspec
 from actions.telemetry.log_records import strip_controls
 
 _DEVICE = re.compile(r"^(?:GPU|NIC|mlx|cxgb|bnxt|efa|rdma|ib|hfi)[\w.:-]{0,40}$", re.IGNORECASE)
-_LINK = re.compile(r"^(?:X|SYS|NODE|PHB|PXB|PIX|NV\d{1,3}|C2C|N/A|OK|CNS|GNS|TNS|NS|U)$")
-"""A connection; from `OK` on the answers of `topo -p2p`: whether a pair may reach each other's memory."""
-_CELLS = re.compile(r"\t|\s{2,}")
+_LINK = re.compile(r"^(?:[A-Z][A-Z0-9]{0,7}|N/A)$")
+"""A connection (`SOC` was the word for `SYS` once), or the answer of `topo -p2p`: whether a pair may reach each other's
+memory."""
 _NAMED = re.compile(r"^\s{2,}(NIC\d{1,3}): (\S{1,64})$")
-_MEANING = re.compile(r"^\s{2,}(X|SYS|NODE|PHB|PXB|PIX|NV#|C2C|OK|CNS|GNS|TNS|NS|U)\s{1,8}= (.{1,200}?)\s{0,20}$")
+_MEANING = re.compile(r"^\s{2,}([A-Z][A-Z0-9]{0,7}#?)\s{1,8}= (.{1,200}?)\s{0,20}$")
 _BLANKS = {"CPU Affinity": "cpu_affinity", "NUMA Affinity": "numa_affinity", "GPU NUMA ID": "gpu_numa_id"}
+_TITLES = "|".join(_BLANKS)
+_WORDS = re.compile(rf"(?:{_TITLES})|\S+")
 _LONGEST = 64 << 10
 _NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """The words for connections over PCIe, the shortest first."""
@@ -67,12 +69,12 @@ def read_topology(text: str) -> Topology:
     legend: dict[str, str] = {}
     adapters: dict[str, str] = {}
     for raw in text[:_LONGEST].splitlines():
-        line = strip_controls(raw.rstrip())
-        cells = [cell.strip() for cell in _CELLS.split(line)]
-        if header is None and not cells[0] and len(cells) > 1 and _DEVICE.match(cells[1]):
-            header = [cell for cell in cells if cell]
-        elif header is not None and _DEVICE.match(cells[0]) and len(cells) > 1:
-            devices.append(_device_of(cells, header))
+        line = strip_controls(raw.rstrip(" \r\n"))
+        cells = _cells_of(line)
+        if header is None and _is_header(cells, line):
+            header = cells
+        elif header is not None and len(cells) > 1 and cells[0] in header and cells[0] not in _BLANKS:
+            devices.append(_device_of(cells, header, is_tabbed="\t" in line))
         elif meaning := _MEANING.match(line):
             legend[meaning[1]] = meaning[2]
         elif named := _NAMED.match(line):
@@ -86,15 +88,31 @@ def read_topology(text: str) -> Topology:
     return Topology(known, legend)
 
 
-def _device_of(cells: list[str], header: list[str]) -> TopologyDevice:
+def _is_header(cells: list[str], line: str) -> bool:
+    """Return whether a line names the columns; a copy may have lost the blanks before the first of them."""
+    if not cells or not _DEVICE.match(cells[0]):
+        return False
+    return line[:1].isspace() or (len(cells) > 1 and (cells[1] in _BLANKS or _DEVICE.match(cells[1]) is not None))
+
+
+def _cells_of(line: str) -> list[str]:
+    """Return the cells of a line. In a copy of the terminal one blank may be all that stands between two of them."""
+    if "\t" in line:
+        return [cell.strip() for cell in line.strip(" ").lstrip().split("\t")]
+    return _WORDS.findall(line)
+
+
+def _device_of(cells: list[str], header: list[str], *, is_tabbed: bool) -> TopologyDevice:
     """Return a row. Its links come first; an empty cell of an affinity keeps its place where there are tabs."""
     name, rest = cells[0], cells[1:]
-    columns = [column for column in header if _DEVICE.match(column)]
-    links = [cell for cell in rest[: len(columns)] if _LINK.match(cell)]
-    behind = dict(zip(header[len(columns) :], rest[len(columns) :], strict=False))
-    values = {field: _known(behind.get(title, "")) for title, field in _BLANKS.items()}
-    connected = {other: link for other, link in zip(columns, links, strict=False) if other != name}
-    return TopologyDevice(name, connected, **values)
+    columns = [column for column in header if column and column not in _BLANKS]
+    titles = [column for column in header if column in _BLANKS]
+    connected = {other: link for other, link in zip(columns, rest, strict=False) if other != name and _LINK.match(link)}
+    behind = rest[len(columns) :]
+    while is_tabbed and len(behind) > len(titles) and "" in behind:
+        behind.pop(len(behind) - 1 - behind[::-1].index(""))  # two tabs stand behind the NUMA affinity
+    known = dict(zip(titles, behind, strict=False))
+    return TopologyDevice(name, connected, **{field: _known(known.get(title, "")) for title, field in _BLANKS.items()})
 
 
 def _known(cell: str) -> str:

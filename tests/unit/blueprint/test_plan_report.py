@@ -41,7 +41,7 @@ def a_plan(*stages: StagePlan, **changes: object) -> LaunchPlan:
 
 def test_a_stage_shows_its_time_nodes_and_cost() -> None:
     (line,) = [line for line in plan_table(a_plan(a_stage())).splitlines() if line.startswith("train")]
-    assert " ".join(line.split()) == "train job 3 d to 4 d 2 × g5.12xlarge $11.72 $843.84 to $1,125.12"
+    assert " ".join(line.split()) == "train job 3d–4d 2 × g5.12xlarge $11.72 $843.84 to $1,125.12"
 
 
 def test_what_has_no_price_is_a_question_mark_and_the_total_says_at_least() -> None:
@@ -56,7 +56,7 @@ def test_the_total_is_a_question_mark_where_no_price_is_known() -> None:
     zero = Decimal(0)
     unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None)
     text = plan_table(a_plan(unknown, total_low=zero, total_high=zero))
-    assert "total   3 d to 4 d, ?\n" in text
+    assert "total   3d–4d, ?\n" in text
     assert "$0" not in text
 
 
@@ -66,21 +66,21 @@ def test_a_skipped_stage_costs_nothing_and_says_why() -> None:
 
 def test_durations_are_in_the_unit_that_people_say() -> None:
     text = plan_table(a_plan(a_stage(low_seconds=50 * 3600, high_seconds=60 * 3600)))
-    assert "50 h to 60 h" in text
-    assert "45 s to 2 min" in plan_table(a_plan(a_stage(low_seconds=45, high_seconds=120)))
+    assert "2d02h–2d12h" in text
+    assert "45s–2m" in plan_table(a_plan(a_stage(low_seconds=45, high_seconds=120)))
 
 
 def test_a_stage_that_holds_nothing_costs_nothing_and_is_not_unknown() -> None:
     zero = Decimal(0)
     free = a_stage(id="capacity", nodes=(), usd_per_hour=zero, usd_low=zero, usd_high=zero)
     lines = plan_table(a_plan(free, a_stage())).splitlines()
-    assert lines[1].split() == ["capacity", "job", "3", "d", "to", "4", "d", "–", "–"]
+    assert lines[1].split() == ["capacity", "job", "3d–4d", "–", "–"]
     assert "peak    $11.72/h" in lines
     alone = plan_table(a_plan(free, total_low=zero, total_high=zero)).splitlines()
-    assert "total   3 d to 4 d, $0.00" in alone
+    assert "total   3d–4d, $0.00" in alone
     unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None)
     beside = plan_table(a_plan(free, unknown, total_low=zero, total_high=zero))
-    assert "total   3 d to 4 d, ?\n" in beside
+    assert "total   3d–4d, ?\n" in beside
     assert "peak" not in beside
 
 

@@ -85,6 +85,12 @@ def test_limits_are_changed_one_by_one_and_taken_away(capsys: pytest.CaptureFixt
     assert main(["runs", "limit", "latest", "--max-hourly", "500", "--before-capacity-end"]) == 0
     assert limits() == Limits(budget_usd="10", max_usd_per_hour="500", capacity_end=True)
     assert "budget $10.00, $500.00/h at most, before the capacity block ends." in capsys.readouterr().out
+    assert main(["runs", "limit", "latest", "--output", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["budget_usd"], document["capacity_end"], document["until"]) == ("10", True, None)
+    assert main(["runs", "show", "latest", "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert document == {"id": shown["id"], **shown["limits"]}
     assert main(["runs", "limit", "latest", "--no-before-capacity-end", "--budget", "none"]) == 0
     assert limits() == Limits(max_usd_per_hour="500")
     assert main(["runs", "limit", "latest", "--none"]) == 0

@@ -20,7 +20,8 @@ CLAIM = ServedKind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", 
 NODE = ServedKind("", "v1", "nodes", "Node", is_namespaced=False, verbs=VERBS)
 NODE_CLAIM = ServedKind("karpenter.sh", "v1", "nodeclaims", "NodeClaim", is_namespaced=False, verbs=VERBS)
 GROUP = ServedKind("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", verbs=VERBS)
-CATALOGUE = KindCatalogue([RAY, CLUSTER, POD, CLAIM, NODE, NODE_CLAIM, GROUP])
+DEVICES = ServedKind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", verbs=VERBS)
+CATALOGUE = KindCatalogue([RAY, CLUSTER, POD, CLAIM, DEVICES, NODE, NODE_CLAIM, GROUP])
 
 
 def an_object(
@@ -40,7 +41,18 @@ def an_object(
 
 VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "fsx"}},
            {"name": "lost", "persistentVolumeClaim": {"claimName": "gone"}}]  # fmt: skip
+ASKED = [{"name": "own", "resourceClaimTemplateName": "two"}, {"name": "ours", "resourceClaimName": "shared"},
+         {"name": "lost", "resourceClaimName": "nowhere"}]  # fmt: skip
+RESULTS = [
+    {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "node-1", "device": name} for name in ("gpu-0", "gpu-1")
+]
 OBJECTS = [
+    (POD, an_object(POD, "dra", spec={"nodeName": "node-1", "resourceClaims": ASKED})),
+    (
+        DEVICES,
+        an_object(DEVICES, "dra-own-x", owner=(POD, "dra"), status={"allocation": {"devices": {"results": RESULTS}}}),
+    ),
+    (DEVICES, an_object(DEVICES, "shared")),
     (RAY, an_object(RAY, "tune", status={"jobDeploymentStatus": "Running"})),
     (CLUSTER, an_object(CLUSTER, "tune-cluster", owner=(RAY, "tune"), status={"state": "ready"})),
     (POD, an_object(POD, "head", owner=(CLUSTER, "tune-cluster"), spec={"nodeName": "node-1", "volumes": VOLUMES})),
@@ -85,3 +97,15 @@ async def test_two_pods_of_one_job_have_one_tree(tmp_path: Path) -> None:
     async with session_to(answer, tmp_path) as session:
         tree = await collect_tree(session, CATALOGUE, targets)
     assert [entry.name for entry in tree.entries if entry.depth == 0] == ["tune"]
+
+
+async def test_claims_of_devices_stand_below_the_pod_that_has_them_with_their_devices(tmp_path: Path) -> None:
+    async with session_to(answer, tmp_path) as session:
+        tree = await collect_tree(session, CATALOGUE, [Target(DEVICES.resource, "work", "dra-own-x", "u-dra-own-x")])
+    assert [(entry.depth, entry.kind, entry.name, entry.state, entry.detail) for entry in tree.entries[1:]] == [
+        (1, "ResourceClaim", "dra-own-x", "", "2 devices of gpu.nvidia.com: gpu-0, gpu-1"),
+        (1, "Node", "node-1", "waiting", "NotReady"),
+        (1, "NodeClaim", "claim-1", "waiting", "NotReady"),
+        (1, "ResourceClaim", "shared", "", "no devices are allocated"),
+        (1, "ResourceClaim", "nowhere", "waiting", ""),
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,13 @@ from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.cluster.job_pods import JobRef
 from actions.run.client import load_run
+from actions.run.home.lease import HomeLease
 from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
+from actions.run.takeover import take_over
+from actions.run.takeover.take_over import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
 from tests.support.builders import console_services
 from tests.support.fixed_cluster import RUN
@@ -31,6 +34,7 @@ from tests.unit.cluster.clocks import HandClock
 from tests.unit.cluster.servers import session_to
 from tests.unit.feeds.serving import Connected, WatchServer
 from tests.unit.run.world import make_run
+from tui.feeds import remote_runs
 from tui.feeds.cluster import ClusterFeed
 from tui.feeds.remote_runs import COPY_SECONDS, RemoteOnScreen, RemoteRunFeed
 from tui.feeds.services import explain_stage
@@ -325,6 +329,39 @@ async def test_a_takeover_is_looked_for_between_two_copies(monkeypatch: pytest.M
     runs.close()
 
 
+async def test_the_list_names_the_machine_that_the_home_has_before_the_cluster_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new machine that cannot reach the cluster for a while; of a home that is not the operator's nothing is read."""
+    clock, asked = HandClock(), list[tuple[str, ...]]()
+    taken = HomeLease(2, Operator("ben", "laptop-2"), clock.now().timestamp(), 30.0, "tag")
+    run = a_remote(home="s3://team-runs/ml")
+    feed = a_feed(run)
+
+    def later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, HomeLease]:
+        asked.append((home, *(one.id for one in recorded)))
+        return {run.id: taken}
+
+    monkeypatch.setattr(remote_runs, "_later_leases", later_leases)
+    monkeypatch.setattr(remote_runs, "OWNERS_SECONDS", 0.01)
+    looks: list[bool] = []
+    for home in ("s3://other/home", "s3://team-runs/ml"):
+        looking = asyncio.create_task(feed.follow_owners(home, lambda: looks.append(True)))
+        await until(lambda: looks, "a look")
+        looking.cancel()
+        looks.clear()
+    assert asked == [("s3://team-runs/ml", run.id)]
+    assert [(one.owner, one.epoch) for one in feed.runs] == [("ben@laptop-2", 2)]
+    assert [one.owner for one in feed.elsewhere([])] == ["ben@laptop-2"]
+    feed.take(
+        a_remote(version=2, home="s3://team-runs/ml")
+    )  # a heartbeat of the old machine, which does not know it yet
+    assert [one.owner for one in feed.runs] == ["ben@laptop-2"]
+    recorded = a_remote(version=3, epoch=3, home="s3://team-runs/ml")
+    feed.take(recorded)
+    assert [one.owner for one in feed.runs] == [recorded.owner]  # the cluster has a later one again
+
+
 def test_a_run_of_this_machine_is_here_until_its_epoch_is_not_the_newest(tmp_path: Path) -> None:
     local = fixed_runs.summaries(tmp_path)
     assert a_feed(a_remote()).elsewhere(local) == ()
@@ -365,6 +402,24 @@ async def test_a_run_on_screen_that_is_taken_over_is_shown_as_the_cluster_knows_
     services.remote.take(taken)
     await console.calm(("grace@bastion-2", "can only be watched"))
     assert not services.runs.is_interrupted
+
+
+async def test_a_takeover_says_what_it_waits_for_while_it_waits(
+    console: FixedConsole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run, goes_on = fixed_runs.remote_runs()[0].id, asyncio.Event()
+
+    async def take_over_run(*_: Any, say: Callable[[str], None], **__: Any) -> Takeover:
+        say("AWS: this machine's default credentials.")
+        say(grace_sentence(Operator("grace", "bastion-2"), heard_sentence("its cluster", 41.0)))
+        await goes_on.wait()
+        return Takeover(tmp_path / run, 2, None)
+
+    monkeypatch.setattr(take_over, "take_over_run", take_over_run)
+    await console.line(f"takeover {run} home=s3://team-runs/ml confirm={run}")
+    await console.calm(("Waiting 15 s, as", "may be alive"))
+    goes_on.set()
+    await console.calm("This machine carries out")
 
 
 async def test_the_diagnosis_of_a_stage_is_that_of_its_job(console: FixedConsole) -> None:

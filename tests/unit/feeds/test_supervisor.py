@@ -104,13 +104,20 @@ async def test_work_that_returns_has_ended() -> None:
 
 def test_a_stale_source_tells_its_age_and_why() -> None:
     assert (
-        FeedHealth(FeedState.WAITING, "connection refused", since=100.0).label(142.0)
-        == "stale 42 s: connection refused"
+        FeedHealth(FeedState.WAITING, "connection refused", since=100.0).label(142.0) == "stale 42s: connection refused"
     )
+
+
+def test_the_seconds_of_a_refusal_are_not_counted() -> None:
+    refused = FeedHealth(FeedState.REFUSED, "forbidden", since=100.0)
+    assert (refused.label(142.0), refused.changes_in(142.0)) == ("refused: forbidden", 18.0)
+    assert (refused.label(230.0), refused.changes_in(230.0)) == ("refused 2m: forbidden", 50.0)
+    stale = FeedHealth(FeedState.WAITING, since=100.0)
+    assert (stale.label(142.5), stale.changes_in(142.5)) == ("stale 42s", 0.5)
 
 
 def test_a_kept_snapshot_tells_its_time_before_the_state_of_its_source() -> None:
     starting = FeedHealth(FeedState.STARTING, as_of="as of 14:02 UTC")
     assert starting.label(0.0) == "as of 14:02 UTC · reading"
     waiting = FeedHealth(FeedState.WAITING, "connection refused", since=100.0, as_of="as of 14:02 UTC")
-    assert waiting.label(142.0) == "as of 14:02 UTC · stale 42 s: connection refused"
+    assert waiting.label(142.0) == "as of 14:02 UTC · stale 42s: connection refused"

@@ -10,7 +10,7 @@ import pytest
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts, NodeUsage
 from actions.fleet.node_report import bar_of, nodes_json, nodes_table
-from actions.fleet.quantity import format_bytes, format_cpu
+from actions.fleet.quantity import format_bytes, format_cpu, size_text
 from tests.unit.fleet.builders import a_node, asking
 
 MODEL = CostModel.load()
@@ -130,6 +130,10 @@ def test_cores_are_short(milli: int, text: str) -> None:
 )
 def test_bytes_are_short(size_bytes: int, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+def test_a_size_in_a_sentence_has_the_digits_of_the_tables() -> None:
+    assert [size_text(size) for size in (0, 8, 128 << 20, 15_700_000_000)] == ["0 B", "8 B", "128 MiB", "14.6 GiB"]
 
 
 def test_a_bar_is_never_empty_where_something_is_requested() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+from actions.cluster.job_pods import JobRef
 from actions.telemetry.tools.devices import Device, DeviceReading
 from tests.support.builders import a_node, a_pod, a_snapshot, console_services
 from tests.support.waiting import settle
 from tests.unit.panes.alone import PaneApp
 from tui.feeds.accelerators import WorkerReading
+from tui.feeds.job import JobFeed
 from tui.panes.accelerators import AcceleratorsPane
 from tui.textual_private import screen_text
 
@@ -66,3 +71,18 @@ async def test_pods_of_several_jobs_do_not_wait_for_each_other() -> None:
             pane.refresh_data()
             await settle(pilot)
             assert sentence in screen_text(app)
+
+
+async def test_a_job_without_accelerators_is_not_given_those_of_others() -> None:
+    services = console_services(a_snapshot(nodes=[a_node(gpu=8)], pods=[POD]))
+    services.watched = cast(
+        "JobFeed", SimpleNamespace(title="Job work/tokenise", job=JobRef("Job", "work", "tokenise"))
+    )
+    pane = AcceleratorsPane(services)
+    app = PaneApp(pane)
+    async with app.run_test(size=(120, 20)) as pilot:
+        services.supervisor.drop("accelerators")
+        assert list(pane._workers()) == []
+        pane.refresh_data()
+        await settle(pilot)
+        assert "No running pod of Job work/tokenise requests an accelerator." in screen_text(app)

@@ -72,6 +72,22 @@ async def test_runs_are_overlaid_with_their_values_and_what_differs(
         assert "compared" not in screen_text(console.app)
 
 
+async def test_a_run_of_another_machine_is_compared_from_its_home_and_refused_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = [tmp_path / OTHER, None]
+    monkeypatch.setattr("actions.run.presence.remote_view.open_remote", lambda run, home: copies.pop(0))
+    scene = a_scene(tmp_path, monkeypatch)
+    scene.remotes = fixed_runs.remote_runs()[:1]
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.calm("on other machines")
+        await console.line("compare bionemo-esm1nv-1121-x5")
+        await console.calm(("train_loss of 2 runs compared", "last 2.05 at step 19,500"))
+        await console.press("escape")
+        await console.line("compare bionemo-esm1nv-1121-x5")
+        await console.calm("no home that is read here")
+
+
 async def test_curves_that_take_time_are_announced_in_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

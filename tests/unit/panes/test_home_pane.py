@@ -161,7 +161,7 @@ async def test_tab_goes_through_the_sections_and_j_through_the_lines(
         (Scene(), ("Reading nodes and pods", "They are looked for when the cluster is read")),
         (
             Scene(health=FeedHealth(FeedState.REFUSED, "nodes: may not list", MONOTONIC - 3)),
-            ("No totals: refused 3 s: nodes: may not list", "Unknown until the cluster answers", "nemo-gpt3-5b"),
+            ("No totals: refused: nodes: may not list", "Unknown until the cluster answers", "nemo-gpt3-5b"),
         ),
     ],
     ids=["empty", "loading", "forbidden"],

@@ -112,6 +112,37 @@ async def test_columns_are_chosen_by_their_titles_and_kept_for_the_kind() -> Non
         assert "IMAGES" in screen_text(app)
 
 
+async def test_a_kind_keeps_its_order_while_it_is_read_anew_and_another_one_begins_in_natural_order() -> None:
+    services = showing(a_row("job-2", seconds=5), a_row("job-10", seconds=9))
+    pane = ObjectsPane(services)
+    app = PaneApp(pane)
+
+    def names() -> list[str]:
+        return [row.name for key in pane.table.shown_keys if (row := services.objects.rows.get(key))]
+
+    def show(kind: ServedKind, *, is_read: bool = True) -> None:
+        services.objects.show(ObjectsScope(kind))
+        pane.refresh_data()
+        if is_read:
+            services.objects.take_all([a_row("job-2", seconds=5), a_row("job-10", seconds=9)], COLUMNS)
+            pane.refresh_data()
+
+    async with app.run_test(size=WIDE) as pilot:
+        pane.refresh_data()
+        pane.table.sort_by("age", reverse=True)
+        assert names() == ["job-10", "job-2"]
+        show(JOBS)
+        assert (names(), pane.table.sort_state) == (["job-10", "job-2"], ("age", True))
+        show(replace(JOBS, plural="crons"), is_read=False)
+        pane.focus_content()
+        await settle(pilot)
+        await pilot.press(".", ",", ";")  # nothing to sort by yet
+        show(replace(JOBS, plural="crons"))
+        assert (names(), pane.table.sort_state) == (["job-2", "job-10"], ("", False))
+        show(JOBS)
+        assert pane.table.sort_state == ("age", True)
+
+
 async def test_selectors_go_to_the_server_and_words_to_the_rows() -> None:
     services = showing(a_row("train"), a_row("other"))
     pane = ObjectsPane(services)
@@ -122,6 +153,15 @@ async def test_selectors_go_to_the_server_and_words_to_the_rows() -> None:
         assert (pane.active_filter, pane.table.filter_text) == ("-l app=web tra", "tra")
         pane.filter("")
         assert services.objects.scope == ObjectsScope(JOBS)
+
+
+async def test_a_name_stands_for_the_one_object_on_screen_that_has_it() -> None:
+    pane = ObjectsPane(showing(a_row("train"), a_row("web"), a_row("web", namespace="play")))
+    async with PaneApp(pane).run_test(size=WIDE):
+        pane.refresh_data()
+        assert set(pane.names) == {"train", "web"}
+        assert pane.named("train") == Subject("Job", "train", "work", api_version="batch/v1", uid="u-work-train")
+        assert (pane.named("web"), pane.named("other")) == (None, None)
 
 
 async def test_marks_belong_to_objects_and_are_counted_in_the_title() -> None:

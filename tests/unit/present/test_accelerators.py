@@ -188,6 +188,8 @@ def test_a_neuron_device_shows_its_cores_and_their_memory() -> None:
     assert width_of(load_cell(rows[0], 30)) == 30
     assert text_of(memory_cell(rows[0], 30)).split("·")[-1] == " 1.0/32Gi"
     assert width_of(memory_cell(rows[0], 30)) == 28
+    assert text_of(memory_cell(rows[0], 9)) == "1.0/32Gi", "the figures stay whole where there is no room for a bar"
+    assert width_of(load_cell(rows[0], 9)) == 9
     head, laggard = (text_of(line) for line in summary(rows))
     assert head == "2 Neuron devices, 38% busy on average · trainium"
     assert laggard == "▲ slowest: trn-0 ND1 at 5% (others: 70%)"

@@ -86,6 +86,14 @@ def test_progress_without_a_total_has_no_bar_and_none_is_left_of_what_is_over() 
     ]
 
 
+def test_the_bar_gives_way_to_what_is_counted_and_left() -> None:
+    state = {("worker-0", "Epoch 0"): TrainingProgress("Epoch 0", 30, 61, remaining_seconds=27.0, per_second=1.1)}
+    (line,) = progress_lines(state, limit=1, width=38)
+    assert text_of(line)[:38] == "worker-0 ███···  49% 30/61 · 27s to go"
+    (narrow,) = progress_lines(state, limit=1, width=20)
+    assert text_of(narrow).startswith("worker-0   49% 30/61")
+
+
 def test_even_ranks_have_no_straggler_and_one_rank_is_not_compared() -> None:
     even = curves(*(Point("step_time_s", 7, 2.0, rank) for rank in range(3)))
     assert notes(even, "step_time_s") == ["slowest: rank 0, 2 s a step, no lag"]

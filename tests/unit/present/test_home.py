@@ -186,6 +186,9 @@ def test_a_run_whose_pods_crash_is_red_and_tells_it() -> None:
 
     assert Span("  worker-7 restarted 7 times", Tone.BAD) in spans
     assert spans[0] == Span("▲ ", Tone.BAD)
+    assert "  worker-7 restart" in shown(some_facts(runs=(crashing,)), 78, 24), (
+        "its trouble can be read on eighty columns"
+    )
 
 
 def test_a_run_whose_accelerators_are_not_used_tells_it() -> None:
@@ -229,10 +232,10 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
         ({"contexts": (), "context": "", "contexts_error": "There is no kubeconfig."}, "There is no kubeconfig."),
         ({"totals": None, "cluster_state": Span("connecting", Tone.MUTED)}, "Reading nodes and pods."),
         (
-            {"totals": None, "cluster_state": Span("refused 3 s: forbidden", Tone.BAD)},
-            "No totals: refused 3 s: forbidden",
+            {"totals": None, "cluster_state": Span("refused 3m: forbidden", Tone.BAD)},
+            "No totals: refused 3m: forbidden",
         ),
-        ({"totals": None, "cluster_state": Span("stale 3 s", Tone.BAD)}, "Unknown until the cluster answers."),
+        ({"totals": None, "cluster_state": Span("stale 3s", Tone.BAD)}, "Unknown until the cluster answers."),
     ],
 )
 def test_what_is_not_there_is_said(changes: dict[str, object], told: str) -> None:

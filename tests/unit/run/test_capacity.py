@@ -85,8 +85,8 @@ def test_a_reservation_that_has_not_begun_fits_by_its_places_and_tells_its_times
     block = replace(RESERVATION, state="scheduled", available=0, starts_at=begin.timestamp(), ends_at=end.timestamp())
     check_reservation(block, REQUEST, now=NOW)
     assert describe_time(block, now=NOW) == (
-        "It begins on 2026-11-27 12:00 UTC, in 5 d 0 h. "
-        "EC2 ends its instances from 2026-11-28 11:30 UTC on, in 5 d 23 h: save checkpoints before."
+        "It begins on 2026-11-27 12:00 UTC, in 5d. "
+        "EC2 ends its instances from 2026-11-28 11:30 UTC on, in 5d23h: save checkpoints before."
     )
     assert describe_time(RESERVATION, now=NOW) == ""
 

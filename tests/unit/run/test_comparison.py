@@ -9,10 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from actions.base.errors import MissingError, RefusedError
 from actions.cluster.logs.lines import LogLine
 from actions.run import comparison
+from actions.run.client import RunMissingError
 from actions.run.comparison import (
     RunCurves,
     comparison_csv,
@@ -58,7 +60,7 @@ def two_runs(tmp_path: Path) -> list[RunCurves]:
 
 
 def test_settings_that_differ_are_listed_and_others_are_not() -> None:
-    one: dict[str, int | float | str | bool] = {"preset": "", "workers": 8, "spot": True, "lr": 1e-4}
+    one: dict[str, int | float | str | bool] = {"preset": "", "workers": 8, "spot": True, "lr": 1e-4, "token": ""}
     other: dict[str, int | float | str | bool] = {"preset": "", "workers": 8, "spot": 1, "zone": "b", "lr": 2e-4}
     found = {difference.name: difference.values for difference in differences_of([one, other])}
     assert found == {"spot": (True, 1), "zone": (None, "b"), "lr": (1e-4, 2e-4)}
@@ -133,6 +135,40 @@ def test_a_long_spool_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(series) == 200
 
 
+def test_the_wide_comparison_has_the_figures_of_each_run_and_yaml_all_that_json_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spooled(tmp_path / "one", [9.0, 5.0])
+    spooled(tmp_path / "two", [8.0, 4.0])
+    monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
+    monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
+    printed = {}
+    for output in ("wide", "yaml", "json"):
+        assert run_command(parse_arguments(["--readonly", "runs", "compare", "one", "two", "-o", output])) == 0
+        printed[output] = capsys.readouterr().out
+    head, one, two = map(str.split, printed["wide"].splitlines())
+    assert head == ["ID", "BLUEPRINT", "STAGE", "POINTS", "STEP", "LAST", "MIN", "MIN_STEP"]
+    assert ([one[0], *one[-3:]], [two[0], *two[-3:]]) == (["one", "5.0", "5.0", "1.0"], ["two", "4.0", "4.0", "1.0"])
+    assert yaml.safe_load(printed["yaml"]) == json.loads(printed["json"])
+
+
+def test_the_curves_of_a_run_are_a_document_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spooled(tmp_path / "one", [9.0, 5.0])
+    monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
+    monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
+    assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", "-o", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["id"]) == ("eksml-curves/1", "one")
+    (curve,) = document["curves"]
+    assert (curve["metric"], curve["stage"], curve["points"], curve["last"]) == ("train_loss", "train", 2, 5.0)
+    assert [sample[:2] for sample in curve["samples"]] == [[0, 9.0], [1, 5.0]]
+    file = tmp_path / "curves.yaml"
+    assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", str(file), "-o", "yaml"])) == 0
+    assert yaml.safe_load(file.read_text()) == document
+
+
 @pytest.mark.parametrize("output", ["table", "json", "csv", "plot"])
 def test_the_command_compares_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
@@ -146,6 +182,27 @@ def test_the_command_compares_runs(
     assert "one" in printed
     assert "two" in printed
     assert "train_loss" in printed or output == "csv"
+
+
+def test_the_command_takes_a_run_that_is_not_here_from_its_home_if_it_is_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spooled(tmp_path / "one", [9.0, 5.0])
+    spooled(tmp_path / "two", [8.0, 4.0])
+
+    def here(name: str) -> Path:
+        if name == "two":
+            raise RunMissingError("There is no run 'two'.")
+        return tmp_path / name
+
+    monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
+    monkeypatch.setattr("tui.cli.runs.find_run", here)
+    monkeypatch.setattr("tui.cli.run_verbs.home.copied", lambda options, run: tmp_path / run)
+    words = ["runs", "compare", "one", "two", "-o", "csv"]
+    assert run_command(parse_arguments([*words, "--home", "s3://team-runs/ml"])) == 0
+    assert capsys.readouterr().out == "step,one,two\n0,9.0,8.0\n1,5.0,4.0\n"
+    with pytest.raises(RunMissingError):
+        run_command(parse_arguments(words))
 
 
 def test_the_curves_of_a_run_are_printed_and_saved(

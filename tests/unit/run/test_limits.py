@@ -111,11 +111,11 @@ def test_other_words_are_refused_in_a_sentence(texts: LimitTexts, words: str) ->
 def test_new_limits_replace_what_was_typed_and_nothing_else() -> None:
     first = limits_of(LimitTexts(until="22:30", budget="$50", max_hourly="40", watchdog="90m"), now=NOW)
     assert limits_text(first) == (
-        "park at: until 2026-11-20 22:30 UTC, budget $50.00, $40.00/h at most; watchdog 90 min"
+        "park at: until 2026-11-20 22:30 UTC, budget $50.00, $40.00/h at most; watchdog 1h30m"
     )
     assert short_limits(first) == "11-20 22:30 $50 $40/h"
     second = limits_of(LimitTexts(budget="80", until="none", at_limit="teardown"), now=NOW, known=first)
-    assert limits_text(second) == "tear down at: budget $80.00, $40.00/h at most; watchdog 90 min"
+    assert limits_text(second) == "tear down at: budget $80.00, $40.00/h at most; watchdog 1h30m"
     third = limits_of(LimitTexts(budget="none", max_hourly="none", watchdog="none"), now=NOW, known=second)
     assert limits_text(third) == "none"
     assert not third.is_set
@@ -201,7 +201,7 @@ def test_a_budget_is_reached_while_it_still_pays_for_the_park() -> None:
     assert (before.is_reached, before.is_near, at.is_reached) == (False, True, True)
     assert before.at == pytest.approx(2.9 * HOUR)
     assert not status_of(LimitName.BUDGET, limits, 2.7).is_near
-    assert at.text == "The budget of $106.00: $96.82 spent, $102.00/h now, and parking takes about 6 min."
+    assert at.text == "The budget of $106.00: $96.82 spent, $102.00/h now, and parking takes about 6m."
 
 
 def test_more_an_hour_than_allowed_is_reached_and_as_much_is_not() -> None:
@@ -242,7 +242,7 @@ def test_credentials_and_block_end_by_the_margin_earlier() -> None:
     limits = Limits(credentials_end=True, capacity_end=True)
     early = status_of(LimitName.CREDENTIALS, limits, 9, ends=ends)
     assert early.at == 10 * HOUR - 600
-    assert early.text == "The AWS credentials end at 1970-01-01 10:00 UTC, and parking gets 10 min before that."
+    assert early.text == "The AWS credentials end at 1970-01-01 10:00 UTC, and parking gets 10m before that."
     block = status_of(LimitName.CAPACITY, limits, 9, ends=ends)
     assert block.at == 11 * HOUR - 1800 - 600
     assert block.text.startswith("The capacity block ends at 1970-01-01 11:00 UTC, its instances up to 30 min earlier")
@@ -375,7 +375,7 @@ def test_notices_name_what_is_near_without_amounts_that_change() -> None:
 def test_limits_of_another_machines_run_are_named_and_not_reckoned_by_what_is_known_here() -> None:
     run = view(created(Limits(until=5 * HOUR, budget_usd="500", watchdog_minutes=60), ()), *TRAINING)
     there = replace(run, notices=(Notice(NoticeKind.ELSEWHERE, "Carried out by anna@bastion-1."),))
-    line = "limits: park at: until 1970-01-01 05:00 UTC, budget $500.00; watchdog 1 h"
+    line = "limits: park at: until 1970-01-01 05:00 UTC, budget $500.00; watchdog 1h"
     limits, doubts = limit_lines(there, now=3 * HOUR, width=76)
     assert ([text_of(cells) for cells in limits], doubts) == ([line], [])
     limits, doubts = limit_lines(run, now=3 * HOUR, width=76)

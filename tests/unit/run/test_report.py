@@ -6,13 +6,12 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs, with_losses
 from actions.run.journal.store import append_record
-from actions.run.report import duration_text, run_json, run_table, runs_json, runs_table
+from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spending import Spending
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result
 from tests.unit.run.test_fold import begun, done, ended, view_of, wished
@@ -56,14 +55,6 @@ def test_what_is_left_after_a_teardown_is_listed() -> None:
     assert json.loads(run_json(view))["audit"]["leftovers"] == ["Job default/x"]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, ""), (4.7, "4 s"), (725, "12 m 05 s"), (12_000, "3 h 20 m"), (187_200, "2 d 04 h")],
-)
-def test_durations_have_at_most_two_units(seconds: float | None, text: str) -> None:
-    assert duration_text(seconds) == text
-
-
 def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> None:
     folder = make_run(tmp_path, SystemClock())
     points = folder / "series" / "fake" / "points.jsonl"
@@ -80,9 +71,9 @@ def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> No
     spent = Spending(Decimal("12.345"), {}, Decimal(0), Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
     run = replace(run, began_at=100.0, ended_at=None, spending=spent, holds=("2 × p5", "core nodes", "FSx"))
     row = runs_table([run], now=825.0).splitlines()[1]
-    assert "12 m 05 s  2.513  ≥$12.35  2 × p5, core nodes and 1 more" in row
+    assert "12m05s  2.513  ≥$12.35  2 × p5, core nodes and 1 more" in row
     over = runs_table([replace(run, ended_at=112.0)]).splitlines()[1]
-    assert "12 s" in over
+    assert "12s" in over
     (fields,) = json.loads(runs_json([run]))
     assert (fields["last_loss"], fields["spent"]["usd"], fields["holds"][0]) == (2.5125, "12.345", "2 × p5")
 

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
+from actions.base.errors import ConfigError
 from actions.base.guard import FencedError
 from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed
+from actions.run.engine.process import BROKEN, main
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
+from actions.run.engine.systemd import CANNOT
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
@@ -166,3 +169,32 @@ async def test_a_wish_for_a_teardown_in_the_middle_of_a_job_ends_with_nothing_le
         send_request(folder, RequestKind.TEARDOWN, start=False)
         view = await runner
     assert (view.state, World(folder).names()) == (RunState.TORN_DOWN, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "first", "has_places"),
+    [
+        (
+            ValueError("no such field, HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123"),
+            BROKEN,
+            "Unexpected ValueError",
+            True,
+        ),
+        (ConfigError("The backend is missing."), CANNOT, "The backend is missing.", True),
+        (FencedError("ben@laptop-2 has it."), CANNOT, "ben@laptop-2 has it.", False),
+    ],
+    ids=["defect", "reason", "fenced"],
+)
+def test_the_log_keeps_what_has_ended_a_runner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, code: int, first: str, *, has_places: bool
+) -> None:
+    """Nothing else has it: the process has no terminal, and its exit code is the same for many ends."""
+
+    def without_backend(*_: object) -> Any:
+        raise error
+
+    assert main(make_run(tmp_path, CLOCK), without_backend) == code
+    log = capsys.readouterr().err
+    assert log.splitlines()[0].endswith("Z " + first) or f"Z {first}:" in log.splitlines()[0], log
+    assert ("in without_backend" in log) is has_places
+    assert "hf_abc" not in log

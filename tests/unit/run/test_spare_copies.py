@@ -178,6 +178,12 @@ def test_with_a_run_go_the_folders_that_were_put_aside(
     assert not aside.exists()
 
 
+def test_the_command_says_that_there_is_nothing(program: Program) -> None:
+    looked = program.command("runs", "gc", "--dry-run")
+    assert (looked.returncode, looked.stderr) == (0, "")
+    assert looked.stdout == "There are no copies of runs.\nThe cache holds no provider.\n"
+
+
 def test_the_command_says_first_what_would_go(program: Program) -> None:
     copies = program.state / "mirrors"
     copies.mkdir(parents=True, mode=0o700)

@@ -12,7 +12,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import InputError, RefusedError
-from actions.fleet.quantity import format_bytes
+from actions.fleet.quantity import size_text
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.comparison import read_run
 from actions.run.journal.folder import journal_path, reserve_path
@@ -149,7 +149,7 @@ def test_copies_of_other_machines_runs_count_and_can_be_deleted(
     assert use.total == use.copies + sum(run.total for run in use.runs)
     (gone,) = use.runs
     assert gone.id == torn_down.name
-    assert f"1 run can be forgotten, which frees {format_bytes(gone.removable)}B; copies of runs" in use.warning()
+    assert f"1 run can be forgotten, which frees {size_text(gone.removable)}; copies of runs" in use.warning()
     assert str(mirrors_home()) in disk_table(use)
     assert msgspec.json.decode(disk_json(use))["copies_bytes"] == use.copies
 
@@ -212,7 +212,7 @@ async def test_the_console_shows_a_bound_that_is_passed(tmp_path: Path, monkeypa
     told: list[str] = []
     feed = UpkeepFeed(DiskSettings(max_bytes=1000), CLOCK, lambda: told.append("news"), is_readonly=True)
     await feed.keep_up()
-    assert feed.label.endswith("of 0.98KiB")
+    assert feed.label.endswith("of 0.98 KiB")
     assert feed.warning
     assert told == ["news"]
     assert lines_file(folder, "train").exists()

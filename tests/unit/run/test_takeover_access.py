@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.errors import ConsoleError, UnreachableError, UsageError
 from actions.cloud.aws_session import profile_environment
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
@@ -20,7 +22,7 @@ from actions.run.context.home_address import run_key
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.stage_context import CLUSTER_UID
 from actions.run.home.files import small_files
-from actions.run.home.lease import take_lease
+from actions.run.home.lease import LEASE_SECONDS, read_lease, take_lease
 from actions.run.home.mirror import TakenHome
 from actions.run.home.segments import append_rows
 from actions.run.journal.folder import environment_path, journal_path, kubeconfig_path, load_environment, runs_home
@@ -30,7 +32,7 @@ from actions.run.launch import create_folder
 from actions.run.state.records import Action, ClusterName, ContextChosen, Intent, Outcome, Output, Result
 from actions.run.takeover import access, take_over
 from actions.run.takeover.arrival import Searched
-from actions.run.takeover.take_over import Takeover, take_over_run
+from actions.run.takeover.take_over import YOUNG_SECONDS, Takeover, take_over_run
 from tests.support.homes import ANNA, URL, Proxy, a_home, opened
 from tests.unit.run.world import creation, outline
 
@@ -61,6 +63,10 @@ class Clusters:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tried: list[str] = []
         self.failures: dict[str, ConsoleError] = {}
+        self.heard_at = 0.0
+        """The last heartbeat of anna's machine there, seconds since the epoch."""
+        monkeypatch.setattr(take_over, "LiveBackend", lambda *_: self)
+        monkeypatch.setattr(take_over, "read_cluster_lease", self.lease)
         monkeypatch.setattr(access, "connect_here", self.connect)
         monkeypatch.setattr(take_over, "_claimed", self.claim)
         monkeypatch.setattr(take_over, "record_strays", self.search)
@@ -73,11 +79,19 @@ class Clusters:
         kubeconfig_path(folder).write_text(name)
         return {}, self.failures.get(name)
 
-    async def claim(self, *_: Any) -> bool:
-        return False
+    async def claim(self, *_: Any) -> str:
+        return ""
 
     async def search(self, *_: Any, **__: Any) -> Searched:
         return Searched()
+
+    async def cluster_of(self, _: object) -> Clusters:
+        return self
+
+    async def lease(self, *_: Any) -> SimpleNamespace | None:
+        return SimpleNamespace(owner=ANNA, seen_at=self.heard_at) if self.heard_at else None
+
+    async def aclose(self) -> None: ...
 
 
 @pytest.fixture
@@ -133,7 +147,14 @@ def others_run(
     return name
 
 
-def taken(name: str, *, target: ClusterTarget | None = None, profile: str = "ben") -> tuple[Takeover, list[str]]:
+def taken(
+    name: str,
+    *,
+    target: ClusterTarget | None = None,
+    profile: str = "ben",
+    is_confirmed: bool = True,
+    clock: SystemClock = CLOCK,
+) -> tuple[Takeover, list[str]]:
     said: list[str] = []
 
     async def take() -> Takeover:
@@ -142,8 +163,8 @@ def taken(name: str, *, target: ClusterTarget | None = None, profile: str = "ben
             return await take_over_run(
                 name,
                 TakenHome(store, CLOCK),
-                CLOCK,
-                confirm=name,
+                clock,
+                confirm=name if is_confirmed else "",
                 is_machine_gone=True,
                 environment=profile_environment(profile),
                 target=target,
@@ -258,3 +279,54 @@ def test_another_context_can_be_chosen_afterwards(home: Proxy, clusters: Cluster
     ]
     assert (load_run(again.folder).cluster.context, load_run(again.folder).epoch) == ("ben-ctx", 2)
     assert environment_path(runs_home() / name).exists()
+
+
+def test_a_machine_that_is_cut_off_from_its_home_alone_is_not_taken_for_dead(
+    home: Proxy, clusters: Clusters, tmp_path: Path
+) -> None:
+    """Its lease in the home has ended, and it goes on: its cluster hears of it, and the takeover would end it."""
+    name = others_run(tmp_path, "fake-cutoff", ClusterName("pretend", "us-west-2"))
+    home.clock_offset_seconds = 600.0  # the store's clock has gone on since it was renewed
+    clusters.heard_at = CLOCK.now().timestamp() - 20
+    with pytest.raises(UsageError) as refused:
+        taken(name, is_confirmed=False)
+    assert "anna@bastion-1 carries out fake-cutoff: the last heartbeat in its cluster is 2" in refused.value.message
+    assert refused.value.hint == "Add --confirm fake-cutoff to take it over."
+    assert [path.name for path in runs_home().iterdir()] == []
+
+    async def epoch() -> int:
+        store = opened()
+        try:
+            lease = await read_lease(store, name)
+            return lease.epoch if lease else 0
+        finally:
+            store.close()
+
+    assert asyncio.run(epoch()) == 1
+    clusters.heard_at -= YOUNG_SECONDS
+    assert taken(name, is_confirmed=False)[0].epoch == 2
+
+
+class Ahead(SystemClock):
+    """A clock that is ten minutes ahead, as far as a store accepts."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(minutes=10)
+
+
+def test_a_clock_that_is_ahead_makes_no_heartbeat_old(home: Proxy, clusters: Clusters, tmp_path: Path) -> None:
+    name = others_run(tmp_path, "fake-ahead", ClusterName("pretend", "us-west-2"))
+    home.clock_offset_seconds = LEASE_SECONDS + 20.0
+    clusters.heard_at = CLOCK.now().timestamp() - 20  # by the API server's clock
+    with pytest.raises(UsageError, match="in its cluster is"):
+        taken(name, is_confirmed=False, clock=Ahead())
+
+
+def test_a_cluster_that_is_not_reached_keeps_no_takeover_from_a_silent_machine(
+    home: Proxy, clusters: Clusters, tmp_path: Path
+) -> None:
+    name = others_run(tmp_path, "fake-dark", ClusterName("pretend", "us-west-2"))
+    home.clock_offset_seconds = 600.0
+    clusters.failures["EKS"] = UnreachableError("no answer.")
+    done, _ = taken(name, is_confirmed=False)
+    assert (done.epoch, clusters.tried) == (2, ["EKS", "EKS"])

@@ -105,3 +105,10 @@ async def test_several_pods_of_a_workload_are_listed_to_choose_a_log() -> None:
 async def test_what_has_no_pods_has_no_log() -> None:
     with pytest.raises(RefusedError, match="Node node-1 is not a pod, and has none"):
         await Desk().handlers["logs"](LogsArguments(object="node/node-1"))
+
+
+async def test_a_name_without_a_namespace_is_looked_for_in_the_chosen_one() -> None:
+    desk = Desk()
+    desk.services.narrow("play")
+    with pytest.raises(RefusedError, match="Deployment play/web is not a pod, and has none"):
+        await desk.handlers["logs"](LogsArguments(object="deploy/web"))

@@ -22,12 +22,15 @@ from tui.commands.app_actions import AppActions
 from tui.commands.changes import ObjectChanges
 from tui.commands.dispatcher import CommandDispatcher
 from tui.commands.edit import EditCommand, editor_of
+from tui.panes.objects import ObjectsPane
 from tui.present.cells import text_of
+from tui.present.subject import Subject
 from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.status_lines import hints_line
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.keys import KeyContext
 from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
 
 VERBS = ("get", "list", "watch", "delete", "patch")
 
@@ -87,7 +90,8 @@ class Desk:
 
         actions = AppActions(
             show=lambda _: None,
-            notify_plainly=self.app.said.append,
+            notify_plainly=self._notify,
+            withdraw_notification=self.app.withdraw_notification,
             save_screen=lambda _: None,
             leave=lambda: None,
             close_notifications=lambda: False,
@@ -106,6 +110,10 @@ class Desk:
         async with self.app.run_test():
             self.dispatcher.submit(line)
             await self.app.workers.wait_for_complete()
+
+    def _notify(self, text: str) -> None:
+        self.app.said.append(text)
+        self.app.notify_plainly(text)
 
     def body(self) -> str:
         """The text of the one dialog, on one line."""
@@ -195,24 +203,44 @@ async def test_a_node_may_be_named_as_its_table_shows_it(
         assert [question.title for question in desk.app.asked] == [f"Cordon Node {asked}?"]
 
 
+async def test_a_name_alone_is_of_the_kind_on_screen_or_else_a_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deployments(ObjectsPane):
+        def named(self, name: str) -> Subject | None:
+            return Subject("Deployment", name, "work", api_version="apps/v1") if name == "web" else None
+
+    async with a_desk(Objects(), tmp_path, says_yes=False) as desk:
+        monkeypatch.setattr(PaneWorkspace, "current", Deployments(desk.services))
+        desk.services.narrow("play")
+        await desk.submit("restart web,other")
+        assert desk.body().startswith("Deployment work/web Pod play/other")
+
+
 async def test_a_drain_names_the_budget_that_holds_it_and_the_footer_what_is_left_until_the_node_is_uncordoned(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = Objects(pods={"protected-0": a_pod("protected-0")}, protected=10_000)
-    async with a_desk(objects, tmp_path) as desk, desk.app.run_test() as pilot:
+    painted: list[dict[str, int]] = []
+    async with a_desk(objects, tmp_path) as desk, desk.app.run_test(notifications=True) as pilot:
+        monkeypatch.setattr(desk.services.ticker, "request_paint", lambda: painted.append(dict(desk.services.drains)))
         desk.dispatcher.submit("drain node-1")
         await wait_for(pilot, lambda: desk.services.drains == {"node-1": 1}, "a pod is left")
         assert f"work/protected-0. {BUDGET}. The drain waits for them, 30 minutes at most" in desk.body()
         assert desk.app.said[0].endswith(f"work/protected-0. {BUDGET}. :uncordon ends the drain.")
         footer = text_of(hints_line(KeyContext.PODS, width=80, drains=desk.services.drains))
         assert footer.startswith(" 1 ◐ draining node-1: 1 pod left  ")
+        await wait_for(pilot, lambda: "1 pod left" in screen_text(desk.app), "a notification has the number")
         desk.dispatcher.submit("drain no/node-1")
         await wait_for(pilot, lambda: desk.app.errors != [], "a second drain is refused")
         assert "Node node-1 is being drained already. :uncordon ends the drain." in desk.app.errors[0]
         desk.dispatcher.submit("uncordon node-1")
         await pilot.app.workers.wait_for_complete()
         assert desk.app.said[1:] == ["Node node-1 was uncordoned already; its drain has ended."]
+        await wait_for(pilot, lambda: "its drain has ended" in screen_text(desk.app), "the end is told")
+        assert "1 pod left" not in screen_text(desk.app)
         assert (desk.services.drains, list(objects.pods)) == ({}, ["protected-0"])
+        assert painted == [{"node-1": 1}, {}], "the footer is painted also when the drain has ended"
 
 
 async def test_what_is_saved_is_sent_with_the_version_that_was_read(tmp_path: Path) -> None:
@@ -220,6 +248,7 @@ async def test_what_is_saved_is_sent_with_the_version_that_was_read(tmp_path: Pa
     async with a_desk(objects, tmp_path) as desk:
         desk.saves.append("replicas: 2 -> replicas: 5")
         await desk.submit("edit deploy/work/web")
+        assert desk.edited[0].startswith("# Deployment work/web · cluster here · region us-west-2 · context here\n")
     assert objects.sent == [{"metadata": {"uid": "u1", "resourceVersion": "5"}, "spec": {"replicas": 5}}]
     assert desk.app.said == ["Deployment work/web is changed."]
 

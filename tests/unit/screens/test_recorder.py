@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from actions.command.verbs import (
 from actions.script.parse import load_script
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.commands.recorder import SessionRecorder, _text_of
+from tui.cli.arguments import parse_arguments
+from tui.commands.recorder import SessionRecorder, _command_line, _text_of
 from tui.present.subject import Subject
 from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import screen_text
@@ -122,3 +124,32 @@ async def test_a_confirmed_teardown_has_the_clusters_name_and_what_needs_a_perso
 )
 def test_what_is_selected_is_named(subject: Subject, text: str) -> None:
     assert _text_of(subject) == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        (
+            ConsoleSettings(target=ClusterTarget(), demo=DemoBadge(20), home="s3://team-runs/ml", region="us-west-2"),
+            "eksml-tui --demo --speed 20 --home s3://team-runs/ml --script rec.yaml",
+        ),
+        (
+            ConsoleSettings(
+                target=ClusterTarget(kubeconfig=Path("/my configs/a"), context="prod", namespace="ml"),
+                profile="ben",
+                region="eu-west-1",
+                home="s3://team-runs/ml",
+                open_run="run-1",
+            ),
+            "eksml-tui --kubeconfig '/my configs/a' --context prod --namespace ml --profile ben --region eu-west-1 "
+            "--home s3://team-runs/ml --run run-1 --script rec.yaml",
+        ),
+        (ConsoleSettings(target=ClusterTarget()), "eksml-tui --script rec.yaml"),
+    ],
+    ids=["demo", "cluster", "plain"],
+)
+def test_the_first_comment_plays_it_on_the_same_cluster_with_the_same_home(
+    settings: ConsoleSettings, command: str
+) -> None:
+    assert _command_line(settings, "rec.yaml") == command
+    parse_arguments(shlex.split(command)[1:])

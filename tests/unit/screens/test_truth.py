@@ -260,6 +260,19 @@ async def test_escape_takes_a_message_away_before_it_leaves_the_pane(monkeypatch
         await console.calm("[H home]")
 
 
+async def test_a_teardown_that_names_a_run_in_the_place_of_its_cluster_is_refused_with_how_to_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.base_app._ERROR_SECONDS", 600.0)
+    scene = after_the_job()
+    scene.folder, scene.summaries = tmp_path / RUN, fixed_runs.summaries(tmp_path)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open run")
+        await console.line("teardown efa-nccl-tests-1121-2x")
+        await console.calm(("The teardown was not confirmed", "run=ID"))
+        assert not isinstance(console.app.screen, TypeNameModal)
+
+
 async def test_a_message_leaves_the_command_line_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.base_app._ERROR_SECONDS", 600.0)  # longer than it takes to type
     async with a_fixed_console(Scene(picture()), monkeypatch, size=(80, 24)) as console:

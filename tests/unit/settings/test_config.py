@@ -246,8 +246,24 @@ def test_alarms_are_set_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["quiet_hours: 22-7h", "alarm_hook: notify", "alarm_hook: []", "desktop: loud", "alarm_repeat: 0"]
+    "line",
+    [
+        "quiet_hours: 22-7h",
+        "alarm_hook: notify",
+        "alarm_hook: []",
+        "desktop: loud",
+        "alarm_repeat: 0",
+        "limit_until: tomorrow",
+        "limit_watchdog: 5m",
+    ],
 )
-def test_a_mistake_in_an_alarm_setting_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(InputError, match=f"{line.partition(':')[0]} must be"):
+def test_a_mistake_in_the_setting_of_an_alarm_or_a_limit_is_named(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InputError, match=rf"config\.yaml:1:1: {line.partition(':')[0]} must be"):
         load_config(written(tmp_path, line))
+
+
+@pytest.mark.parametrize("time", ["22:30", "+8h", "2026-11-20T22:30:00Z"])
+def test_a_time_is_taken_as_it_is_written(tmp_path: Path, time: str) -> None:
+    """One that has passed is refused by a launch alone, not by every command."""
+    loaded = load_config(written(tmp_path, f"limit_until: {time}\nlimit_watchdog: 90m"))
+    assert loaded.values == {"limit_until": time, "limit_watchdog": "90m"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.pictures import LARGEST_BYTES, smaller
 from tests.support.sources import ROOT
 
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
-SCRIPT = ROOT / "assets" / "scripts" / "pictures" / "readme.yaml"
+SCRIPTS = sorted((ROOT / "assets" / "scripts" / "pictures").glob("*.yaml"))
 DRAWN = """<svg class="rich-terminal" viewBox="0 0 10.12345 9">
 <style>.terminal-123-r1 { fill: #c5c8c6 }</style>
 <defs><clipPath id="terminal-123-line-0">
@@ -41,10 +42,14 @@ def test_each_picture_is_small_and_loads_nothing(picture: object) -> None:
     assert not re.search(r"(?:href|src)=|url\((?!#)|@import|<script", text)
 
 
-def test_the_script_draws_each_picture_of_the_readme() -> None:
-    script = load_script(SCRIPT, environment={})
-    drawn = {step.text.split()[1].removeprefix("file=") for step in script.steps if step.verb == "screenshot"}
+def test_the_scripts_draw_each_picture_of_the_readme_and_one_of_each_system() -> None:
+    scripts = [load_script(path, environment={}) for path in SCRIPTS]
+    steps = [step for script in scripts for step in script.steps if step.verb == "screenshot"]
+    drawn = {step.text.split()[1].removeprefix("file=") for step in steps}
     assert drawn == {path.name for path in PICTURES}
-    shown = set(re.findall(r"\(docs/pictures/([\w.]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    shown = set(re.findall(r"\(docs/pictures/([\w.-]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert shown == drawn
-    assert any(isinstance(step.action, Conditions) for step in script.always)
+    systems = {path.parent.name for path in (ROOT / "blueprints").glob("*/blueprint.yaml")}
+    assert len(systems) == 5
+    assert systems <= {Path(name).stem for name in drawn}
+    assert all(isinstance(script.always[-1].action, Conditions) for script in scripts)

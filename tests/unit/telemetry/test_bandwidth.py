@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from actions.base.errors import FormatError
+from actions.fleet.quantity import size_text
 from actions.telemetry.tools.bandwidth import (
     ReferenceCurve,
     judge_adapters,
     judge_bandwidth,
     load_references,
-    size_text,
 )
 from actions.telemetry.tools.collectives import Bandwidth, NcclReading, NcclRow, OutOfBounds
 from actions.telemetry.tools.efa import read_fi_info

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.telemetry.log_reader import read_log
+from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import (
     Bandwidth,
     NcclReader,
@@ -24,6 +26,7 @@ from actions.telemetry.tools.collectives import (
 )
 from actions.telemetry.tools.efa import read_fi_info
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
+from tui.present.telemetry.captured import nccl_lines
 
 ROW = (
     "  67108864      2097152     float    none      -1   3551.8   18.89   16.53      0    676.9   99.15   86.75    N/A"
@@ -214,6 +217,66 @@ def test_a_table_of_processor_times_is_read_like_one_of_times() -> None:
     assert reading.rows[0].out_of_place.time_us == 412.9
     assert reading.is_cpu_time
     assert not read_nccl(text.replace("cputime", "time")).is_cpu_time
+
+
+@pytest.mark.parametrize(
+    ("behind", "in_place"),
+    [
+        ("      0  2026-11-26 16:00:01", Bandwidth(329.3, 25.47, 44.57, 0)),
+        ("  1430.00  1455.00  1454.00    0.480  2026-11-26 16:00:01", None),
+    ],
+)
+def test_the_time_that_may_stand_behind_a_row_is_none_of_its_cells(behind: str, in_place: Bandwidth | None) -> None:
+    """`-S 1`, since 2.17.6; also behind a report of single iterations."""
+    first = "8388608 2097152 float sum -1 331.0 25.35 44.36 0"
+    if in_place is None:
+        first, in_place = f"{first} 300.1 340.0 339.9 1.2", Bandwidth(329.3, 25.47, 44.57, 0)
+        behind = f"      0{behind}"
+    row = row_of(f"{first} 329.3 25.47 44.57{behind}")
+    assert row is not None
+    assert (row.out_of_place, row.in_place) == (Bandwidth(331.0, 25.35, 44.36, 0), in_place)
+
+
+def test_a_direction_that_was_not_measured_leaves_the_other() -> None:
+    row = row_of("1048576 262144 float sum -1 4.91 37.25 65.19 0 N/A N/A N/A N/A")
+    assert row is not None
+    assert (row.out_of_place, row.in_place) == (Bandwidth(4.91, 37.25, 65.19, 0), None)
+
+
+def test_a_deviation_is_no_number_of_wrong_values() -> None:
+    """Until 2.12 the last column is the greatest deviation from the right value; a good test has one, too."""
+    text = (
+        "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "   134217728      16777216   float     sum   3298.6   20.34   20.34  2e-06   3070.3   21.86   21.86  2e-06\n"
+        "# Out of bounds values : {bounds}\n"
+    )
+    good, bad = read_nccl(text.format(bounds="0 OK")), read_nccl(text.format(bounds="1 FAILED"))
+    assert good.rows[0].out_of_place.wrong == 2e-6
+    assert "✓ values are correct" in "\n".join(nccl_lines(good))
+    assert [one.is_good for one in judge_bandwidth(good, None, at_least_percent=0, from_bytes=0)][1] is True
+    assert "✗ 1 tests had wrong values" in "\n".join(nccl_lines(bad))
+    counted = read_nccl(text.replace("error", "#wrong").replace("2e-06", "2").format(bounds="0 OK"))
+    assert "✗ 1 row has wrong values" in "\n".join(nccl_lines(counted))
+
+
+def test_a_report_of_processor_times_is_read() -> None:
+    row = json.loads(report())["results"][0]
+    for way in ("out_of_place", "in_place"):
+        row[way]["cpu_time"] = row[way].pop("time")
+    reading = read_nccl(report(results=[row]))
+    assert (reading.rows[0].out_of_place.time_us, reading.is_cpu_time) == (4.3, True)
+    assert not read_nccl(report()).is_cpu_time
+
+
+def test_a_report_may_have_numbers_that_are_none() -> None:
+    row = json.loads(report())["results"][0]
+    row["in_place"] = row["in_place"] | {"alg_bw": "nan", "nwrong": None}
+    (read,) = read_nccl(report(results=[row])).rows
+    assert read.out_of_place.algbw == 241.4
+    assert read.in_place is not None
+    assert math.isnan(read.in_place.algbw)
+    del row["out_of_place"]["time"]
+    assert read_nccl(report(results=[row])).rows == ()
 
 
 H100X2 = Path(__file__).parents[2] / "fixtures" / "h100x2"

@@ -17,7 +17,7 @@ from actions.telemetry.tools.topology import gpus_by_link, nearest_cards, read_t
 from actions.telemetry.tools.traffic import LinkErrors, read_traffic
 from tests.unit.telemetry.corpus import samples
 from tui.present.describe import topology_section
-from tui.present.telemetry.captured import topology_lines
+from tui.present.telemetry.captured import smi_lines, topology_lines
 
 RECORDED = next(path for path in samples("nvidia_smi") if path.name == "h100_topo.txt")
 DETAILS = {path.stem: path for path in samples("nvidia_smi") if path.name.startswith("h100_csv_details")}
@@ -57,6 +57,42 @@ def test_links_of_each_pair_are_read_from_tabs_and_from_a_copy(is_copied: bool) 
     assert first.cpu_affinity == "0-47,96-143"
     assert last.links == {"GPU0": "SYS", "GPU1": "SYS", "NIC0": "SYS"}
     assert (last.adapter, last.cpu_affinity) == ("rdmap16s27", "")
+
+
+COPIED = """\
+GPU0    GPU1    mlx5_10 roceP1  CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV18    PIX     SOC     144-191,336-383 3               N/A
+GPU1    NV18     X      SYS     PXB     0-47,192-239    0-1             8
+mlx5_10 PIX     SYS      X      SYS
+roceP1  SOC     PXB     SYS      X
+"""
+"""A terminal's copy without the first blanks: cells of seven and fifteen characters have one blank behind them."""
+
+
+def test_cells_that_fill_a_column_stay_apart_in_a_copy() -> None:
+    first, second, card, last = read_topology(COPIED).devices
+    assert first.links == {"GPU1": "NV18", "mlx5_10": "PIX", "roceP1": "SOC"}
+    assert (first.cpu_affinity, first.numa_affinity, first.gpu_numa_id) == ("144-191,336-383", "3", "")
+    assert (second.cpu_affinity, second.numa_affinity, second.gpu_numa_id) == ("0-47,192-239", "0-1", "8")
+    assert card.links == {"GPU0": "PIX", "GPU1": "SYS", "roceP1": "SYS"}
+    assert last.links == {"GPU0": "SOC", "GPU1": "PXB", "mlx5_10": "SYS"}
+
+
+def test_gpus_whose_memory_is_a_numa_node_have_its_number() -> None:
+    text = EIGHT.replace("0-47,96-143\t0\t\tN/A", "0-71\t0\t\t4", 1)
+    assert [device.gpu_numa_id for device in read_topology(text).devices] == ["4", "", "", ""]
+    head, first, *_ = topology_lines(read_topology(text))
+    assert head.endswith("numa  gpu numa")
+    assert first.split()[-3:] == ["0-71", "0", "4"]
+    assert "gpu numa" not in next(topology_lines(read_topology(EIGHT)))
+
+
+def test_a_word_that_is_not_known_keeps_its_place() -> None:
+    text = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNEW\tPIX\t0-7\nGPU1\t?\t X \tPHB\t8-15\n"
+    first, second = read_topology(text).devices
+    assert first.links == {"GPU1": "NEW", "NIC0": "PIX"}
+    assert second.links == {"NIC0": "PHB"}
+    assert (first.cpu_affinity, second.cpu_affinity) == ("0-7", "8-15")
 
 
 def test_it_is_shown_with_the_words_that_stand_in_it() -> None:
@@ -152,6 +188,93 @@ GPU 00000000:{bus}:00.0
         (0, 11, "a", None),
         (0, 12, "b", 5),
     ]
+
+
+MIG = """\
+==============NVSMI LOG==============
+
+Driver Version                            : 535.104.12
+CUDA Version                              : 12.2
+
+Attached GPUs                             : {attached}
+GPU 00000000:07:00.0
+    Product Name                          : NVIDIA A100-SXM4-40GB
+    MIG Mode
+        Current                           : Enabled
+        Pending                           : Enabled
+    MIG Device
+        Index                             : 0
+        GPU Instance ID                   : 1
+        Compute Instance ID               : 0
+        Device Attributes
+            Shared
+                Multiprocessor count      : 42
+                Copy Engine count         : 3
+        ECC Errors
+            Volatile
+                SRAM Uncorrectable        : 2
+        FB Memory Usage
+            Total                         : 19968 MiB
+            Used                          : 1843 MiB
+        BAR1 Memory Usage
+            Total                         : 32767 MiB
+            Used                          : 2 MiB
+    Minor Number                          : 3
+    FB Memory Usage
+        Total                             : 40960 MiB
+        Used                              : 1855 MiB
+    Utilization
+        Gpu                               : N/A
+    ECC Errors
+        Volatile
+            SRAM Uncorrectable            : N/A
+            DRAM Uncorrectable            : 1
+    Processes
+        GPU instance ID                   : 1
+        Compute instance ID               : 0
+        Process ID                        : 3711
+            Type                          : C
+            Name                          : python3 train.py : x
+            Used GPU Memory               : N/A
+"""
+
+
+def test_a_mig_device_has_its_own_counts_and_the_gpu_its_own() -> None:
+    reading = read(MIG.format(attached=1))
+    (gpu,), (mig,), (process,) = reading.gpus, reading.mig_devices, reading.processes
+    assert (gpu.index, gpu.mem_used_mib, gpu.util_pct, gpu.ecc_uncorrected) == (0, 1855, None, 1)
+    assert (mig.gi, mig.mem_used_mib, mig.sm, mig.ecc_uncorrected) == (1, 1843, 42, 2)
+    assert (process.gi, process.ci, process.name, process.mem_mib) == (1, 0, "python3 train.py : x", None)
+    assert any(line.split()[-2:] == ["42", "2"] for line in smi_lines(reading))
+
+
+def test_a_gpu_that_was_asked_for_alone_keeps_its_number() -> None:
+    """`nvidia-smi -q -i 3` lists one GPU of eight."""
+    listed = read(MIG.format(attached=8))
+    assert (listed.gpus[0].index, listed.mig_devices[0].gpu, listed.processes[0].gpu) == (3, 3, 3)
+    xml = (
+        '<?xml version="1.0" ?><nvidia_smi_log><attached_gpus>8</attached_gpus><gpu id="00000000:07:00.0">'
+        "<minor_number>3</minor_number><mig_devices><mig_device><index>0</index><device_attributes><shared>"
+        "<multiprocessor_count>60</multiprocessor_count></shared></device_attributes><ecc_error_count><volatile_count>"
+        "<sram_uncorrectable>2</sram_uncorrectable></volatile_count></ecc_error_count></mig_device></mig_devices>"
+        "</gpu></nvidia_smi_log>"
+    )
+    reading = read(xml)
+    (mig,) = reading.mig_devices
+    assert (reading.gpus[0].index, mig.gpu, mig.sm, mig.ecc_uncorrected) == (3, 3, 60, 2)
+
+
+def test_clocks_and_what_holds_them_are_shown_where_they_were_printed() -> None:
+    head, first = list(smi_lines(read_csv(Path(DETAILS["h100_csv_details_busy"]).read_text())))[:2]
+    assert ("MHz" in head, "held by" in head, "1980" in first) == (True, True, True)
+    bare = read("index, name, utilization.gpu [%]\n0, NVIDIA L4, 3 %\n")
+    assert "MHz" not in next(smi_lines(bare))
+
+
+def test_a_query_of_other_fields_is_shown_as_it_was_printed() -> None:
+    text = "index, name, memory.free [MiB], power.draw.instant [W]\n1, NVIDIA L4, 22000 MiB, 35.10 W\n"
+    assert [line.split()[-2:] for line in smi_lines(read(text))][1:] == [["35.10", "W"]]
+    assert "22000 MiB" in "\n".join(smi_lines(read(text)))
 
 
 EIGHT_GPUS = "\n".join(

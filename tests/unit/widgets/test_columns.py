@@ -58,3 +58,15 @@ def test_what_fits_never_needs_more_than_the_width(shapes: list[tuple[int, int, 
     fitted = fit_columns(columns, width)
     assert sum(item.width for item in fitted) + GAP * max(0, len(fitted) - 1) <= width
     assert all(item.width > 0 for item in fitted)
+
+
+def test_columns_that_size_themselves_give_way_before_the_last_one_is_cut() -> None:
+    columns = [
+        Column[str]("name", "NAME", str, width=10),
+        Column[str]("load", "LOAD", str, width=13, least=9),
+        Column[str]("memory", "MEMORY", str, width=16, least=11),
+    ]
+    assert [one.width for one in fit_columns(columns, 41)] == [10, 13, 16]
+    assert [one.width for one in fit_columns(columns, 36)] == [10, 11, 13]
+    assert [one.width for one in fit_columns(columns, 32)] == [10, 9, 11]
+    assert [one.width for one in fit_columns(columns, 30)] == [10, 9, 9]

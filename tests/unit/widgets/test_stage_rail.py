@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
+from actions.base.wording import brief_duration, duration, duration_range
 from tests.support.waiting import wait_for
 from tui.present.cells import bar
 from tui.present.run import GLYPHS, StageLine, StageLook
-from tui.present.text import clock_of, duration, duration_range
+from tui.present.text import clock_of
 from tui.textual_private import screen_text
 from tui.widgets.stage_rail import StageRail
 
@@ -99,6 +100,15 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
 def test_a_range_of_equal_ends_is_one_value() -> None:
     assert duration_range(100, 119) == "1m"
     assert duration_range(180_000, 216_000) == "2d"
+    assert duration_range(6_600, 10_800, is_rough=False) == "1h50m–3h"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (90, "1m30s"), (600, "10m"), (1_234, "21m"), (3_600, "1h"), (9_000, "2h30m"), (100 * 86_400, "100d")],
+)
+def test_a_duration_that_stands_still_has_no_second_part_of_zero(seconds: float, text: str) -> None:
+    assert brief_duration(seconds) == text
 
 
 def test_an_unknown_moment_is_blank() -> None:

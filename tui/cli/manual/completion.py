@@ -232,6 +232,10 @@ _eksml_tui() {{
     local -a words=()
     for ((index = 0; index <= COMP_CWORD; index++)); do # bash splits words at colons, and contexts may be ARNs
         word="${{COMP_WORDS[index]}}"
+        if [[ "$word" == "=" && "${{words[${{#words[@]}}-1]}}" == --* ]]; then # the value in --output=json is a word
+            [[ $index == "$COMP_CWORD" ]] && words+=("")
+            continue
+        fi
         if [[ ${{#words[@]}} -gt 0 && ( "$word" == :* || "$glue" == 1 ) ]]; then
             words[${{#words[@]}}-1]+="$word"
         else

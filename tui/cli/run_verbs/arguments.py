@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tui.cli.options import HOME, RUN, add_options, cluster_options, output_option
 from tui.cli.run_verbs.limits import limit_options
+from tui.cli.tables import FORMATS
 
 if TYPE_CHECKING:
     from tui.cli.options import Commands
@@ -86,6 +87,7 @@ def _requests(verbs: Commands) -> None:
     limit = verbs.add_parser("limit", help="set the limits at which a run is parked or torn down")
     limit.add_argument("run", metavar="RUN", help=RUN)
     limit_options(limit, dest="new", is_change=True)
+    output_option(limit)
     collect = verbs.add_parser("gc", help="remove copies of runs and Terraform providers that are no longer needed")
     collect.add_argument("--dry-run", action="store_true", help="only print what is there and what would be removed")
     collect.add_argument(
@@ -163,9 +165,13 @@ def _runs_curves(verbs: Commands) -> None:
         "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
     )
     compare.add_argument(
+        "--home", nargs="?", const="", dest="of_home", metavar=HOME,
+        help="read runs that are not on this machine from the home (default: that of the settings)",
+    )  # fmt: skip
+    compare.add_argument(
         "--output",
         "-o",
-        choices=("table", "json", "csv", "plot"),
+        choices=(*FORMATS, "plot"),
         default="table",
         help="format of the output (default: table)",
     )
@@ -177,7 +183,7 @@ def _runs_curves(verbs: Commands) -> None:
     curves.add_argument(
         "--output",
         "-o",
-        choices=("plot", "csv", "svg", "png"),
+        choices=("plot", "json", "yaml", "csv", "svg", "png"),
         default="plot",
         help="format of the output (default: plot)",
     )

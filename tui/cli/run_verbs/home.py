@@ -15,12 +15,11 @@ import msgspec
 
 from actions.base.clock import format_rfc3339
 from actions.base.errors import MissingError, UsageError
-from actions.base.wording import aligned_text
+from actions.base.wording import aligned_text, duration
 from actions.run.home.listing import HomeRun, list_home
 from actions.run.home.mirror import fetch_run, mirror_path
 from actions.run.home.store import open_home
 from actions.run.journal.run_ids import short_ids
-from actions.run.report import duration_text
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
 
@@ -53,8 +52,12 @@ def print_home(options: Namespace) -> int:
     return 0
 
 
-def copied(options: Namespace) -> Path:
-    """Return the folder with a copy of the run that `runs show --home` names, as it is in the home now.
+def copied(options: Namespace, run: str) -> Path:
+    """Return the folder with a copy of a run, as it is in the home now.
+
+    Args:
+        options: Name the home.
+        run: An id, the beginning of one, or `latest`.
 
     Raises:
         MissingError: The home has no such run, or several.
@@ -63,12 +66,12 @@ def copied(options: Namespace) -> Path:
 
     async def fetch(store: ObjectStore) -> Path:
         ids = [run.id for run in await list_home(store)]
-        found = [one for one in ids if one.startswith(options.run)] if options.run != "latest" else ids[:1]
-        chosen = options.run if options.run in ids else found[0] if len(found) == 1 else ""
+        found = [one for one in ids if one.startswith(run)] if run != "latest" else ids[:1]
+        chosen = run if run in ids else found[0] if len(found) == 1 else ""
         if not chosen:
             count = f"{len(found)} runs begin" if found else "No run begins"
             raise MissingError(
-                f"{count} with {options.run!r} in {store.address}.",
+                f"{count} with {run!r} in {store.address}.",
                 hint=f"List them: eksml-tui runs list --home {store.address}",
             )
         folder = mirror_path(chosen)
@@ -122,7 +125,7 @@ def _heartbeat(run: HomeRun) -> str:
     """Return the age of the last heartbeat; of a run whose runner has ended in order there is none."""
     if run.lease is None or not run.lease.seconds:
         return "no runner"
-    return f"{duration_text(run.lease.age_seconds)} ago{'' if run.lease.is_live else ', lost'}"
+    return f"{duration(run.lease.age_seconds)} ago{'' if run.lease.is_live else ', lost'}"
 
 
 def home_json(runs: Sequence[HomeRun]) -> str:

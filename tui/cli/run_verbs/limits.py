@@ -89,11 +89,15 @@ def run_limit(options: argparse.Namespace) -> int:
         UsageError: One of them cannot be read, or `--none` has company.
         RefusedError: The run is torn down.
     """
+    from msgspec.structs import replace
+
     from actions.base.clock import SystemClock
     from actions.base.errors import UsageError
     from actions.run.client import find_run, load_run, set_limits
     from actions.run.limits.options import limits_of, limits_text, reach_text
+    from actions.run.report import limits_json
     from actions.run.state.records import Limits
+    from tui.cli.tables.output import print_table
     from tui.cli.target import aws_environment
 
     folder = find_run(options.run)
@@ -112,9 +116,13 @@ def run_limit(options: argparse.Namespace) -> int:
         warning = set_limits(folder, known, clock=clock, environment=environment)
         if warning:
             sys.stderr.write(f"eksml-tui: {warning}\n")
-    sys.stdout.write(f"Limits of run {folder.name}: {limits_text(known)}.\n")
-    if reach := reach_text(known):
-        sys.stdout.write(f"{reach}\n")
+    now = SystemClock().now().timestamp()
+    reach = reach_text(known)
+    print_table(
+        options.output,
+        table=lambda: f"Limits of run {folder.name}: {limits_text(known)}.\n" + (f"{reach}\n" if reach else ""),
+        document=lambda: limits_json(replace(load_run(folder), limits=known), now=now),
+    )
     return 0
 
 

@@ -7,11 +7,8 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
-
-from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError
@@ -19,13 +16,12 @@ from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.run.client import list_runs
 from actions.run.home.lease import HomeLease, read_lease
-from actions.run.home.segments import at_once
 from actions.run.home.store import ObjectStore, open_home
-from actions.run.home.taken import MOST_ASKED, note_taken
+from actions.run.home.taken import note_taken
 from actions.run.journal.elsewhere import elsewhere_sentence, takeover_hint
 from actions.run.presence.listing import find_cluster_run, list_cluster_runs, refusal_of
 from actions.run.presence.record import RemoteRun
-from actions.run.presence.remote_view import job_on_screen, remote_view
+from actions.run.presence.remote_view import job_on_screen, later_leases, remote_view, with_lease
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
 from actions.run.report import run_json, run_table
 from tui.cli.tables.output import print_table
@@ -60,37 +56,13 @@ def print_cluster_runs(options: Namespace) -> int:
 async def named_by_home(runs: Sequence[RemoteRun], home: str, region: str = "") -> Sequence[RemoteRun]:
     """Return runs of a cluster with the owner that the lease in their home names, where that has the later epoch.
 
-    A takeover is in the home before it is in the cluster. Only the home of the settings is read, as records are foreign
-    text; one that does not answer soon changes nothing.
-
     Args:
         runs: As the cluster records them.
         home: Of the settings; empty for none.
         region: Of the options.
     """
-    asked = [run for run in runs if home and run.presence and run.presence.home == home and not run.is_over]
-    leases: dict[str, HomeLease] = {}
-
-    async def ask(run: RemoteRun) -> None:
-        with suppress(ConsoleError):
-            lease = await read_lease(store, run.id)
-            if lease is not None and lease.epoch > run.epoch:
-                leases[run.id] = lease
-
-    if asked:
-        with suppress(ConsoleError, TimeoutError):
-            store = open_home(home, region=region)
-            try:
-                async with asyncio.timeout(_HOME_SECONDS):
-                    await at_once(asked[:MOST_ASKED], ask)
-            finally:
-                store.close()
-    return [_taken(run, leases[run.id]) if run.id in leases else run for run in runs]
-
-
-def _taken(run: RemoteRun, lease: HomeLease) -> RemoteRun:
-    presence = run.presence and replace(run.presence, owner=lease.owner, epoch=lease.epoch)
-    return replace(run, presence=presence, seen_at=max(run.seen_at, lease.renewed_at))
+    leases = await later_leases(runs, home, at_most_seconds=_HOME_SECONDS, region=region)
+    return [with_lease(run, leases.get(run.id)) for run in runs]
 
 
 def note_if_taken(folder: Path, environment: Mapping[str, str]) -> None:

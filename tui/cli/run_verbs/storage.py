@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import JournalError
 from actions.base.untrusted import plain_text
 from actions.base.wording import counted
-from actions.fleet.quantity import format_bytes
+from actions.fleet.quantity import size_text
 from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
 from actions.run.journal.mirrored import mirrors_home
@@ -51,7 +51,7 @@ def _compact(options: Namespace) -> int:
         runs = list_runs()
         done, failures = compact_runs(runs, clock, older_than_days=options.older_than)
     for run in (one for one in done if one.freed_bytes):
-        _say(f"Compacted {counted(run.files, 'file')} of run {run.id}: {_size(run.freed_bytes)} freed.")
+        _say(f"Compacted {counted(run.files, 'file')} of run {run.id}: {size_text(run.freed_bytes)} freed.")
     if not any(run.freed_bytes for run in done) and not failures:
         _say("There is nothing to compact.")
     for sentence in failures:
@@ -65,7 +65,7 @@ def _archive(options: Namespace) -> int:
     manifest = _archived(folder, file)
     for sentence in archive_sentences(manifest, file):
         _say(sentence)
-    _say(f"It has {counted(len(manifest.files), 'file')}, {_size(file.stat().st_size)}.")
+    _say(f"It has {counted(len(manifest.files), 'file')}, {size_text(file.stat().st_size)}.")
     return 0
 
 
@@ -102,7 +102,7 @@ def _forget(options: Namespace) -> int:
             _say(sentence)
 
     forgotten = forget_run(folder, confirm=options.confirm, archive=archive if options.archive else None)
-    _say(f"Forgot run {forgotten.id}: {counted(forgotten.files, 'file')}, {_size(forgotten.size_bytes)}.")
+    _say(f"Forgot run {forgotten.id}: {counted(forgotten.files, 'file')}, {size_text(forgotten.size_bytes)}.")
     if forgotten.home:
         place = f"{forgotten.home}/runs/{forgotten.id}/"
         _say(f"Its copy in the home stays. To delete it: aws s3 rm --recursive {place}")
@@ -113,14 +113,13 @@ def _say_loss(found: Forgettable, *, is_archived: bool) -> None:
     copy = ", a copy from an archive" if found.is_restored else ""
     _say(f"Run {found.id} is {found.state}{copy}. {found.folder} has")
     _say(f"  its journal       {counted(found.records, 'record')}")
-    _say(f"  its logs          {_size(found.log_bytes)}")
-    _say(f"  its curves        {_size(found.curve_bytes)}")
-    _say(
-        f"  in all            {counted(found.files, 'file')}, {_size(found.size_bytes)}, with the copy of its blueprint"
-    )
+    _say(f"  its logs          {size_text(found.log_bytes)}")
+    _say(f"  its curves        {size_text(found.curve_bytes)}")
+    in_all = f"{counted(found.files, 'file')}, {size_text(found.size_bytes)}"
+    _say(f"  in all            {in_all}, with the copy of its blueprint")
     if found.put_aside:
         folders = counted(len(found.put_aside), "folder")
-        _say(f"  put aside         {folders} by takeovers, {_size(found.put_aside_bytes)}, which no archive has")
+        _say(f"  put aside         {folders} by takeovers, {size_text(found.put_aside_bytes)}, which no archive has")
     if is_archived:
         _say("They are written to the archive first.")
         return
@@ -144,12 +143,14 @@ def _collect_copies(options: Namespace) -> None:
     os.environ.update(aws_environment(options))  # for boto3, if a home has to be asked
     now = SystemClock().now().timestamp()
     found = survey_copies(now, older_than_days=options.older_than)
+    if not found:
+        _say("There are no copies of runs.")
     for copy in found:
-        logs = f", with {_size(copy.log_bytes)} of logs that no home has" if _has_own_logs(copy) else ""
+        logs = f", with {size_text(copy.log_bytes)} of logs that no home has" if _has_own_logs(copy) else ""
         verb = "can be removed" if copy.is_removable else "stays"
-        _say(f"{copy.run_id}, {copy.kind.value}, {_size(copy.size_bytes)}{logs}: {verb}, as {copy.why}.")
+        _say(f"{copy.run_id}, {copy.kind.value}, {size_text(copy.size_bytes)}{logs}: {verb}, as {copy.why}.")
     if not options.dry_run and any(copy.is_removable for copy in found):
-        _say(f"Removed copies of runs, {_size(remove_copies(found, now))}.")
+        _say(f"Removed copies of runs, {size_text(remove_copies(found, now))}.")
 
 
 def _has_own_logs(copy: SpareCopy) -> bool:
@@ -161,18 +162,16 @@ def _collect_providers(options: Namespace) -> int:
     found = survey_providers(works)
     for item in found:
         needs = f"needed by {counted(len(item.used_by), 'stage')}" if item.used_by else "not needed"
-        _say(f"{item.name} {item.version} ({item.platform}), {format_bytes(item.size_bytes)}: {needs}")
+        _say(f"{item.name} {item.version} ({item.platform}), {size_text(item.size_bytes)}: {needs}")
     if options.dry_run:
+        if not found:
+            _say("The cache holds no provider.")
         return 0
     removed = remove_unused_providers(works)
-    size = format_bytes(sum(item.size_bytes for item in removed))
+    size = size_text(sum(item.size_bytes for item in removed))
     kept = "All of them are needed." if found else "The cache holds no provider."
     _say(f"Removed {counted(len(removed), 'provider')}, {size}." if removed else kept)
     return 0
-
-
-def _size(size: int) -> str:
-    return f"{format_bytes(size)}B" if size >= 1000 else f"{size} B"
 
 
 def _say(text: str) -> None:

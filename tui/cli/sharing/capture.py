@@ -14,10 +14,10 @@ import msgspec
 
 from actions.base.errors import UsageError
 from actions.base.untrusted import one_line
+from actions.base.wording import duration
 from actions.capture.reader import CaptureReader
 from actions.replay.index import CaptureIndex, read_index
 from tui.cli.tables.output import formatted
-from tui.present.text import duration
 
 _ROWS = "changes"
 _MOST_ACTS = 200

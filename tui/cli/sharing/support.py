@@ -13,7 +13,7 @@ from pathlib import Path
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, JournalError, UnreachableError
-from actions.fleet.quantity import format_bytes
+from actions.fleet.quantity import size_text
 from actions.run.client import find_run, load_run
 from actions.run.journal.folder import kubeconfig_path, load_environment
 from actions.run.state.view import RunView
@@ -67,7 +67,7 @@ def run(options: Namespace) -> int:
         file, pieces, SupportFilter(masked), name=f"eksml-support-{folder.name}", made_at=clock.now()
     )
     sys.stdout.write(list_text(written))
-    sys.stdout.write(f"{file}: {format_bytes(file.stat().st_size)}. Read it before you send it.\n")
+    sys.stdout.write(f"{file}: {size_text(file.stat().st_size)}. Read it before you send it.\n")
     return 0
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.errors import AccessError
-from actions.base.wording import aligned_text
+from actions.base.wording import aligned_text, rough_duration
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch_pods
@@ -23,7 +23,6 @@ from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
 from actions.fleet.quantity import format_usd
 from tui.cli.tables.output import print_table, tell_left_out
 from tui.cli.target import chosen_target, require_target
-from tui.present.text import rough_duration
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.base.wording import counted, folded
+from actions.base.wording import counted, duration, folded
 from actions.fleet.cost import FleetCost
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import percent_of
@@ -23,7 +23,6 @@ from tui.present.home.latest import latest_section
 from tui.present.remote_runs import remote_spent, remote_state
 from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
-from tui.present.text import duration
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import CostSummary
@@ -294,12 +293,16 @@ def _runs(facts: HomeFacts, width: int) -> Section:
 
 
 def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tuple[int, int]:
-    """Return the columns for names of runs and for their stages: names are whole where there is room."""
-    has_stage = any(run.stage for run in shown) or any(run.presence and run.presence.stage for run in facts.elsewhere)
+    """Return the columns for names of runs and for their stages: names are whole where there is room.
+
+    What a stage leaves free is for the trouble of its run, which is cut on eighty columns.
+    """
+    stages = [run.stage for run in shown] + [run.presence.stage for run in facts.elsewhere if run.presence]
+    needed = max(map(len, stages), default=0)
     ids = [run.id for run in shown] + [run.id for run in facts.elsewhere]
     longest = max((len(facts.names.get(run, run)) for run in ids), default=0)
-    name = min(longest, 40, max(20, width - 60) + (0 if has_stage else _LEAST_STAGE))
-    return name, min(18, max(_LEAST_STAGE, width - name - 52)) if has_stage else 0
+    name = min(longest, 40, max(20, width - 60) + (0 if needed else _LEAST_STAGE))
+    return name, min(needed + 1, 18, max(_LEAST_STAGE, width - name - 52)) if needed else 0
 
 
 def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:

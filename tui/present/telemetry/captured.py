@@ -12,7 +12,7 @@ from actions.telemetry.tools.collectives import Bandwidth, NcclReading, NccomRea
 from actions.telemetry.tools.efa import EfaReading
 from actions.telemetry.tools.neuron import NeuronListing, NeuronReport, NeuronScreen
 from actions.telemetry.tools.node_listing import NodeListing
-from actions.telemetry.tools.nvidia_smi_reading import SmiReading
+from actions.telemetry.tools.nvidia_smi_reading import Gpu, MigDevice, SmiReading
 from actions.telemetry.tools.topology import Topology
 from tui.present.telemetry.curves import short_number
 
@@ -59,7 +59,8 @@ def nccl_lines(reading: NcclReading | NccomReading) -> Iterator[str]:
         for row in reading.rows
     ]
     time = "cpu time µs" if reading.is_cpu_time else "time µs"
-    heads = ("size", "count", "type", "redop", "root", *(time, "algbw", "busbw", "wrong") * 2)
+    wrong = "deviation" if reading.is_deviation else "wrong"
+    heads = ("size", "count", "type", "redop", "root", *(time, "algbw", "busbw", wrong) * 2)
     yield from columns_of(heads, rows)
     yield from bandwidth_lines(reading)
 
@@ -86,33 +87,13 @@ def smi_lines(reading: SmiReading) -> Iterator[str]:
     """Return GPUs, MIG devices and processes, or the rows of a query."""
     if reading.error:
         yield f"✗ {one_line(reading.error)}"
-    if reading.gpus:
-        gpus = [
-            (
-                str(gpu.index),
-                gpu.name,
-                _or_unknown(gpu.util_pct, "%"),
-                f"{_or_unknown(gpu.mem_used_mib)}/{_or_unknown(gpu.mem_total_mib)}",
-                f"{_or_unknown(_short(gpu.power_w))}/{_or_unknown(_short(gpu.power_cap_w))}",
-                _or_unknown(gpu.temp_c),
-                gpu.perf or _UNKNOWN,
-                _or_unknown(gpu.ecc_uncorrected),
-                ", ".join(gpu.errors),
-            )
-            for gpu in reading.gpus
-        ]
-        heads = ("gpu", "name", "busy", "memory MiB", "power W", "°C", "perf", "ecc", "errors")
-        yield from columns_of(heads, gpus)
-    elif reading.rows is not None:
+    if reading.rows is not None and (not reading.gpus or reading.rows.is_wider):
         yield from columns_of(reading.rows.columns, reading.rows.cells)
+    elif reading.gpus:
+        yield from _gpu_lines(reading.gpus)
     if reading.mig_devices:
         yield ""
-        migs = [
-            (str(mig.gpu), str(mig.device), mig.profile or f"GI {_or_unknown(mig.gi)} CI {_or_unknown(mig.ci)}",
-             f"{_or_unknown(mig.mem_used_mib)}/{_or_unknown(mig.mem_total_mib)}")
-            for mig in reading.mig_devices
-        ]  # fmt: skip
-        yield from columns_of(("gpu", "mig", "what", "memory MiB"), migs)
+        yield from _mig_lines(reading.mig_devices)
     if reading.processes:
         yield ""
         processes = [
@@ -123,22 +104,65 @@ def smi_lines(reading: SmiReading) -> Iterator[str]:
     yield from reading.warnings
 
 
+_GPU_HEADS = ("gpu", "name", "busy", "memory MiB", "power W", "°C", "perf", "MHz", "held by", "ecc", "errors")
+_GPU_EXTRAS = {"MHz", "held by"}
+"""Columns that are left out where they say nothing of any GPU."""
+
+
+def _gpu_lines(gpus: Sequence[Gpu]) -> Iterator[str]:
+    rows = [
+        (
+            str(gpu.index),
+            gpu.name,
+            _or_unknown(gpu.util_pct, "%"),
+            f"{_or_unknown(gpu.mem_used_mib)}/{_or_unknown(gpu.mem_total_mib)}",
+            f"{_or_unknown(_short(gpu.power_w))}/{_or_unknown(_short(gpu.power_cap_w))}",
+            _or_unknown(gpu.temp_c),
+            gpu.perf or _UNKNOWN,
+            "" if gpu.clock_mhz is None else f"{gpu.clock_mhz}/{_or_unknown(gpu.clock_max_mhz)}",
+            ", ".join(gpu.throttle),
+            _or_unknown(gpu.ecc_uncorrected),
+            ", ".join(gpu.errors),
+        )
+        for gpu in gpus
+    ]
+    shown = [at for at, head in enumerate(_GPU_HEADS) if head not in _GPU_EXTRAS or any(row[at] for row in rows)]
+    yield from columns_of([_GPU_HEADS[at] for at in shown], [[row[at] for at in shown] for row in rows])
+
+
+def _mig_lines(devices: Sequence[MigDevice]) -> Iterator[str]:
+    rows = [
+        (
+            str(mig.gpu),
+            str(mig.device),
+            mig.profile or f"GI {_or_unknown(mig.gi)} CI {_or_unknown(mig.ci)}",
+            f"{_or_unknown(mig.mem_used_mib)}/{_or_unknown(mig.mem_total_mib)}",
+            _or_unknown(mig.sm),
+            _or_unknown(mig.ecc_uncorrected),
+        )
+        for mig in devices
+    ]
+    yield from columns_of(("gpu", "mig", "what", "memory MiB", "SM", "ecc"), rows)
+
+
 def topology_lines(reading: Topology) -> Iterator[str]:
     """Return the matrix, and what its words mean."""
     if reading.error:
         yield f"✗ {one_line(reading.error)}"
         return
     names = [device.name for device in reading.devices]
+    has_memory = any(device.gpu_numa_id for device in reading.devices)
     rows = [
         (
             f"{device.name} {device.adapter}".strip(),
             *(device.links.get(name, "X" if name == device.name else _UNKNOWN) for name in names),
             device.cpu_affinity or _UNKNOWN,
             device.numa_affinity or _UNKNOWN,
+            *([device.gpu_numa_id or _UNKNOWN] if has_memory else []),
         )
         for device in reading.devices
     ]
-    yield from columns_of(("device", *names, "cpus", "numa"), rows)
+    yield from columns_of(("device", *names, "cpus", "numa", *(["gpu numa"] if has_memory else [])), rows)
     used = {re.sub(r"^NV\d+$", "NV#", link) for device in reading.devices for link in device.links.values()}
     yield from (f"{word}: {meaning}" for word, meaning in reading.legend.items() if word in used)
 
@@ -216,8 +240,8 @@ def _verdict(reading: NcclReading) -> str:
         return f"✗ {bounds.count} tests had wrong values"
     if not reading.is_checked:
         return "values were not checked"
-    wrong = sum(bool(way.wrong) for row in reading.rows for way in row.ways)
-    return f"✗ {wrong} rows have wrong values" if wrong else "✓ values are correct"
+    wrong = len(reading.wrong_rows)
+    return f"✗ {wrong} row{'s have' if wrong > 1 else ' has'} wrong values" if wrong else "✓ values are correct"
 
 
 def _report_lines(report: NeuronReport) -> Iterator[str]:

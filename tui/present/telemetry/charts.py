@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.wording import duration
 from actions.run.state.records import CheckResult, StageFinding
 from actions.run.state.view import Period
 from actions.telemetry.alarms import CurveAlarm, CurveAlarmKind
 from actions.telemetry.curves import Curves, Series, divergence_of
 from actions.telemetry.points import TrainingProgress
-from tui.present.cells import Cells, Span, Tone, bar
+from tui.present.cells import Cells, Span, Tone, bar, width_of
 from tui.present.telemetry.curves import Curve, Mark, MarkKind, short_number
-from tui.present.text import duration, short_names
+from tui.present.text import short_names
 
 if TYPE_CHECKING:
     from actions.run.comparison import Difference, RunCurves
@@ -159,7 +160,7 @@ def _bandwidth(chart: MetricChart, curves: Curves, findings: Sequence[StageFindi
     rows = [sample for sample in series.samples() if math.isfinite(sample.y)] if series is not None else []
     if not rows:
         return
-    from actions.telemetry.tools.bandwidth import size_text
+    from actions.fleet.quantity import size_text
 
     best = max(rows, key=lambda sample: sample.y)
     yield (
@@ -206,39 +207,45 @@ def progress_lines(
         width: Terminal columns of a line.
         is_over: The work has ended, so that nothing is left of it.
     """
-    bar_width = min(_MOST_BAR, _LEAST_BAR + max(0, width - _FULL_LINE) // 3)
     newest: dict[str, TrainingProgress] = {}
     for (pod, _label), state in states.items():
         newest.pop(pod, None)
         newest[pod] = state
     names = short_names(list(newest))
     slowest = sorted(newest.items(), key=lambda item: _share(item[1]))
-    return [_line(names[pod], state, bar_width, is_over=is_over) for pod, state in slowest[:limit]]
+    parts = [_counted(names[pod], state, is_over=is_over) for pod, state in slowest[:limit]]
+    bar_width = min(_MOST_BAR, _LEAST_BAR + max(0, width - _FULL_LINE) // 3)
+    if width and parts:  # the bar gives way to what is counted
+        bar_width = max(0, min(bar_width, width - max(map(width_of, parts))))
+    return [_line(shown, state, bar_width) for shown, (_, state) in zip(parts, slowest, strict=False)]
 
 
 def _share(state: TrainingProgress) -> float:
     return state.done / state.total if state.total else 0.0
 
 
-def _line(name: str, state: TrainingProgress, bar_width: int, *, is_over: bool) -> Cells:
-    share = _share(state)
-    filled = bar(share, bar_width)
+def _counted(name: str, state: TrainingProgress, *, is_over: bool) -> Cells:
+    """Return what a line has without its bar, up to what is asked for first: a narrow pane cuts from the right."""
     counted = f"{state.done:,}/{state.total:,}" if state.total else f"{state.done:,}"
     spans = [Span(f"{name} ", Tone.MUTED)]
-    if state.total:  # an empty bar would be 0 %
-        spans += [
-            Span(filled, Tone.GOOD if share >= 1 else Tone.BUSY),
-            Span("·" * (bar_width - len(filled)), Tone.MUTED),
-            Span(f" {share:4.0%} "),
-        ]
+    if state.total:
+        spans.append(Span(f" {_share(state):4.0%} "))
     spans.append(Span(counted, Tone.STRONG))
-    # a narrow pane cuts from the right: what is asked for first stands first
     if state.remaining_seconds is not None and not is_over:
         spans.append(Span(f" · {duration(state.remaining_seconds)} to go"))
+    return tuple(spans)
+
+
+def _line(counted: Cells, state: TrainingProgress, bar_width: int) -> Cells:
+    spans = list(counted)
+    if state.total:  # an empty bar would be 0 %
+        share = _share(state)
+        filled = bar(share, bar_width)
+        tone = Tone.GOOD if share >= 1 else Tone.BUSY
+        spans[1:1] = [Span(filled, tone), Span("·" * (bar_width - len(filled)), Tone.MUTED)]
     if state.per_second:
         spans.append(Span(f" · {state.per_second:.3g}/s"))
-    spans.append(Span(f" {state.label}", Tone.MUTED))
-    return tuple(spans)
+    return (*spans, Span(f" {state.label}", Tone.MUTED))
 
 
 GLYPHS = "○▲×◆▼"

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from actions.base.wording import duration
 from tui.present.cells import Span, fit, text_of
-from tui.present.text import duration
 
 NAME_WIDTH = 24
 

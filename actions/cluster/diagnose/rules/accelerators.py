@@ -107,6 +107,12 @@ _NVIDIA_PATTERNS = (
         "Drain the node and replace the instance: the NVSwitch is at fault.",
     ),
     LogPattern(
+        Code.NVLINK,
+        pattern(r"uncorrectable NVLink error", ignore_case=True),
+        lambda hit: f"An NVLink has failed under the program{pod_suffix(hit)}",
+        _RESET,
+    ),
+    LogPattern(
         Code.GPU_LOST,
         pattern(
             r"GPU is lost",
@@ -125,7 +131,7 @@ _NVIDIA_PATTERNS = (
     LogPattern(
         Code.GPU_ECC,
         pattern(
-            r"uncorrectable (?:NVLink|ECC) error",
+            r"uncorrectable ECC error",
             r"CUDA error: uncorrectable ECC",
             r"NvidiaDoubleBitError",
             ignore_case=True,
@@ -197,6 +203,16 @@ def _busy(hit: Hit) -> str:
     )
 
 
+def _not_given(hit: Hit) -> str:
+    device = hit.match["device"]
+    return (
+        f"The program{pod_suffix(hit)} cannot open Neuron device {device}: it wants more than it was given, or another"
+        " has it"
+        if device
+        else f"The Neuron devices that the program{pod_suffix(hit)} was given are not neighbours"
+    )
+
+
 _NEURON_PATTERNS = (
     LogPattern(
         Code.NEURON_HW,
@@ -210,6 +226,8 @@ _NEURON_PATTERNS = (
             r"[Uu]ncorrectable memory error is detected on Neuron",
             r"(?:SRAM|HBM|DRAM) (?:uncorrectable|parity) (?:ECC )?error",
             r"(?:Neuron|NC|ND)\b[^\n]{0,80}\b(?:DMA (?:abort|error)|hardware error)",
+            r"DMA [TR]X engine \d{1,4} is in an abort state",
+            r"\bNEURON_HW_ERR=\w+",
         ),
         lambda hit: f"A Neuron device{pod_suffix(hit)} has a hardware error: the instance must be replaced",
         "Terminate the instance and resume from the last checkpoint on another.",
@@ -218,7 +236,8 @@ _NEURON_PATTERNS = (
         Code.NEURON_COLLECTIVE_HANG,
         pattern(
             r"[Ss]uspected hang",
-            r"(?:inference|execution) timeout \(\d{1,12} ms\) on (?:Neuron Device|model)",
+            r"(?:inference|execution) timeout \(\d{1,12} ms\) on (?:Neuron Device|model)"
+            r"(?![^\n]{0,400}DGE notifications)",
             r"[Mm]issing infer_status notification",
             r"missing collectives status",
             r"NRT_EXEC_HW_ERR_COLLECTIVES",
@@ -241,23 +260,37 @@ _NEURON_PATTERNS = (
         "Stop the other process (neuron-ls shows its PID), or correct NEURON_RT_VISIBLE_CORES.",
     ),
     LogPattern(
+        Code.NEURON_CORES_BUSY,
+        pattern(r"Could not open the (?P<device>nd\d{1,3})", r"Neuron cores are not contiguous"),
+        _not_given,
+        "Request as many aws.amazon.com/neuron as the program uses; for a part of a node's devices run the Neuron"
+        " scheduler extension, which gives out neighbours. On a node of the right size look for another process with"
+        " neuron-ls.",
+    ),
+    LogPattern(
         Code.NEURON_DRIVER,
         pattern(
-            r"Unable to determine Neuron Driver version",
+            r"Unable to (?:determine Neuron|read compatible) Driver version",
+            r"Please check /dev/neuron# is accessible",
+            r"aws_hal_tpb_pooling_write_profile\s[^\n]{0,40}failed programming the engine",
             r"requires Neuron Driver version",
             r"check aws-neuronx?-dkms",
             r"upgrade aws-neuronx?-dkms",
             r"[Nn]o neuron devices? (?:found|available)",
             r"[Ff]ailed to open (?:device )?/dev/neuron\d*",
             r"/dev/neuron\d+: No such file",
-            r"Could not open the nd\d+",
         ),
         "The Neuron driver of this node is not loaded, or too old for the runtime",
         "Use the Neuron AMI, or load a driver (aws-neuronx-dkms) that fits the image's runtime.",
     ),
     LogPattern(
         Code.NEURON_NQ_OVERFLOW,
-        pattern(r"NRT_EXEC_SW_NQ_OVERFLOW", r"[Nn]otification queue overflow", r"\bnrt_\w+ status=1204\b"),
+        pattern(
+            r"NRT_EXEC_SW_NQ_OVERFLOW",
+            r"[Nn]otification queue overflow",
+            r"\bnrt_\w+ status=1204\b",
+            r"potentially caused by DGE notifications",
+        ),
         lambda hit: f"The Neuron notification queue{pod_suffix(hit)} has overflowed",
         "Set NEURON_RT_ENABLE_DGE_NOTIFICATIONS=0 in the job.",
     ),

@@ -123,6 +123,9 @@ _TIMEOUT = pattern(
     r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
 )
 _TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")
+_BROKEN = (
+    r": (?:Connection reset by peer|Broken pipe|Connection was (?:closed|likely closed)|failed to recv, got 0 bytes)"
+)
 _PEER = pattern(
     r"ncclRemoteError",
     r"Connection closed by remote peer",
@@ -131,6 +134,7 @@ _PEER = pattern(
     r"|Connection timed out|Software caused connection abort|No route to host)",
     r"socket(?:Start|Poll)?Connect\w*: (?:c|C)onnect[^\n]{0,120} failed ?: [^\n]{0,80}",
     r"TCPStore server has shut down too early",
+    rf"retrieving ncclUniqueId[^\n]{{0,160}}got error{_BROKEN}",
     r"DistNetworkError: (?:failed to recv, got 0 bytes|Connection reset by peer|Broken pipe)",
     r"Connection closed by peer \[",
     r"gloo/\S{1,80}\] (?:Read|Write) error \[",
@@ -192,7 +196,7 @@ _RENDEZVOUS = pattern(
     r"client socket has (?:timed out|failed to connect)",
     r"connection to the C10d store has failed",
     r"DistStoreError",
-    r"retrieving ncclUniqueId[^\n]{0,160}got error",
+    rf"retrieving ncclUniqueId[^\n]{{0,160}}got error(?!{_BROKEN})",
     r"Timed out after \d+ seconds waiting for clients",
     r"\b\d{1,7}/\d{1,7} clients joined",
     r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
@@ -295,7 +299,10 @@ _OFI_FAILED = pattern(
     r"fi_getinfo[^\n]{0,60}No data available",
     r"OFI plugin initNet\(\) failed",
     r"Ofi plugin is not installed or EFA is not enabled",
+    r"requires setting FI_EFA_FORK_SAFE=1[^\n]{0,120}",
 )
+_OF_NEURON = re.compile(r"CCOM WARN|Unable to run multi-instance workload|Multi-node support will be disabled")
+"""In what Neuron's collectives print: they know no network between nodes but EFA."""
 _SOCKETS = pattern(r"Using network Socket", r"NET/Socket : Using ", r"\bvia NET/Socket/\d")
 _ON_NODES = pattern(r"\bnNodes (?P<count>\d{1,6})\b")
 """The number of machines of a communicator, in its line about ranks."""
@@ -324,7 +331,7 @@ def _sockets(evidence: Evidence) -> Iterator[Finding]:
         return
     if not (sockets or failed) or not _may_use_efa(evidence):
         return
-    is_needed = not sockets and any("CCOM WARN" in hit.line for hit in failed)
+    is_needed = not sockets and any(_OF_NEURON.search(hit.line) for hit in failed)
     log_pattern = LogPattern(
         Code.EFA_NOT_USED,
         _SOCKETS,

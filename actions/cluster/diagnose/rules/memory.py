@@ -60,7 +60,7 @@ _PATTERNS = (
             r"CUDA error: out of memory",
             r"CUDA_ERROR_OUT_OF_MEMORY",
             r"\bcudaErrorMemoryAllocation\b",
-            r"Cuda failure (?:\d+ )?'out of memory'",
+            r"C(?:uda|UDA) failure (?:\d+(?:: | ))?'?out of memory\b",
             r"CUBLAS_STATUS_ALLOC_FAILED",
             r"RESOURCE_EXHAUSTED: Out of memory",
             r"OOM when allocating tensor[^\n]{0,300}/device:GPU:\d",
@@ -75,6 +75,7 @@ _PATTERNS = (
         pattern(
             r"[Ff]ailed to alloc(?:ate)? (?:DEVICE|HBM|device) memory",
             r"\bNRT_RESOURCE\b",
+            r"neuron:mc_alloc: device mempool",
             r"\bnrt_\w+ status=4\b",
         ),
         lambda hit: f"A Neuron device{pod_suffix(hit)} is out of memory",

@@ -154,6 +154,7 @@ _DIVERGED = LogPattern(
         r"[Ff]ound NaN in (?:local )?(?:forward |backward )?(?:loss|grad)[^\n]{0,120}",
         r"(?:[Ll]oss|[Gg]radient)(?:es|s)? (?:norm )?(?:is|are|became) (?:nan|NaN|inf|infinite)\b[^\n]{0,80}",
         r"[Nn]on-finite (?:loss|gradients?|norm)[^\n]{0,80}",
+        r"\bINFER_ERROR_SUBTYPE_NUMERICAL\b",
     ),
     lambda hit: f"The training{pod_suffix(hit)} has ended itself: its loss or gradients are no numbers any more",
     WAY_OUT,

@@ -14,7 +14,7 @@ import msgspec
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
-from actions.cluster.diagnose.patterns import Hit, all_messages, find_hits, pattern
+from actions.cluster.diagnose.patterns import Hit, all_messages, find_hits, log_texts, pattern
 from actions.cluster.diagnose.rules.resources import ACCELERATORS, EFA, is_accelerator
 from actions.cluster.diagnose.rules.scheduler_messages import (
     RAISE_MAXIMUM,
@@ -221,6 +221,11 @@ def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
 
 
 _JOIN_SECONDS = 900.0
+_LOOK_AT_THE_INSTANCE = (
+    "Check the node role's access entry, the security groups and routes to the API server, and the instance's console"
+    " output."
+)
+_NODE_GROUP = re.compile(r"NodeCreationFailure[^\n]{0,200}|Instances failed to join the kubernetes cluster")
 _NEVER_JOINED = re.compile(
     r"not registered within|NodeCreationFailure|[Ii]nstances? failed to join the kubernetes cluster"
 )
@@ -235,8 +240,7 @@ def _not_joining(evidence: Evidence) -> Iterator[Finding]:
             Code.NODE_NOT_JOINING,
             f"The instance of NodeClaim {claim.name} was launched but has not joined the cluster",
             [one.message or one.reason for one in open_steps] + [one.reason for one in open_steps[:1]],
-            "Check the node role's access entry, the security groups and routes to the API server, and the instance's"
-            " console output.",
+            _LOOK_AT_THE_INSTANCE,
         )
     over = _messages_of_the_past(evidence)
     for event in evidence.events:
@@ -245,7 +249,15 @@ def _not_joining(evidence: Evidence) -> Iterator[Finding]:
                 Code.NODE_NOT_JOINING,
                 f"The instance of {event.kind} {event.name} did not join the cluster in time",
                 [event.message],
-                "Check the node role's access entry, security groups and routes, and the instance's console output.",
+                _LOOK_AT_THE_INSTANCE,
+            )
+    for text, pod in log_texts(evidence):
+        if hit := next(find_hits([(text, pod)], _NODE_GROUP), None):
+            yield finding(
+                Code.NODE_NOT_JOINING,
+                "The instances of a node group did not join the cluster in time",
+                [hit.line],
+                _LOOK_AT_THE_INSTANCE,
             )
 
 
@@ -287,7 +299,16 @@ _MISFITS = (
     "taint {node.kubernetes.io/pid-pressure",
     "taint {ToBeDeletedByClusterAutoscaler",
 )
-_OTHER_RULES = ("Insufficient", " taint", "ersistent", "volume", "cannot allocate all claims", "pod group", "gang")
+_OTHER_RULES = (
+    "Insufficient",
+    " taint",
+    "ersistent",
+    "volume",
+    "cannot allocate all claims",
+    "device class",
+    "pod group",
+    "gang",
+)
 """Words of reasons that other rules read."""
 _FULL_OF_VOLUMES = "exceed max volume count"
 _NO_NODES = "no nodes available to schedule pods"

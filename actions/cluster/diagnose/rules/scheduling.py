@@ -43,8 +43,10 @@ _STARTING = re.compile(
     r"/agent-not-ready$|^node\.cloudprovider\.kubernetes\.io/uninitialized$|^karpenter\.sh/unregistered$"
 )
 """Taints that are removed when the node is up."""
+_LEAVING = "karpenter.sh/disrupt"
+"""The beginning of the taints that Karpenter gives a node before it drains it, in all versions."""
 _PASSING = re.compile(
-    rf"{_STARTING.pattern}|^node\.kubernetes\.io/|^karpenter\.sh/disrupt|ClusterAutoscaler$|^aws-node-termination-handler/"
+    rf"{_STARTING.pattern}|^node\.kubernetes\.io/|^{re.escape(_LEAVING)}|ClusterAutoscaler$|^aws-node-termination-handler/"
 )
 """Taints that controllers set and remove: to tolerate them would be wrong."""
 _OF_SYSTEMS = re.compile(r"^CriticalAddonsOnly$|^node-role\.kubernetes\.io/")
@@ -56,6 +58,7 @@ def find_unschedulable(evidence: Evidence) -> Iterator[Finding]:
     refused = list(refusals(evidence))
     yield from _device_plugins(evidence, refused)
     yield from _unregistered(evidence)
+    yield from _missing_classes(refused)
     yield from _adapters(evidence, refused)
     yield from _taints(evidence, refused)
     yield from _claims(refused)
@@ -134,6 +137,7 @@ def _few(types: list[str]) -> str:
 
 
 _INCONSISTENT = re.compile(r'expected resource "([\w./-]+)" didn\'t register on the node')
+_NO_CLASS = re.compile(r"device class (\S{1,253}) does not exist")
 _UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not registered')
 
 
@@ -161,6 +165,20 @@ def _unregistered(evidence: Evidence) -> Iterator[Finding]:
                 [step.message, step.reason],
                 "Check the device plugin's DaemonSet (tolerations, node selector), and the AMI of the node class.",
             )
+
+
+def _missing_classes(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+    """Yield a class of devices that a claim names and no driver has made."""
+    without = [(one, found[1]) for one in refused if (found := _NO_CLASS.search(one.message))]
+    if without:
+        name = without[0][1]
+        yield finding(
+            Code.DEVICE_PLUGIN_MISSING,
+            f"{pod_names(one for one, _ in without)} asks for a device of class {name}, which does not exist: its"
+            " driver is not installed",
+            quotes_of(one for one, _ in without),
+            f"Install the driver that offers {name} (kubectl get deviceclasses), or correct the class in the claim.",
+        )
 
 
 def _is_bare(evidence: Evidence, node: Node, resource: str) -> bool:
@@ -233,6 +251,14 @@ def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Fi
             f"No node yet for {pod_names(keys[starting[0]])}: one is still starting and keeps the taint {starting[0]}",
             quotes_of(keys[starting[0]]),
             "Wait a minute; if the taint stays, see why that DaemonSet's pod does not run on the node.",
+        )
+    leaving = [key for key in keys if key.startswith(_LEAVING)]
+    if leaving and not (blamed or starting or lost):
+        yield finding(
+            Code.WAITING_FOR_NODE,
+            f"No node yet for {pod_names(keys[leaving[0]])}: Karpenter is replacing the nodes that could take it",
+            quotes_of(keys[leaving[0]]),
+            "Wait for their replacement; if none comes, see the NodePool's limits and Karpenter's log.",
         )
     if _DISK_TAINT in keys:
         yield finding(
