@@ -125,7 +125,7 @@ class RemoteRunFeed:
         """Look for runs that another machine has taken over, by the operator's home, until cancelled.
 
         A takeover is in the home before it is in the cluster: at once, or not for long if the new machine cannot reach
-        that. Nothing is asked, and nothing imported, while no run of that home is listed.
+        that. There is no request, and no import, while no run of that home is listed.
 
         Args:
             home: `s3://BUCKET/PREFIX`.

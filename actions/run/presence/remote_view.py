@@ -67,8 +67,8 @@ async def later_leases(
 ) -> dict[str, HomeLease]:
     """Return the leases that a home has of runs of a cluster with a later epoch than their records, by run id.
 
-    A takeover is in the home before it is in the cluster. Runs that are not over are asked for first, the newest of
-    them. A home that does not answer in time changes nothing.
+    A takeover is in the home before it is in the cluster. Runs that are not over come first, the newest of them
+    before others. A home that does not answer in time changes nothing.
 
     Args:
         runs: As the cluster records them, the newest first.

@@ -115,7 +115,7 @@ _COLLECTIVE = re.compile(
 )
 _HEADER = re.compile(r"^[#\s]{0,40}(?:size|bytes)\s.{1,200}\bbusbw\b")
 _DAY, _CLOCK = re.compile(r"\d{4}-\d\d-\d\d$"), re.compile(r"\d\d:\d\d:\d\d$")
-"""What `-S 1` prints behind a row."""
+"""The day and the time that `-S 1` prints behind a row."""
 _NONE = ["N/A"] * 4
 """The cells of a direction that was not measured."""
 _EFA = re.compile(r"(?i)Selected Provider is efa|Using network (?:AWS )?Libfabric")

@@ -225,7 +225,7 @@ def _share(state: TrainingProgress) -> float:
 
 
 def _counted(name: str, state: TrainingProgress, *, is_over: bool) -> Cells:
-    """Return what a line has without its bar, up to what is asked for first: a narrow pane cuts from the right."""
+    """Return what a line has without its bar, the most important first: a narrow pane cuts from the right."""
     counted = f"{state.done:,}/{state.total:,}" if state.total else f"{state.done:,}"
     spans = [Span(f"{name} ", Tone.MUTED)]
     if state.total:
