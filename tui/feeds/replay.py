@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actions.capture.writer import CaptureWriter
     from actions.cloud.account import CallerIdentity
     from actions.cluster.auth.session import KubeSession, Through
+    from actions.replay.clock import ReplayClock
     from actions.replay.session import Replay
 
 _LOOK_SECONDS = 0.25
@@ -124,6 +125,14 @@ class CaptureFeed:
         self._disk.close()
 
 
+def badge_text(clock: ReplayClock) -> str:
+    """Return the moment that a replay shows: `replay 14:02:07 ×4`; to the millisecond while it is paused, for steps."""
+    moment = datetime.fromtimestamp(clock.began_at + clock.at, UTC)
+    if clock.is_paused and not clock.has_ended:
+        return f"replay {moment:%H:%M:%S}.{moment.microsecond // 1000:03} paused"
+    return f"replay {moment:%H:%M:%S} {'end' if clock.has_ended else f'×{clock.speed:g}'}"
+
+
 class ReplayFeed:
     """The moment of a capture that a console shows: it moves runs and cluster there. Used on the loop only.
 
@@ -160,11 +169,8 @@ class ReplayFeed:
         replay.clock.changed = ticker.request_paint
 
     def badge(self) -> str:
-        """Return the header's badge: `replay 14:02:07 ×4`, with a sign while it stands still."""
-        clock = self.replay.clock
-        moment = datetime.fromtimestamp(clock.began_at + clock.at, UTC)
-        state = "end" if clock.has_ended else "paused" if clock.is_paused else f"×{clock.speed:g}"
-        return f"replay {moment:%H:%M:%S} {state}"
+        """Return the header's badge; see `badge_text`."""
+        return badge_text(self.replay.clock)
 
     def identity(self) -> tuple[CallerIdentity | None, str]:
         """Return the AWS identity of the moment, or the reason why there was none."""

@@ -44,6 +44,7 @@ _KEY_LINES = 200
 _LIKELY = re.compile(
     r"(?<=://)[^\s/:@\"']{0,128}:[^\s/@\"']{1,256}(?=@)"
     r"|\bsk-[A-Za-z0-9_-]{20,}|\bxox[abprs]-[A-Za-z0-9-]{10,}|\bglpat-[A-Za-z0-9_-]{20,}|\bAIza[A-Za-z0-9_-]{30,}"
+    r"|(?<=://hooks\.slack\.com/services/)[A-Za-z0-9_/-]{8,512}"  # whoever has the path may write there
 )
 _ACCOUNT = re.compile(
     r"(?<=:)\d{12}(?=:)|\b\d{12}(?=\.dkr\.ecr\.)|(?i:(?<=account[ =:])|(?<=account\":\")|(?<=account_id\":\"))\d{12}\b"

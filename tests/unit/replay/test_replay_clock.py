@@ -11,6 +11,7 @@ from actions.base.errors import ParameterError
 from actions.replay.clock import FASTEST, ReplayClock
 from actions.replay.session import Replay
 from tests.support.captures import WALL, MadeCapture, MovedClock, event, thing
+from tui.feeds.replay import badge_text
 
 
 def a_clock(*, length: float = 100.0, speed: float = 1.0) -> tuple[ReplayClock, MovedClock]:
@@ -27,6 +28,19 @@ def test_it_stands_still_until_it_is_started_and_ends_at_the_end() -> None:
     assert (clock.at, clock.now().timestamp(), clock.has_ended) == (10, WALL + 10, False)
     machine.seconds += 1000
     assert (clock.at, clock.has_ended) == (100, True)
+
+
+def test_a_step_of_less_than_a_second_is_seen_in_the_header() -> None:
+    clock, machine = a_clock(speed=4)
+    clock.play()
+    machine.seconds += 0.5
+    assert badge_text(clock).endswith(" ×4")
+    clock.pause()
+    before = badge_text(clock)
+    clock.seek(clock.at + 0.0045)
+    assert (before[-11:], badge_text(clock)[-11:]) == (".000 paused", ".004 paused")
+    clock.seek(100.0)
+    assert badge_text(clock).endswith(" end")
 
 
 def test_speed_pause_and_moments() -> None:

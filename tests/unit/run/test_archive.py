@@ -34,6 +34,7 @@ from actions.run.storage.compaction import compact_run
 from tests.support.released import CASES, unpack
 from tests.unit.run.test_runner import carry_out
 from tests.unit.run.world import make_run
+from tui.cli.main import main
 
 CLOCK = SystemClock()
 SECRET = "hunter2-hunter2"
@@ -211,6 +212,31 @@ def test_no_secret_is_in_an_archive(talkative: Path, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"terraform\.tfstate of run .* is not in its archive"):
         take_up(restored, CLOCK)
     assert restored_path(restored).exists()
+
+
+@pytest.mark.parametrize("words", [("archive",), ("rm",)])
+def test_a_fresh_process_knows_the_secrets_that_it_has_never_read(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("MY_HUB_TOKEN", "canary-of-the-shell-1")
+    folder = unpack("0.1.0/torn-down", tmp_path / "state" / "eksml-tui" / "runs")
+    stage = folder / "terraform" / "provision"
+    stage.mkdir(parents=True, exist_ok=True)
+    (stage / "run.tfvars.json").write_text('{"grafana_password": "canary-terraform-2"}')
+    (stage / "main.tf").write_text('token = "canary-of-the-shell-1"')
+    file = tmp_path / "run.zip"
+    KNOWN.forget()
+    try:
+        asked = ["archive", folder.name, str(file)]
+        if words == ("rm",):
+            asked = ["rm", folder.name, "--confirm", folder.name, "--archive", str(file)]
+        assert main(["runs", *asked]) == 0
+    finally:
+        KNOWN.forget()
+    data = all_bytes(file)
+    assert b"canary" not in data
+    assert b"${env:MY_HUB_TOKEN}" in data
 
 
 def test_a_run_at_work_is_archived_as_of_one_moment(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ UNKNOWN = {
     "key": ("-----BEGIN RSA PRIVATE KEY-----\nY2FuYXJ5a2V5MTM=\n-----END RSA PRIVATE KEY-----", "Y2FuYXJ5a2V5MTM="),
     "cut key": ("Y2FuYXJ5a2V5MTRzc3Nzc3NzcwAA\nAAAABBBB\n-----END PRIVATE KEY-----", "Y2FuYXJ5a2V5MTRzc3Nzc3NzcwAA"),
     "access key": ("AKIACANARYCANARY0015", "AKIACANARYCANARY0015"),
+    "webhook": ("POST https://hooks.slack.com/services/T0/B0/canaryWebhook17", "canaryWebhook17"),
     "model hub": ("sk-canarycanarycanary16x", "sk-canarycanarycanary16x"),
 }  # fmt: skip
 HARMLESS = "tokens=4096 token: 17 secretName: web password: env:HUB token_file=/x secret: file:/key access_key: null"

@@ -152,11 +152,16 @@ async def test_a_bug_in_an_action_ends_the_console_and_whoever_waits_for_it(monk
         raise NameError("name 'nothing' is not defined")
 
     monkeypatch.setattr(ConsoleScreen, "action_command_line", broken)
-    app, seen = an_app(), []
+    app, seen, begun = an_app(), [], []
+
+    async def import_panes() -> None:
+        begun.append(True)
+
+    monkeypatch.setattr(app.workspace, "import_panes", import_panes)  # the last that a console begins
 
     async def pressed() -> None:
         async with asyncio.timeout(60), app.run_test(size=SIZE) as pilot:
-            await settle(pilot)
+            await wait_for(pilot, lambda: begun, "all has begun")
             try:
                 await app.script_driver.press([":"])
             except ConsoleError as error:

@@ -6,20 +6,23 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from actions.base.clock import SystemClock
+from actions.base.errors import JournalError
 from actions.base.untrusted import plain_text
 from actions.base.wording import counted
 from actions.fleet.quantity import size_text
-from actions.run.client import find_run, list_runs
+from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
 from actions.run.journal.mirrored import mirrors_home
 from actions.run.state.view import RunState
-from actions.run.storage.archive import archive_run, archive_sentences, restore_run
+from actions.run.storage.archive import Manifest, archive_run, archive_sentences, restore_run
 from actions.run.storage.compaction import allocated_bytes, compact_run, compact_runs, compactable_files
 from actions.run.storage.disk_use import disk_json, disk_table, disk_use
 from actions.run.storage.spare_copies import SpareCopy, SpareKind, put_aside_bytes, remove_copies, survey_copies
+from actions.run.support.filters import learn_secrets
 from actions.run.terraform_changes import working_directories
 from actions.terraform.plugin_cache import remove_unused_providers, survey_providers
 from tui.cli.tables.output import print_table
@@ -59,11 +62,22 @@ def _compact(options: Namespace) -> int:
 def _archive(options: Namespace) -> int:
     folder = find_run(options.run)
     file = options.file or Path(f"{folder.name}.zip")
-    manifest = archive_run(folder, file, SystemClock())
+    manifest = _archived(folder, file)
     for sentence in archive_sentences(manifest, file):
         _say(sentence)
     _say(f"It has {counted(len(manifest.files), 'file')}, {size_text(file.stat().st_size)}.")
     return 0
+
+
+def _archived(folder: Path, file: Path) -> Manifest:
+    """Write the archive of a run. Secrets that its own processes have read are read here, too: texts may hold them.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    with suppress(JournalError):  # the archive is refused for it
+        learn_secrets(folder, load_run(folder).parameters, os.environ)
+    return archive_run(folder, file, SystemClock())
 
 
 def _restore(options: Namespace) -> int:
@@ -84,7 +98,7 @@ def _forget(options: Namespace) -> int:
         _say_loss(survey_run(folder), is_archived=options.archive is not None)
 
     def archive() -> None:
-        for sentence in archive_sentences(archive_run(folder, options.archive, SystemClock()), options.archive):
+        for sentence in archive_sentences(_archived(folder, options.archive), options.archive):
             _say(sentence)
 
     forgotten = forget_run(folder, confirm=options.confirm, archive=archive if options.archive else None)
