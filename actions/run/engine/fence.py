@@ -124,6 +124,17 @@ def fence_sentence(run_id: str, state: FenceState) -> str:
     return f"Run {run_id} {deed}: this machine no longer changes anything of it."
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of an arbiter to one question, or none."""
+
+    name: str
+    seen: SeenLease | None = None
+    is_silent: bool = False
+    """It did not answer."""
+    is_unreached: bool = False
+    """No connection to it came about."""
+
+
 class OtherMachines:
     """Machines that arbiters name at a runner's own epoch: this one before a restart, or one with a copy of the run.
 
@@ -307,29 +318,47 @@ class Fence:
                 self._note("")
 
     async def _ask(self) -> None:
-        """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts."""
+        """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts.
+
+        The answers count together, once all are there: a cluster that answers again must not let a change pass while
+        the home, which may name another machine, is still being asked.
+        """
         began, was_silent = self._now(), CLUSTER_ARBITER in self._silent
-        answers = await asyncio.gather(*(self._answer(arbiter) for arbiter in self._arbiters))
+        answers = await asyncio.gather(*map(_answer_of, self._arbiters))
         self._asked, self._asked_since = self._now(), max(began[0], self._asked_since)
-        for _, seen in answers:
-            if seen is not None and seen.epoch > self._epoch:
-                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch))
-                return
-        for name, seen in answers:
-            if seen is not None and self._others.take(name, seen, self._epoch, began[0]):
-                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=True))
-                return
-        vouching = {name for name, seen in answers if seen is not None}
+        self._keep_silence(answers)
+        if self._is_lost_by(answers, began[0]):
+            return
+        vouching = {one.name for one in answers if one.seen is not None}
         if vouching:
             self._known_to |= vouching
             self._vouched(began)
             return
         if was_silent and CLUSTER_ARBITER not in self._silent:
             self._returned_at = self._boot()
-        silent = [name for name, _ in answers]
         if not self._is_unsure:
-            self._log(f"fence: no answer from {listed(silent, 3)} on whether the run was taken over")
+            asked = [one.name for one in answers]
+            self._log(f"fence: no answer from {listed(asked, 3)} on whether the run was taken over")
         self._is_unsure = True
+
+    def _is_lost_by(self, answers: Sequence[Answer], at: float) -> bool:
+        """Return whether an answer names a machine that has the run; then it is lost."""
+        known = [(one.name, one.seen) for one in answers if one.seen is not None]
+        for _, seen in known:
+            if seen.epoch > self._epoch:
+                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch))
+                return True
+        for name, seen in known:
+            if self._others.take(name, seen, self._epoch, at):
+                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=True))
+                return True
+        return False
+
+    def _keep_silence(self, answers: Sequence[Answer]) -> None:
+        present = {arbiter.name for arbiter in self._arbiters}  # one may have been dismissed while it was asked
+        asked = {one.name for one in answers}
+        self._silent = self._silent - asked | {one.name for one in answers if one.is_silent} & present
+        self._unanswered = self._unanswered - asked | {one.name for one in answers if one.is_unreached} & present
 
     def _obstacle(self) -> str:
         """Return why a change has to wait, as a sentence."""
@@ -340,21 +369,6 @@ class Fence:
             f"this process {what}, and {listed(self._waits_for(), 3)} did not answer whether another "
             "machine has taken the run over meanwhile."
         )
-
-    async def _answer(self, arbiter: Arbiter) -> tuple[str, SeenLease | None]:
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                seen = await arbiter.read()
-        except (ConsoleError, TimeoutError, OSError) as error:
-            self._silent.add(arbiter.name)
-            if isinstance(error, ApiError) or not isinstance(error, UnreachableError | TimeoutError | OSError):
-                self._unanswered.discard(arbiter.name)
-            else:
-                self._unanswered.add(arbiter.name)
-            return arbiter.name, None
-        self._silent.discard(arbiter.name)
-        self._unanswered.discard(arbiter.name)
-        return arbiter.name, seen
 
     def _vouched(self, at: tuple[float, float]) -> None:
         if self._others.held:
@@ -419,6 +433,15 @@ class Fence:
         if known != self._written and read_elsewhere(self._folder, self._epoch) is None:
             write_fence(self._folder, FenceState(known_to=known))
             self._written = known
+
+
+async def _answer_of(arbiter: Arbiter) -> Answer:
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return Answer(arbiter.name, await arbiter.read())
+    except (ConsoleError, TimeoutError, OSError) as error:
+        is_refused = isinstance(error, ApiError) or not isinstance(error, UnreachableError | TimeoutError | OSError)
+        return Answer(arbiter.name, is_silent=True, is_unreached=not is_refused)
 
 
 def _elapsed(since: tuple[float, float], now: tuple[float, float]) -> float:

@@ -335,6 +335,46 @@ async def test_a_cluster_that_is_back_without_a_lease_does_not_speak_for_the_hom
     assert 1 < cluster.asked - asked < 12
 
 
+class Slow(Place):
+    """A home whose answers wait until a test lets them come."""
+
+    def __init__(self, name: str, lease: SeenLease) -> None:
+        super().__init__(name, lease)
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def read(self) -> SeenLease | None:
+        await self.may_answer.wait()
+        return await super().read()
+
+
+async def test_no_change_passes_between_the_answers_of_two_places_that_are_back(folder: Path, clocks: Clocks) -> None:
+    """A cluster without a lease answered, and a change was sent before the home could name the new machine."""
+    home, cluster = Slow(HOME_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    fence = a_fence(folder, clocks, home, cluster)
+    await fence.require("PATCH /a", in_cluster=True)
+    home.is_away = cluster.is_away = True
+    clocks.pass_time(TRUST_SECONDS - 1)
+    await fence.require("PATCH /b", in_cluster=True)
+    clocks.pass_time(TRUST_SECONDS - 1)
+    with pytest.raises(UnreachableError):
+        await fence.require("PATCH /b", in_cluster=True)
+
+    home.lease, home.is_away, cluster.is_away, asked = SeenLease(2, BEN), False, False, cluster.asked
+    home.may_answer.clear()
+    clocks.pass_time(1)
+    first = asyncio.ensure_future(fence.require("PATCH /c", in_cluster=True))
+    await until(lambda: cluster.asked > asked, "the question to the cluster")
+    second = asyncio.ensure_future(fence.require("POST /d", in_cluster=True))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not second.done(), "the home has not answered yet"
+    home.may_answer.set()
+    for change in (first, second):
+        with pytest.raises(FencedError, match="ben@bastion-2"):
+            await change
+
+
 @pytest.mark.parametrize("at_limit", [False, True])
 async def test_a_record_that_waits_for_the_disk_is_not_written_once_the_run_is_taken_over(
     folder: Path, clocks: Clocks, *, at_limit: bool
