@@ -124,7 +124,7 @@ def fence_sentence(run_id: str, state: FenceState) -> str:
     return f"Run {run_id} {deed}: this machine no longer changes anything of it."
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ArbiterAnswer(msgspec.Struct, frozen=True):
     """The answer of an arbiter to one question, or none."""
 
     name: str
@@ -341,7 +341,7 @@ class Fence:
             self._log(f"fence: no answer from {listed(asked, 3)} on whether the run was taken over")
         self._is_unsure = True
 
-    def _is_lost_by(self, answers: Sequence[Answer], at: float) -> bool:
+    def _is_lost_by(self, answers: Sequence[ArbiterAnswer], at: float) -> bool:
         """Return whether an answer names a machine that has the run; then it is lost."""
         known = [(one.name, one.seen) for one in answers if one.seen is not None]
         for _, seen in known:
@@ -354,7 +354,7 @@ class Fence:
                 return True
         return False
 
-    def _keep_silence(self, answers: Sequence[Answer]) -> None:
+    def _keep_silence(self, answers: Sequence[ArbiterAnswer]) -> None:
         present = {arbiter.name for arbiter in self._arbiters}  # one may have been dismissed while it was asked
         asked = {one.name for one in answers}
         self._silent = self._silent - asked | {one.name for one in answers if one.is_silent} & present
@@ -435,13 +435,13 @@ class Fence:
             self._written = known
 
 
-async def _answer_of(arbiter: Arbiter) -> Answer:
+async def _answer_of(arbiter: Arbiter) -> ArbiterAnswer:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            return Answer(arbiter.name, await arbiter.read())
+            return ArbiterAnswer(arbiter.name, await arbiter.read())
     except (ConsoleError, TimeoutError, OSError) as error:
         is_refused = isinstance(error, ApiError) or not isinstance(error, UnreachableError | TimeoutError | OSError)
-        return Answer(arbiter.name, is_silent=True, is_unreached=not is_refused)
+        return ArbiterAnswer(arbiter.name, is_silent=True, is_unreached=not is_refused)
 
 
 def _elapsed(since: tuple[float, float], now: tuple[float, float]) -> float:
