@@ -82,8 +82,9 @@ keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
 
 pictures: $(STAMP)  ## the pictures of the README anew, on the embedded cluster
+	rm -rf $(VENV)/pictures $(VENV)/pictures-state
 	for script in assets/scripts/pictures/*.yaml; do \
-		$(BIN)/eksml-tui --demo --speed 6 --script $$script --artifacts $(VENV)/pictures || exit 1; \
+		XDG_STATE_HOME=$(CURDIR)/$(VENV)/pictures-state $(BIN)/eksml-tui --demo --speed 6 --script $$script --artifacts $(VENV)/pictures || exit 1; \
 	done
 	$(BIN)/python -m tests.support.pictures $(VENV)/pictures docs/pictures
 

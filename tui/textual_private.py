@@ -52,6 +52,15 @@ def forget_arrangement(container: Widget) -> None:
     container._clear_arrangement_cache()  # noqa: SLF001 - see above
 
 
+def forget_height(widget: Widget) -> None:
+    """Have the height of a widget measured again at the next layout that `refresh(layout=True)` asks for.
+
+    Textual keeps the measure by a number that `refresh` raises once until the widget is idle. If a layout for another
+    reason comes in between, and the content changes again, the measure of the former content stays.
+    """
+    widget._box_model_cache.clear()  # noqa: SLF001 - see above
+
+
 def set_border_subtitle(widget: Widget, subtitle: Content) -> None:
     """Set the text in the lower border of `widget`, and repaint that line alone.
 

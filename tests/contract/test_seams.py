@@ -15,7 +15,9 @@ from textual.widgets import Static
 
 from tests.support.sources import modules_of
 from tests.support.waiting import wait_for
+from tui.present.cells import Span
 from tui.textual_private import RedactingApp, forget_arrangement, screen_strips, screen_text
+from tui.widgets.base import Lines
 
 
 class HelloApp(App[None]):
@@ -50,6 +52,24 @@ class Holder(Widget):
     @property
     def layout(self) -> Layout:
         return ShiftedLayout()
+
+
+class LinesApp(App[None]):
+    CSS = "Lines { height: auto; }"
+
+    def compose(self) -> ComposeResult:
+        yield Lines()
+
+
+async def test_lines_that_change_on_both_sides_of_a_layout_take_the_height_of_the_last() -> None:
+    app = LinesApp()
+    async with app.run_test(size=(30, 40)) as pilot:
+        lines = app.query_one(Lines)
+        lines.show([(Span("before"),)] * 22)
+        app.screen._refresh_layout()  # as for another widget, before this one is idle
+        assert lines.size.height == 22
+        lines.show([(Span("after"),)] * 4)
+        await wait_for(pilot, lambda: lines.size.height == 4, "the height of what is shown")
 
 
 class HolderApp(App[None]):

@@ -68,7 +68,7 @@ def test_what_was_measured_is_kept_when_a_part_fails(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(bench, "measure_start", lambda: {"seconds": 1.5})
     monkeypatch.setattr(bench, "measure_fleet", breaks)
-    monkeypatch.setattr(bench, "measure_restart", lambda _: {"seconds": 0.25})
+    monkeypatch.setattr(bench, "measure_restart", lambda *_, **__: {"seconds": 0.25})
     monkeypatch.setattr(bench, "measure_others", lambda *_, **__: {"k9s": "not on PATH"})
     file = tmp_path / "bench.json"
     monkeypatch.setattr(sys, "argv", ["bench", "--kubeconfig", "none", "--nodes", "3", "--output", str(file)])

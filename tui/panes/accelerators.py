@@ -30,6 +30,8 @@ _SHARE = 5
 _MARGINS = 4
 """Terminal columns of the border and of the padding of the lines above the table."""
 
+_NONE = "No running pod requests an accelerator."
+_UNCOUNTED = "Devices of resource claims are not counted."
 _HEAD: tuple[Column[DeviceRow], ...] = (
     Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30, keeps_ends=True),
     Column("gpu", "DEV", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
@@ -130,7 +132,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     BINDINGS: ClassVar = bindings_of(KeyContext.ACCELERATORS)
     NOUN = "accelerators"
     SORT = "gpu"
-    EMPTY = "No running pod requests an accelerator."
+    EMPTY = f"{_NONE} {_UNCOUNTED}"
     READING = "Reading the pods."
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -180,7 +182,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             elif requested:
                 self.table.empty = f"Asking the pods that request the {requested} accelerators in use."
             elif cost.idle_accelerators:
-                self.table.empty = f"{self.EMPTY} {cost.idle_text}."
+                self.table.empty = f"{_NONE} {cost.idle_text}. {_UNCOUNTED}"
         has_ended = past is not None and self._has_ended(past.place)
         shown = self._feed.revision, len(readings), has_ended, self.size
         if self._shown == shown:

@@ -22,6 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.present.cells import Cells, Link, Span, Tone, link_at, merged
+from tui.textual_private import forget_height
 
 
 def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
@@ -194,6 +195,8 @@ class Lines(LineWidget):
         if new != self._lines:
             is_as_high = len(new) == len(self._lines)
             self._lines = new
+            if not is_as_high:
+                forget_height(self)
             self.refresh(layout=not is_as_high)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
