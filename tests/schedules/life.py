@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from actions.base.errors import JournalError
+from actions.base.errors import JournalError, RefusedError
 from actions.base.process import is_alive
 from actions.run.client import RunReader
 from actions.run.journal.folder import terraform_path
@@ -330,7 +330,7 @@ class Life:
         self._tell("operator unpauses")
         try:
             self._injector.unpause()
-        except JournalError as error:
+        except (JournalError, RefusedError) as error:  # it may have gone on, or come to its end, since it was looked at
             self._tell(error.sentence())
 
     def _unlock(self, lock: str) -> None:
