@@ -52,13 +52,14 @@ def forget_arrangement(container: Widget) -> None:
     container._clear_arrangement_cache()  # noqa: SLF001 - see above
 
 
-def forget_height(widget: Widget) -> None:
-    """Have the height of a widget measured again at the next layout that `refresh(layout=True)` asks for.
+def measure_anew(widget: Widget) -> None:
+    """Repaint a widget, and measure its height again.
 
-    Textual keeps the measure by a number that `refresh` raises once until the widget is idle. If a layout for another
-    reason comes in between, and the content changes again, the measure of the former content stays.
+    Textual keeps the measure by a number that `refresh(layout=True)` raises once until the widget is idle. If a layout
+    for another reason comes in between, and the content changes again, the measure of the former content stays.
     """
     widget._box_model_cache.clear()  # noqa: SLF001 - see above
+    widget.refresh(layout=True)
 
 
 def set_border_subtitle(widget: Widget, subtitle: Content) -> None:

@@ -80,12 +80,8 @@ class CurveCommands:
             raise RefusedError(f"{next(iter(chosen))} cannot be compared with itself.", hint="Name another run.")
         if len(chosen) > MOST_RUNS:
             raise RefusedError(f"At most {MOST_RUNS} runs are compared at once.", hint="Name fewer.")
-        pane, reading = (
-            self._pane(),
-            asyncio.ensure_future(
-                in_thread("compare", _read_runs, list(chosen.values()), self._services.settings.home)
-            ),
-        )
+        pane, home = self._pane(), self._services.settings.home
+        reading = asyncio.ensure_future(in_thread("compare", _read_runs, list(chosen.values()), home))
         try:
             await asyncio.wait({reading}, timeout=NOTICED_SECONDS)
             if not reading.done():  # spools of days, or a busy machine

@@ -297,15 +297,6 @@ class TablePane(Pane, Generic[RowT]):
         count = len(self.table.marks)
         self.border_title = Content(f"{title} · {count} marked" if count else title)
 
-    @property
-    def names(self) -> Sequence[str]:
-        """The names that stand for objects of the pane on the command line."""
-        return ()
-
-    def named(self, name: str) -> Subject | None:
-        """Return the one object of the pane that a name without a kind stands for; `None` if it is none or several."""
-        return None
-
     def clear_marks(self) -> bool:
         """Drop all marks; return whether there were any."""
         return self.table.clear_marks()

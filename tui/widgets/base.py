@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.present.cells import Cells, Link, Span, Tone, link_at, merged
-from tui.textual_private import forget_height
+from tui.textual_private import measure_anew
 
 
 def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
@@ -195,9 +195,10 @@ class Lines(LineWidget):
         if new != self._lines:
             is_as_high = len(new) == len(self._lines)
             self._lines = new
-            if not is_as_high:
-                forget_height(self)
-            self.refresh(layout=not is_as_high)
+            if is_as_high:
+                self.refresh()
+            else:
+                measure_anew(self)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of lines, for `height: auto`."""

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from actions.base.wording import duration, duration_range
 from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
 from tui.present.run import GLYPHS, Glyph, StageLine, StageLook
-from tui.textual_private import forget_height
+from tui.textual_private import measure_anew
 from tui.widgets.base import NavigableWidget, WidgetMessage
 from tui.widgets.table_model import RowCursor
 
@@ -85,8 +85,7 @@ class StageRail(NavigableWidget, can_focus=True):
         is_as_high = len(new) == len(self._stages)
         self._stages = new
         if not is_as_high:
-            forget_height(self)
-            self.refresh(layout=True)
+            measure_anew(self)
         self._cursor.follow([stage.key for stage in new])
         if self._is_following:
             self._cursor.place(_working(new))

@@ -166,14 +166,9 @@ def _entry(document: Document, depth: int, catalogue: KindCatalogue) -> TreeEntr
     is_judged = status.reason != NO_RULE
     is_well = not is_judged or status.state in (WorkState.RUNNING, WorkState.FINISHED)
     node = str((document.get("spec") or {}).get("nodeName") or "") if kind == "Pod" else ""
-    has_devices = kind == _DEVICES[1] and not _is_missing(document)
-    detail = (
-        _allocation_of(document)
-        if has_devices
-        else ""
-        if is_well
-        else ": ".join(filter(None, (status.reason, status.message)))
-    )
+    detail = "" if is_well else ": ".join(filter(None, (status.reason, status.message)))
+    if kind == _DEVICES[1] and not _is_missing(document):
+        detail = _allocation_of(document)
     return TreeEntry(
         depth=depth,
         qualified=served.qualified if served is not None else kind.lower(),

@@ -188,7 +188,7 @@ def _row(run: RunDisk) -> tuple[str, ...]:
 
 
 def _cell(size: int) -> str:
-    return f"{size_text(size)}" if size else "-"
+    return size_text(size) if size else "-"
 
 
 def disk_json(use: DiskUse) -> str:

@@ -14,7 +14,15 @@ import msgspec
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
-from actions.cluster.diagnose.patterns import Hit, all_messages, find_hits, log_texts, pattern
+from actions.cluster.diagnose.patterns import (
+    Hit,
+    LogPattern,
+    all_messages,
+    find_hits,
+    log_texts,
+    match_patterns,
+    pattern,
+)
 from actions.cluster.diagnose.rules.resources import ACCELERATORS, EFA, is_accelerator
 from actions.cluster.diagnose.rules.scheduler_messages import (
     RAISE_MAXIMUM,
@@ -225,7 +233,12 @@ _LOOK_AT_THE_INSTANCE = (
     "Check the node role's access entry, the security groups and routes to the API server, and the instance's console"
     " output."
 )
-_NODE_GROUP = re.compile(r"NodeCreationFailure[^\n]{0,200}|Instances failed to join the kubernetes cluster")
+_NODE_GROUP = LogPattern(
+    Code.NODE_NOT_JOINING,
+    pattern(r"NodeCreationFailure[^\n]{0,200}", r"Instances failed to join the kubernetes cluster"),
+    "The instances of a node group did not join the cluster in time",
+    _LOOK_AT_THE_INSTANCE,
+)
 _NEVER_JOINED = re.compile(
     r"not registered within|NodeCreationFailure|[Ii]nstances? failed to join the kubernetes cluster"
 )
@@ -251,14 +264,7 @@ def _not_joining(evidence: Evidence) -> Iterator[Finding]:
                 [event.message],
                 _LOOK_AT_THE_INSTANCE,
             )
-    for text, pod in log_texts(evidence):
-        if hit := next(find_hits([(text, pod)], _NODE_GROUP), None):
-            yield finding(
-                Code.NODE_NOT_JOINING,
-                "The instances of a node group did not join the cluster in time",
-                [hit.line],
-                _LOOK_AT_THE_INSTANCE,
-            )
+    yield from match_patterns(log_texts(evidence), (_NODE_GROUP,))
 
 
 def _is_young(evidence: Evidence, claim: KubeObject) -> bool:
