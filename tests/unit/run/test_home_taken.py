@@ -25,6 +25,7 @@ from actions.run.state.view import NoticeKind, RunState
 from tests.support import fixed_runs
 from tests.support.homes import ANNA, BEN, URL, Proxy, a_home, a_run_with_home, opened
 from tests.unit.run.world import creation
+from tui.cli import runs
 from tui.cli.main import main
 from tui.cli.run_verbs import remote_runs
 from tui.feeds.upkeep import TakenFeed
@@ -43,6 +44,8 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for module, name in ((remote_runs, "_HOME_SECONDS"), (runs, "_HOMES_SECONDS")):
+        monkeypatch.setattr(module, name, 100.0)  # tests of what the home answers, not of how soon
     return served
 
 
@@ -204,7 +207,7 @@ def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.Capt
 
 
 async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_record_is_written(
-    reached: Proxy, tmp_path: Path
+    reached: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await a_run(tmp_path, "fake-cluster")
     recorded = fixed_runs.remote_runs()[0]
@@ -218,6 +221,7 @@ async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_re
     assert list(await remote_runs.named_by_home([run], "s3://another/home")) == [run]  # a record's own is not read
     assert len(reached.requests) == before
     reached.is_away = True
+    monkeypatch.setattr(remote_runs, "_HOME_SECONDS", 0.5)
     assert list(await remote_runs.named_by_home([run], URL)) == [run]
     reached.mend()
 
