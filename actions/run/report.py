@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339
 from actions.base.wording import aligned_text, duration, duration_range, listed
-from actions.fleet.quantity import format_usd
+from actions.fleet.quantity import bounded, format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.limits.options import limits_text, moment_text
@@ -116,10 +116,10 @@ def loss_text(loss: float | None) -> str:
 
 
 def spent_text(run: RunSummary) -> str:
-    """Return the cost so far: `$12.34`, `≥$12.34` where something has no known price; empty without prices."""
+    """Return the cost so far: `$12.34`, `≥ $12.34` where something has no known price; empty without prices."""
     if run.spending is None:
         return ""
-    return f"{'≥' if run.spending.is_lower_bound else ''}{format_usd(run.spending.usd)}"
+    return bounded(format_usd(run.spending.usd), is_lower_bound=run.spending.is_lower_bound)
 
 
 def run_table(view: RunView, *, now: float | None = None) -> str:
