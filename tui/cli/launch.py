@@ -17,10 +17,10 @@ from actions.base.errors import RefusedError, UsageError
 from actions.base.readonly import refuse_if_readonly
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, bind_words
+from actions.blueprint.parameters import Binding
 from actions.blueprint.version_rules import require_together
 from actions.fleet.prices import PriceBook
-from tui.cli.plan import examine, limit_notes, planned_limits
+from tui.cli.plan import chosen_binding, examine, limit_notes, planned_limits
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, chosen_target
 
@@ -41,10 +41,12 @@ def run(options: Namespace) -> int:
 
     refuse_if_readonly(f"the launch of {options.blueprint}")
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
+    binding = chosen_binding(options, blueprint)
     require_together(blueprint, binding, SystemClock().now().date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
     limits = planned_limits(options, plan)
+    if binding.preset and not options.preset:
+        _say(f"The preset is {binding.preset}, as the cluster is the embedded one. For another: --preset NAME.\n")
     _say(plan_table(plan).rstrip("\n"))
     for note in limit_notes(limits, plan, blueprint.under(binding.preset)):
         _say(note)
