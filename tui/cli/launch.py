@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from actions.base.clock import SystemClock
+from actions.base.decoding import json_document
 from actions.base.errors import RefusedError, UsageError
 from actions.base.readonly import refuse_if_readonly
 from actions.blueprint.catalogue import Catalogue
@@ -72,7 +71,7 @@ def run(options: Namespace) -> int:
     )
     if options.output == "json":
         document = {"id": folder.name, "folder": str(folder), "blueprint": blueprint.id, "pid": pid}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        sys.stdout.write(json_document(document))
     else:
         sys.stdout.write(f"{folder.name}\n")
         _say(f"Watch it with: eksml-tui --run {folder.name}   or: eksml-tui runs show {folder.name}")
