@@ -238,6 +238,8 @@ async def _answering(
         await web.SockSite(runner, listener, backlog=512, ssl_context=tls).start()
         yield
     finally:
+        asyncio.get_running_loop().remove_reader(listener.fileno())
+        await asyncio.sleep(0)  # asyncio of Python 3.11 forgets connections whose server is closed before they begin
         await runner.cleanup()
         await listener.end_accepted()
 
