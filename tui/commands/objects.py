@@ -189,9 +189,11 @@ class ObjectCommands:
         subject = self._subject(arguments)
         begin = self._begin(arguments)
         if subject.kind == "Run":
-            self._services.unwatch()
-            self._services.open_run(subject.name)
-            self._workspace.focus("logs", is_of_it=True)
+            view = self._services.runs.view
+            if self._services.watched is not None or view is None or view.id != subject.name:
+                self._services.unwatch()
+                self._services.open_run(subject.name)
+            self._workspace.open("logs", "", is_of_it=True)
             return
         failing = self._failing_pod_of(subject)
         if failing is not None:

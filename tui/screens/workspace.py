@@ -206,14 +206,19 @@ class PaneWorkspace:
         """The panes that are on screen."""
         return tuple(self._made[key] for key in self.split.visible_keys)
 
-    def open(self, name: str, of: str) -> None:
+    def open(self, name: str, of: str, *, is_of_it: bool = False) -> None:
         """Show `of` in a pane, and give the pane the focus.
+
+        Args:
+            name: The pane.
+            of: What it shows; empty for the usual.
+            is_of_it: That was chosen in the current pane, to which `back` returns, also to one in front.
 
         Raises:
             ConsoleError: The pane cannot show that.
         """
         self.pane(name).show_target(of)
-        self._move(name, is_of_it=bool(of))
+        self._move(name, is_of_it=is_of_it or bool(of))
 
     def focus(self, where: str, *, is_of_it: bool = False) -> None:
         """Focus the next, previous or neighbouring pane, or one by name or number.
