@@ -1,7 +1,7 @@
 """The base of the console's app: keys and clicks ahead are kept in order, and the app ends on time.
 
-A key or a click is handled when the effect of the one before it is on screen. A key, a signal or a closed terminal ends the app,
-whatever blocks it."""
+A key or a click is handled when the effect of the one before it is on screen. A key, a signal or a closed terminal
+ends the app, whatever blocks it."""
 
 from __future__ import annotations
 
