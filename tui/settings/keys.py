@@ -262,9 +262,9 @@ lines as typed after `:`; they work everywhere. Footer and help show them. For a
 one place, the console prints file, line and column, and does not start.
 
 A letter means one thing in every pane; keys after ctrl+w are a table of their own, as in vim. What stops or removes has
-a capital: `C` cancel, `P` park, `T` tear down, `D` delete. A key for a pane goes to it: one that is not in the layout is
-shown alone in front of it, and esc returns to the layout as it was; split now, and it stays. On a screen too small for a
-layout its panes are tabs.
+a capital: `C` cancel, `P` park, `T` tear down, `D` delete. A key for a pane goes to it: one that is not in the layout
+is shown alone in front of it, and esc returns to the layout as it was; split now, and it stays. On a screen too small
+for a layout its panes are tabs.
 
 ```yaml
 move: {pods.shell: S, everywhere.zoom: f5}

@@ -13,7 +13,7 @@ from tests.support import fixed_runs
 from tests.support.fixed_console import Scene, a_fixed_console
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.base_app import TypeAhead
+from tui.base_app import KeyOrClick, TypeAhead
 from tui.panes.runs import RunsPane
 from tui.screens.launch import LaunchScreen
 from tui.settings.settings import ConsoleSettings, DemoBadge
@@ -92,7 +92,7 @@ async def test_a_line_typed_while_a_pane_is_made_is_not_taken_for_keys_of_the_pa
 
 async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.base_app.LONGEST_HOLD_SECONDS", 0.01)
-    handed: list[events.Key] = []
+    handed: list[KeyOrClick] = []
     keys = TypeAhead(handed.append)
     keys.hold()
     first, second = events.Key("a", "a"), events.Key("b", "b")
@@ -107,7 +107,7 @@ async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_keys_are_handed_over_in_order_and_one_at_a_time() -> None:
-    handed: list[events.Key] = []
+    handed: list[KeyOrClick] = []
     keys = TypeAhead(handed.append)
     release = keys.hold()
     first, second = events.Key("a", "a"), events.Key("b", "b")
