@@ -1,7 +1,7 @@
-"""The base of the console's app: keys typed ahead are kept in order, and the app ends on time.
+"""The base of the console's app: keys and clicks ahead are kept in order, and the app ends on time.
 
-A key is handled when the effect of the key before it is on screen. A key, a signal or a closed terminal ends the app,
-whatever blocks it."""
+A key or a click is handled when the effect of the one before it is on screen. A key, a signal or a closed terminal
+ends the app, whatever blocks it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from rich.console import RenderableType
 from textual import events
 from textual.dom import DOMNode
 from textual.driver import Driver
+from textual.errors import NoWidget
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.widget import Widget
 
 from actions.base.errors import ConsoleError, RefusedError
 from actions.base.untrusted import one_line, plain_text, redact
@@ -71,27 +73,33 @@ def key_event(key: str) -> events.Key:
     return events.Key(name, character)
 
 
+KeyOrClick = events.Key | events.MouseDown | events.MouseUp
+"""The events whose order counts. Moves of the pointer, and of the wheel, are handled as they come."""
+
+
 class TypeAhead:
-    """A queue of keys that are kept while there is a hold, then handled one by one, in order. Used on the loop only.
+    """A queue of keys and clicks that are kept while there is a hold, then handled one by one, in order.
+
+    Used on the loop only.
 
     Args:
-        hand_over: Posts a kept key to the app again.
+        hand_over: Posts what was kept to the app again.
     """
 
-    def __init__(self, hand_over: Callable[[events.Key], object]) -> None:
+    def __init__(self, hand_over: Callable[[KeyOrClick], object]) -> None:
         self._hand_over = hand_over
-        self._kept: deque[events.Key] = deque()
-        self._passing: events.Key | None = None
+        self._kept: deque[KeyOrClick] = deque()
+        self._passing: KeyOrClick | None = None
         self._holds: dict[object, asyncio.TimerHandle] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
 
     @property
     def kept(self) -> int:
-        """The number of keys that are kept."""
+        """The number of keys, and of buttons pressed and released, that are kept."""
         return len(self._kept)
 
-    def keeps(self, key: events.Key) -> bool:
+    def keeps(self, key: KeyOrClick) -> bool:
         """Keep `key` while there is a hold or a queue; return whether it was kept. One that was handed over is not."""
         if key is self._passing:
             self._passing = None
@@ -139,25 +147,36 @@ class TypeAhead:
 
 
 class TypeAheadApp(RedactingApp[ResultT]):
-    """An app that handles a key only when the one before it has been handled and its effect is on screen."""
+    """An app that handles a key or click only when the one before it was handled and its effect is on screen."""
 
     def __init__(self) -> None:
         super().__init__()
         self.type_ahead = TypeAhead(self.post_message)
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep keys back, or follow them on their path from the focused widget up to the app."""
-        if not isinstance(event, events.Key) or event.is_forwarded:
+        """Keep keys and clicks back, or follow them on their path from the widget that they are for up to the app."""
+        if not isinstance(event, KeyOrClick) or event.is_forwarded:
             await super().on_event(event)
         elif not self.type_ahead.keeps(event):
             release = self.type_ahead.hold()
-            focused = self.focused if self.screen_stack else None
-            if isinstance(focused, NavigableWidget) and focused.move_by(event.key):
+            widget = self._meant_by(event)
+            if isinstance(event, events.Key) and isinstance(widget, NavigableWidget) and widget.move_by(event.key):
                 release()  # no other widget handles it, so there is nothing to follow
                 return
-            path = list((focused or self.screen).ancestors_with_self) if self.screen_stack else []
+            path = list(widget.ancestors_with_self) if widget is not None else []
             await super().on_event(event)
             self._follow(path * _PASSES, release)
+
+    def _meant_by(self, event: KeyOrClick) -> Widget | None:
+        """Return the widget that gets a key, or that is under the pointer; the screen if there is none."""
+        if not self.screen_stack:
+            return None
+        if isinstance(event, events.Key):
+            return self.focused or self.screen
+        try:
+            return self.get_widget_at(event.x, event.y)[0]
+        except NoWidget:
+            return self.screen
 
     async def put_in_front(self, screen: Screen[AnswerT]) -> AnswerT:
         """Push a screen, hand it the keys typed since it was requested, and return its result.

@@ -60,6 +60,8 @@ __all__ = [
 
 RUNNER_MODULE = "actions.run"
 _END_SECONDS = 10.0
+_TO_RETRY = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
+_AT_REST = (*_TO_RETRY, RunState.SUCCEEDED, RunState.TORN_DOWN)
 
 
 def with_losses(runs: Iterable[RunSummary]) -> list[RunSummary]:
@@ -207,6 +209,14 @@ def stalled_runner(folder: Path) -> ProcessIdentity | None:
     view = reader.poll()
     is_stalled = view is not None and any(notice.kind is NoticeKind.STALLED for notice in view.notices)
     return reader.holder if is_stalled else None
+
+
+def idle_words(view: RunView) -> str:
+    """Return why a runner that is started for a run will do nothing; empty if it goes on."""
+    if view.state not in _AT_REST or not isinstance(next_step(view), Finish):
+        return ""
+    way = " A retry goes on with it." if view.state in _TO_RETRY else ""
+    return f"Run {view.id} has nothing left to do: it is {view.state.value}.{way}"
 
 
 def resume_interrupted(

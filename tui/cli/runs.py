@@ -20,6 +20,7 @@ from actions.run.client import (
     RunMissingError,
     RunSummary,
     find_run,
+    idle_words,
     list_runs,
     load_run,
     replace_runner,
@@ -356,7 +357,7 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    load_run(folder)  # report a damaged journal here rather than in the runner's log
+    idle = idle_words(load_run(folder))  # reports a damaged journal here rather than in the runner's log
     if options.restored:
         from tui.cli.run_verbs.takeover import take_up
 
@@ -368,11 +369,8 @@ def _resume(options: Namespace) -> int:
     else:
         _refuse_stalled(folder)
         started = start_runner(folder, environment=_environment(options))
-    _say(
-        f"Run {folder.name} continues as process {started.pid}."
-        if started
-        else f"Run {folder.name} is already running."
-    )
+    goes_on = f"Run {folder.name} continues as process {started.pid}." if started else ""
+    _say((goes_on and idle) or goes_on or f"Run {folder.name} is already running.")
     return 0
 
 

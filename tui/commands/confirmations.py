@@ -21,6 +21,7 @@ from actions.command.verbs import (
     Danger,
 )
 from actions.run.state.planner import kept_stages
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunView, StageState
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.present.cells import Cells, Span, Tone
@@ -30,6 +31,9 @@ from tui.screens.confirm import Confirmation
 if TYPE_CHECKING:
     from actions.cluster.auth.exec_plugins import PluginRequest
 
+_REQUESTS = ("cancel", "park")
+"""Commands with a dialog that are requests to the run's runner; those of `approve` and `teardown` are complete only
+after it."""
 _PLAN_LINES = 14
 _WIDTH = 66
 """Columns of text in a dialog on a terminal of eighty columns."""
@@ -41,7 +45,7 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
     Puts the run that the call means on screen: the dialog and the effects of the command belong to it.
 
     Raises:
-        ConsoleError: There is no such run or stage.
+        ConsoleError: There is no such run or stage, or the run does not accept the request.
     """
     if call.command.danger is Danger.NONE:
         return None
@@ -54,6 +58,10 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
     view = runs.view
     if view is None:
         return None
+    if call.command.id in _REQUESTS:
+        from actions.run.client import refuse_unfit  # imports what starts runners, which a dialog does not need
+
+        refuse_unfit(view, RequestKind(call.command.id))  # before a yes, which would not help
     match call.command.danger:
         case Danger.CONFIRM:
             return _yes_or_no(call, view)

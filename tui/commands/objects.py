@@ -189,9 +189,11 @@ class ObjectCommands:
         subject = self._subject(arguments)
         begin = self._begin(arguments)
         if subject.kind == "Run":
-            self._services.unwatch()
-            self._services.open_run(subject.name)
-            self._workspace.open("logs", "")
+            view = self._services.runs.view
+            if self._services.watched is not None or view is None or view.id != subject.name:
+                self._services.unwatch()
+                self._services.open_run(subject.name)
+            self._workspace.open("logs", "", is_of_it=True)
             return
         failing = self._failing_pod_of(subject)
         if failing is not None:
@@ -207,7 +209,7 @@ class ObjectCommands:
         pane = self._workspace.pane("logs")
         if isinstance(pane, LogsPane):
             pane.show_pod(pod, container, begin)
-        self._workspace.focus("logs")
+        self._workspace.focus("logs", is_of_it=True)
 
     def _begin(self, arguments: args.LogsArguments) -> LogBegin:
         if not arguments.since:
@@ -227,7 +229,7 @@ class ObjectCommands:
         snapshot = self._services.cluster.snapshot()
         if subject.row is not None and subject.row.is_watched:
             await self._services.watch(JobRef(subject.kind, subject.namespace, subject.name))
-            self._workspace.focus("logs")
+            self._workspace.focus("logs", is_of_it=True)
             return
         owner = PodOwner(subject.kind, subject.namespace, subject.name)
         pods = [pod for pod in snapshot.pods.values() if owner.owns(pod)] if snapshot else []

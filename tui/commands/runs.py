@@ -96,8 +96,7 @@ class RunCommands:
         self._notify(await self._run_actions.limit(arguments.run, texts, is_none=arguments.none))
 
     async def _resume(self, arguments: args.ResumeArguments) -> None:
-        run_id = await self._run_actions.resume(arguments.run, takeover=arguments.takeover)
-        self._app.notify_plainly(f"Run {run_id} continues.")
+        self._app.notify_plainly(await self._run_actions.resume(arguments.run, takeover=arguments.takeover))
 
     async def _take_over(self, arguments: args.TakeoverArguments) -> None:
         sentence = await self._run_actions.take_over(

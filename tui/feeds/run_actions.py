@@ -12,6 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
 from actions.run.client import (
+    idle_words,
     load_run,
     replace_runner,
     resume_interrupted,
@@ -257,16 +258,18 @@ class RunActions:
             takeover: Process id of a stalled runner, which is ended first; 0 for none.
 
         Returns:
-            The run's id.
+            A sentence for the operator.
 
         Raises:
             RefusedError: A runner is at work, or is stalled and was not named.
         """
         self._runs.require_here(run_id)
         folder = self._runs.find(run_id).folder
+        goes_on = f"Run {folder.name} continues."
         if self._runs.find(run_id).state is RunState.PARKED:  # its runner has nothing to do before it is asked to
             await self._write(run_id, lambda parked: self._wish(parked, RequestKind.RETRY))
-            return folder.name
+            return goes_on
+        idle = idle_words(await self._disk.call(load_run, folder))
         environment = self._settings.run_environment
         stalled = await self._disk.call(stalled_runner, folder)
         if stalled is not None and not takeover:
@@ -279,8 +282,8 @@ class RunActions:
         else:
             started = await self._disk.call(start_runner, folder, environment=environment)
         if started is None:
-            raise RefusedError(f"Run {folder.name} is already running, or has nothing left to do.")
-        return folder.name
+            raise RefusedError(f"Run {folder.name} is already running.")
+        return idle or goes_on
 
     async def terraform(self, run_id: str) -> str:
         """Report what Terraform holds and left open in a run, as text."""

@@ -227,12 +227,19 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             self.table.sort_by(column_id, reverse=is_reversed, columns=columns)
 
     def subject(self) -> Subject | None:
-        """Return the worker under the cursor, while it exists."""
+        """Return the worker under the cursor; its pod may be gone, which is an answer, too."""
         row = self.table.selected_row
-        if row is None or self._feed.past is not None:
+        if row is None:
             return None
         namespace, _, name = row.pod.partition("/")
         return Subject("Pod", name, namespace)
+
+    def subject_in_sight(self) -> Subject | None:
+        """Return the worker; the run, whose log has its lines, if its pod is gone."""
+        run = self.services.runs.view
+        if self._feed.past is not None and run is not None and self.services.watched is None:
+            return Subject("Run", run.id)
+        return self.subject()
 
     def line_of(self, row: DeviceRow) -> str:
         """Return the command that opens the worker's log; of a pod that is gone, the log of its stage."""

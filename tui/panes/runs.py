@@ -89,7 +89,7 @@ def _name(services: ConsoleServices, row: RunRow) -> str:
 
 
 class RunsPane(TablePane[RunRow]):
-    """The runs, newest first, those of other machines after them; opening one makes it the run on screen."""
+    """The runs of this machine and of others, newest first; opening one makes it the run on screen."""
 
     CONTEXT = KeyContext.RUNS
     BINDINGS: ClassVar = bindings_of(KeyContext.RUNS)

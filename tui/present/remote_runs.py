@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
 
-_LATER = 1e12
-"""Added to the sort keys of runs of other machines: they come after those of this one."""
-
 
 class RunRow(msgspec.Struct, frozen=True):
     """A row of the runs pane: a run of this machine, of another one, or of both if it was taken over.
@@ -158,8 +155,8 @@ def created_at(row: RunRow) -> float:
 
 
 def age_key(row: RunRow) -> float:
-    """Return the sort key by age: runs of this machine first."""
-    return (0.0 if row.local else _LATER) - created_at(row)
+    """Return the sort key by age, the newest run first, of whichever machine; unknown ages come last."""
+    return -created_at(row)
 
 
 def search_text(row: RunRow) -> str:

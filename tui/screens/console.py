@@ -36,6 +36,7 @@ from tui.screens.status_lines import (
     header_facts,
     hints_line,
     is_elsewhere,
+    other_trouble,
     run_mark,
     selected_run,
     tabs_line,
@@ -261,12 +262,15 @@ class ConsoleScreen(LiveScreen[None]):
         is_watching = self._services.replay is not None or is_elsewhere(self._services, pane.subject())
         is_readonly = self._services.settings.readonly or is_watching
         drains = dict(self._services.drains)
-        edges = (self.size.width, panes, state, selected, is_readonly, drains)
+        other = other_trouble(self._services)
+        edges = (self.size.width, panes, state, selected, is_readonly, drains, other)
         if edges == self._edges:
             return
         self._edges = edges
         keymap = self._services.settings.keymap
         marks = {KeyContext.RUN.value: run_mark(run)}
+        if other:
+            marks[KeyContext.RUNS.value] = Span("▲", Tone.BAD)
         present = leaves(split.arrangement)
         self._tabs.show([tabs_line(PANES, present, split.current, width=edges[0], marks=marks, keymap=keymap)])
         self._hints.show(
@@ -280,6 +284,7 @@ class ConsoleScreen(LiveScreen[None]):
                     keymap=keymap,
                     width=edges[0],
                     drains=drains,
+                    other=other,
                 )
             ]
         )

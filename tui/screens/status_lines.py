@@ -37,6 +37,8 @@ _MARKS = {
 }
 _TROUBLE_WIDTH = 46
 _SHORT_TROUBLE = 24
+_OTHER_WIDTH = 72
+"""Columns of a trouble behind the name of its run."""
 _MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
 _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
@@ -173,6 +175,20 @@ def run_mark(view: RunView | None) -> Span | None:
     return None if view is None or view.state not in _MARKS else Span(_MARKS[view.state], RUN_TONES[view.state])
 
 
+def other_trouble(services: ConsoleServices) -> str:
+    """Return the newest other run of this machine whose pods are in trouble, with that: `NAME: worker-7 restarted 7×`.
+
+    Empty if there is none: the run on screen has a tab and words of its own.
+    """
+    runs = services.runs
+    shown = runs.view.id if runs.view is not None else ""
+    for run in runs.summaries:
+        found = trouble_in(run.notices)
+        if found and run.id != shown:
+            return f"{runs.names.get(run.id, run.id)}: {found.partition(': ')[2].partition(': ')[0]}"
+    return ""
+
+
 def tabs_line(
     order: tuple[str, ...],
     present: tuple[str, ...],
@@ -184,9 +200,9 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
-    Where names would not all fit they are shortened, and the longest cut until they do; room for every mark is counted,
-    so that none changes the names. Where not even those fit, the first ones are left out as far as the current one
-    needs it.
+    Where names would not all fit they are shortened, and the longest cut until they do; room for every mark in `marks`
+    is counted, also for one that is `None`, so that it does not change the names when it comes. Where not even those
+    fit, the first ones are left out as far as the current one needs it.
 
     Args:
         order: Names of the panes, in the order of their keys.
@@ -267,6 +283,7 @@ def hints_line(
     keymap: Keymap = NO_CHANGES,
     width: int = 0,
     drains: Mapping[str, int] = MappingProxyType({}),
+    other: str = "",
 ) -> Cells:
     """Return the keys of the focused pane that apply to the selected run.
 
@@ -283,12 +300,15 @@ def hints_line(
         keymap: The operator's own keys.
         width: Columns that there are; 0 for any number.
         drains: Pods that are left on the nodes that are being drained.
+        other: Another run whose pods are in trouble, and that trouble.
     """
     news = _alone_hints(alone, keymap)
     if drains:
         news.append(_News(name_of(KeyContext.EVERYWHERE, "open nodes", keymap), *_draining(drains), Tone.WARN))
     if run is not None:
         news += _run_news(run, context, selected, keymap)
+    if other and context is not KeyContext.RUNS:
+        news.append(_other_news(other, keymap))
     common = common_keys(context, keymap)
     hints = []
     for name, label in footer(context, keymap)[: -len(common)]:
@@ -349,6 +369,13 @@ def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, k
         long, short = (text_of(fit(Span(trouble), width)).rstrip() for width in (_TROUBLE_WIDTH, _SHORT_TROUBLE))
         news.append(_News(key, f"▲ {long}", f"▲ {short}", "▲", Tone.BAD))
     return news
+
+
+def _other_news(other: str, keymap: Keymap) -> _News:
+    """Return the key of the list of runs, with the name and the trouble of another run than the one on screen."""
+    key = name_of(KeyContext.EVERYWHERE, "open runs", keymap)
+    long, short = (text_of(fit(Span(other), width)).rstrip() for width in (_OTHER_WIDTH, _SHORT_TROUBLE))
+    return _News(key, f"▲ {long}", f"▲ {short}", "▲", Tone.BAD)
 
 
 def _draining(drains: Mapping[str, int]) -> tuple[str, str, str]:

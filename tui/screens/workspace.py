@@ -206,17 +206,26 @@ class PaneWorkspace:
         """The panes that are on screen."""
         return tuple(self._made[key] for key in self.split.visible_keys)
 
-    def open(self, name: str, of: str) -> None:
+    def open(self, name: str, of: str, *, is_of_it: bool = False) -> None:
         """Show `of` in a pane, and give the pane the focus.
+
+        Args:
+            name: The pane.
+            of: What it shows; empty for the usual.
+            is_of_it: That was chosen in the current pane, to which `back` returns, also to one in front.
 
         Raises:
             ConsoleError: The pane cannot show that.
         """
         self.pane(name).show_target(of)
-        self._move(name)
+        self._move(name, is_of_it=is_of_it or bool(of))
 
-    def focus(self, where: str) -> None:
+    def focus(self, where: str, *, is_of_it: bool = False) -> None:
         """Focus the next, previous or neighbouring pane, or one by name or number.
+
+        Args:
+            where: The pane.
+            is_of_it: It shows what was chosen in the current pane, to which `back` returns, also to one in front.
 
         Raises:
             MissingError: There is no such pane.
@@ -226,7 +235,8 @@ class PaneWorkspace:
         elif where in _DIRECTIONS:
             self.split.go(where)
         else:
-            self._move(_NUMBERED[int(where) - 1] if where.isdecimal() and int(where) <= len(_NUMBERED) else where)
+            name = _NUMBERED[int(where) - 1] if where.isdecimal() and int(where) <= len(_NUMBERED) else where
+            self._move(name, is_of_it=is_of_it)
         self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:
@@ -367,11 +377,13 @@ class PaneWorkspace:
             except ConsoleError as error:
                 pane.show_health(FeedHealth(FeedState.REFUSED, one_line(redact(error.sentence()))))
 
-    def _move(self, name: str) -> None:
+    def _move(self, name: str, *, is_of_it: bool = False) -> None:
+        """Go to a pane. A pane in front is closed by that, unless the other one shows something chosen in it."""
         self.pane(name)
         split = self.split
-        if split.placing.has_front and name in leaves(split.arrangement):
-            self._past = [key for key in self._past if key in leaves(split.arrangement)]  # what was in front is closed
+        is_closed = split.placing.has_front and name in leaves(split.arrangement) and not is_of_it
+        if is_closed:
+            self._past = [key for key in self._past if key in leaves(split.arrangement)]
         elif split.current != name:
             self._past = [*self._past[-20:], split.current]
         split.reveal(name)

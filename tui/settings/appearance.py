@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ from actions.base.files import asset
 
 _FILES = {"dark": "tokens", "light": "light", "high-contrast": "high-contrast", "transparent": "tokens"}
 """The file below `assets/styles` with the colours of each theme."""
+_LIGHT_GROUNDS = ("7", "15")
+"""White, as `COLORFGBG` numbers it: rxvt, Konsole, iTerm2 and others name text and ground in it, `0;15`."""
 _DEFAULT_BACKGROUND = Style(bgcolor=RichColor.default())
 _TOKEN = re.compile(r"^\$(?P<name>[a-z-]+):\s*(?P<value>[^;]+);", re.MULTILINE)
 
@@ -27,9 +30,15 @@ def theme_name(name: str) -> str:
     return f"eksml-{name}"
 
 
+def _file_of(name: str) -> str:
+    """Return the file of a theme: `transparent` is drawn on the terminal's own ground, which may be light."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if name == "transparent" and ground in _LIGHT_GROUNDS else _FILES[name]
+
+
 def tokens(name: str = "dark") -> dict[str, str]:
     """Return names and values of the colours of a theme."""
-    text = asset(f"styles/{_FILES[name]}.tcss").read_text(encoding="utf-8")
+    text = asset(f"styles/{_file_of(name)}.tcss").read_text(encoding="utf-8")
     return {match["name"]: match["value"].strip() for match in _TOKEN.finditer(text)}
 
 
@@ -54,10 +63,10 @@ def console_theme(name: str = "dark") -> Theme:
             surface=known["surface"],
             panel=known["panel"],
             boost=known["boost"],
-            dark=name != "light",
+            dark=_file_of(name) != "light",
         )
     except KeyError as missing:
-        raise FormatError(f"assets/styles/{_FILES[name]}.tcss has no token ${missing.args[0]}.") from None
+        raise FormatError(f"assets/styles/{_file_of(name)}.tcss has no token ${missing.args[0]}.") from None
 
 
 _SIGNS = {

@@ -261,10 +261,10 @@ of a row is the first word of its table (`everywhere`, `panes`, `pods` …), a d
 lines as typed after `:`; they work everywhere. Footer and help show them. For a mistake, or a key with two meanings in
 one place, the console prints file, line and column, and does not start.
 
-A letter means one thing in every pane; keys after ctrl+w are a table of their own, as in vim. Capitals stop or remove:
-`C` cancel, `P` park, `T` tear down. A key for a pane goes to it: one that is not in the layout is shown alone in front
-of it, and esc returns to the layout as it was; split now, and it stays. On a screen too small for a layout its panes
-are tabs.
+A letter means one thing in every pane; keys after ctrl+w are a table of their own, as in vim. What stops or removes has
+a capital: `C` cancel, `P` park, `T` tear down, `D` delete. A key for a pane goes to it: one that is not in the layout
+is shown alone in front of it, and esc returns to the layout as it was; split now, and it stays. On a screen too small
+for a layout its panes are tabs.
 
 ```yaml
 move: {pods.shell: S, everywhere.zoom: f5}
@@ -319,7 +319,7 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("+", "-", "="), "Zoom the x axis in, out; show the whole axis without a cursor (charts): `:axis in`."),
     (("h", "l", "shift+arrows"), "Move along a zoomed x axis (charts): `:axis left`."),
     (("h", "l", "left", "right"), "Scroll sideways over lines that are not wrapped (logs): `:goto right`."),
-    (("n", "p"), "Go to the next, the previous of several charts: `:chart next`."),
+    (("n", "N"), "Go to the next, the previous of several charts: `:chart next`."),
     (("ctrl+] q", "ctrl+] ctrl+]"), "Leave a shell, send ctrl+] to it: esc is the program's."),
 )
 """Keys of the widgets themselves, for help and documentation."""

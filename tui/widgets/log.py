@@ -287,7 +287,9 @@ def finds_of(finds: Finds, current: int | None) -> Cells:
     search, narrowed, errors = finds
     if errors is not None:
         place = f"{errors.rank(current) + 1:,}/" if current is not None and search is None else ""
-        cells.append(Span(f"  ✘ error {place}{len(errors.matches):,}{_more(errors)}", Tone.BAD))
+        is_clean = not errors.matches and not _more(errors)
+        count = f"  ✘ error {place}{len(errors.matches):,}{_more(errors)}"
+        cells.append(Span("  no error", Tone.MUTED) if is_clean else Span(count, Tone.BAD))
     if search is not None:
         place = "" if current is None else f"{search.rank(current) + 1:,}/"
         cells.append(Span(f"  /{search.pattern} {place}{len(search.matches):,}{_more(search)}", Tone.ACCENT))

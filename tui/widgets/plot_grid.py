@@ -59,7 +59,7 @@ class PlotGrid(Grid):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next_plot(1)", "next plot", id="plots.next", show=False),
-        Binding("p", "next_plot(-1)", "previous plot", id="plots.previous", show=False),
+        Binding("N", "next_plot(-1)", "previous plot", id="plots.previous", show=False),
     ]
 
     def __init__(self) -> None:

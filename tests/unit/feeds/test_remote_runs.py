@@ -40,6 +40,7 @@ from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.services import explain_stage
 from tui.present.run import home_words
 from tui.screens.status_lines import is_elsewhere
+from tui.textual_private import screen_text
 
 
 def a_record(version: int = 1, *, epoch: int = 1, at: float | None = None, **changes: Any) -> dict[str, Any]:
@@ -380,6 +381,13 @@ async def console(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncItera
     scene = Scene(summaries=fixed_runs.summaries(tmp_path), remotes=fixed_runs.remote_runs(), is_busy=False)
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as opened:
         yield opened
+
+
+async def test_the_runs_pane_has_runs_of_all_machines_in_the_order_that_its_header_names(console: FixedConsole) -> None:
+    await console.line("open runs")
+    await console.calm(("AGE▲", "silent since"))
+    ages = [line.rstrip(" │").split()[-1] for line in screen_text(console.app).splitlines() if "efa-nccl" in line]
+    assert ages == ["1h00m", "1h05m", "20d00h"], "the second one is of another machine"
 
 
 @pytest.mark.parametrize("verb", ["cancel", "park", "pause", "retry", "teardown", "approve", "resume"])

@@ -170,7 +170,7 @@ async def test_several_charts_are_shown_where_there_is_room(tmp_path: Path, monk
         await console.calm("step 12,600 (")
         await wait_for(console.pilot, lambda: screen_text(console.app).count("step 12,600 (") == 4, "one cursor of all")
         assert all(value in screen_text(console.app) for value in ("step_time_s 4", "train_loss_smoothed 1.175"))
-        await console.press("p", "left")
+        await console.press("N", "left")
         await wait_for(console.pilot, lambda: screen_text(console.app).count("step 12,550 (") == 4, "moved in another")
         await console.press("equals_sign")
         await wait_for(console.pilot, lambda: "step 12,550 (" not in screen_text(console.app), "no cursor")

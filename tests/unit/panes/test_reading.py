@@ -139,7 +139,7 @@ async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch
             await console.calm()
             assert lines._renderer.left == column * COLUMN_STEP, line
         await console.line("goto error")
-        await console.calm("✘ error 0")
+        await console.calm("paused  no error")
         await console.line("set wrap foo")
         await console.calm("'foo' is none of tracebacks, all, none")
         await console.line("set log")

@@ -118,8 +118,14 @@ async def test_accelerators_of_a_finished_stage_are_shown_over_all_its_time(
         )
         scene.view = replace(scene.view, stages=stages)
         await console.calm("8 GPUs over 3m40s, ended at 11:59:57 UTC")
-        await console.press("enter")
+        await console.press("s")
+        await console.calm("There is no pod")
+        await console.press("escape", "enter")
         await console.calm(f"log of {RUN}/train")
+        await console.line("open accelerators")
+        await console.calm("[6 accelerators]")
+        await console.press("l")
+        await console.calm(("[5 logs]", f"log of {RUN}/train"))
 
 
 async def test_smoothing_is_off_for_a_sparse_curve_and_always_said(

@@ -17,6 +17,7 @@ from actions.run.journal.lease import Heartbeat, read_heartbeat
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
 from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
+from actions.run.state.view import Notice, NoticeKind
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture
@@ -132,6 +133,33 @@ async def test_a_crash_loop_is_red_in_rail_tab_runs_and_footer(
         assert "▲ worker-7 restarted 7×, CrashLoopBackOff" in footer
         await console.line("open runs")
         await console.calm(("▲ running", "worker-7 restarted 7×" if size[0] > 100 else "worker-"))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_crash_loop_of_another_run_is_red_in_its_tab_and_the_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    pods = [a_worker(3, ready=False, state=LOOP, lastState=an_end("Error", 1), restartCount=4)]
+    notice = Notice(NoticeKind.PODS, f"Nodes: {trouble(*pods, cause='A GPU is lost')}")
+    summaries = tuple(
+        replace(one, notices=(notice,) if one.id.startswith("efa-nccl-tests-1121") else ())
+        for one in fixed_runs.summaries(tmp_path)
+    )
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN, summaries=summaries)
+    async with a_fixed_console(scene, monkeypatch, size=size) as console:
+        await console.line("open nodes")
+        await console.calm("runs▲")
+        lines = screen_text(console.app).splitlines()
+        assert "4 run▶" in lines[1], "the run on screen is well"
+        words = "▲ efa-nccl-tests-1121-w5c2"
+        assert f"0 {words[:24]}" in lines[-1]
+        assert size[0] < 100 or f"0 {words}: worker-3 restarted 4×, CrashLoopBackOff" in lines[-1]
+        assert lines[-1].rstrip().endswith("? help  q quit")
+        await console.line("open runs")
+        await console.calm("[0 runs▲]")
+        assert words not in screen_text(console.app).splitlines()[-1], "the table has it"
 
 
 def test_trouble_is_in_the_heartbeat_until_it_is_over(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from actions.command.verbs import (
 )
 from actions.run.presence.record import RemoteRun
 from actions.run.state.records import RunAccount
-from actions.run.state.view import StageState
+from actions.run.state.view import Goal, RunState, StageState
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tui.base_app import TypeAheadApp
 from tui.commands.confirmations import confirmation_for, confirmed_arguments
@@ -199,6 +199,16 @@ def test_an_approval_shows_the_plan_it_is_about() -> None:
 def test_an_approval_where_nothing_waits_is_refused_at_once() -> None:
     with pytest.raises(RefusedError, match="No stage"):
         confirmation_for(parse_line("approve"), feed_with())
+
+
+@pytest.mark.parametrize(("line", "state"), [("cancel", RunState.SUCCEEDED), ("park", RunState.TORN_DOWN)])
+def test_a_request_that_the_run_does_not_accept_is_refused_before_the_question(line: str, state: RunState) -> None:
+    feed = feed_with()
+    assert feed.view is not None
+    goal = Goal.TEARDOWN if state is RunState.TORN_DOWN else Goal.FORWARD
+    feed.view = replace(feed.view, state=state, goal=goal)
+    with pytest.raises(RefusedError, match=f"does not accept the request {line}"):
+        confirmation_for(parse_line(line), feed)
 
 
 def test_every_command_has_a_verb_in_the_console() -> None:

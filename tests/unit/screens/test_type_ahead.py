@@ -9,9 +9,12 @@ import pytest
 from textual import events
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from tests.support import fixed_runs
+from tests.support.fixed_console import Scene, a_fixed_console
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.base_app import TypeAhead
+from tui.base_app import KeyOrClick, TypeAhead
+from tui.panes.runs import RunsPane
 from tui.screens.launch import LaunchScreen
 from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import screen_text
@@ -89,7 +92,7 @@ async def test_a_line_typed_while_a_pane_is_made_is_not_taken_for_keys_of_the_pa
 
 async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.base_app.LONGEST_HOLD_SECONDS", 0.01)
-    handed: list[events.Key] = []
+    handed: list[KeyOrClick] = []
     keys = TypeAhead(handed.append)
     keys.hold()
     first, second = events.Key("a", "a"), events.Key("b", "b")
@@ -104,7 +107,7 @@ async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_keys_are_handed_over_in_order_and_one_at_a_time() -> None:
-    handed: list[events.Key] = []
+    handed: list[KeyOrClick] = []
     keys = TypeAhead(handed.append)
     release = keys.hold()
     first, second = events.Key("a", "a"), events.Key("b", "b")
@@ -120,3 +123,30 @@ async def test_keys_are_handed_over_in_order_and_one_at_a_time() -> None:
     assert not keys.keeps(second)
     keys.hold()()
     await keys.wait_until_quiet()
+
+
+def click_at_once(app: ConsoleApp, x: int, y: int) -> None:
+    """Press and release the first button at a cell, as the driver does."""
+    for kind in (events.MouseDown, events.MouseUp):
+        app.post_message(kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y))
+
+
+async def test_a_click_does_not_overtake_keys_and_keys_do_not_overtake_a_click(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(summaries=fixed_runs.summaries(tmp_path), is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open runs")
+        await console.calm("AGE▲")
+        app, table = console.app, console.app.query_one(RunsPane).table
+        first, fourth = table.shown_keys[0], table.shown_keys[3]
+        table.select(first)
+        release = app.type_ahead.hold()  # a command is carried out
+        type_at_once(app, "j")
+        click_at_once(app, 10, table.region.y + 3)
+        type_at_once(app, "j")
+        await wait_for(console.pilot, lambda: app.type_ahead.kept == 4, "all of them wait")
+        assert table.selected_key == first
+        release()
+        await asyncio.wait_for(app.type_ahead.wait_until_quiet(), 60)
+        assert table.selected_key == fourth, "down, a click on the third row, down"

@@ -104,6 +104,18 @@ async def test_a_digit_shows_a_pane_over_the_watch_layout_and_escape_returns_to_
         await console.sees(*WATCH)
 
 
+async def test_escape_returns_to_a_list_in_front_from_what_was_chosen_in_it() -> None:
+    async with a_console() as console:
+        await console.lines("open nodes", "split right pods", "open cost")
+        await console.sees("cost")
+        await console.lines("open pods of=ip-10-1-42-17")
+        await console.sees("nodes", "pods")
+        await console.press("escape")
+        await console.sees("cost")
+        await console.press("escape")
+        await console.sees("nodes", "pods")
+
+
 @pytest.mark.parametrize(
     ("size", "rows"),
     [((200, 50), 1), ((132, 36), 1), ((120, 36), 2), ((100, 30), 2)],

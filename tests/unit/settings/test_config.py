@@ -234,6 +234,18 @@ async def test_the_theme_can_be_changed_while_the_console_is_open(
         await wait_for(pilot, lambda: app.workspace.current.active_filter == "p5 !spot", "a saved filter is used")
 
 
+@pytest.mark.parametrize(
+    ("ground", "palette"), [("", "dark"), ("15;0", "dark"), ("0;15", "light"), ("0;default;15", "light")]
+)
+def test_on_a_light_terminal_the_transparent_theme_has_dark_text(
+    ground: str, palette: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORFGBG", ground)
+    theme = console_theme("transparent")
+    assert (theme.foreground, theme.dark) == (tokens(palette)["foreground"], palette == "dark")
+    assert console_theme("dark").dark
+
+
 def test_alarms_are_set_in_the_file(tmp_path: Path) -> None:
     text = "bell: false\ndesktop: osc9\nalarm_hook: [notify, -u]\nquiet_hours: 22:00-07:00\nalarm_webhook: slack\n"
     options = parse_arguments([])

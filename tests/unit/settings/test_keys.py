@@ -106,7 +106,7 @@ TYPED_INTO = (ParameterForm, PromptLine)
 UNAVOIDABLE = {
     "l": "vi's key to the right in a log, where there is no object whose logs to open",
     "n": "vi's next: a match in a text, a chart among charts",
-    "p": "the previous chart, where there is no run to pause",
+    "N": "vi's previous, as n",
     "enter": "it opens the selection, whatever that is",
     "tab": "the next section of Home; past the last one, the next pane",
     "shift+tab": "as tab",
