@@ -36,7 +36,7 @@ from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
-from actions.run.state.view import OVER, RunView, StageState
+from actions.run.state.view import OVER, RunState, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
@@ -356,7 +356,9 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    load_run(folder)  # report a damaged journal here rather than in the runner's log
+    is_parked = load_run(folder).state is RunState.PARKED  # reports a damaged journal here, not in the runner's log
+    if is_parked and not (options.restored or options.takeover):
+        return _wish(options, RequestKind.RETRY)  # its runner has nothing to do before it is asked to
     if options.restored:
         from tui.cli.run_verbs.takeover import take_up
 

@@ -9,7 +9,9 @@ import pytest
 
 from actions.run import client
 from actions.run.client import list_runs, load_run, send_request
-from actions.run.state.records import LimitAction, Limits, RequestKind
+from actions.run.journal.store import append_record
+from actions.run.state.records import Action, Intent, LimitAction, Limits, Outcome, RequestKind, Result
+from actions.run.state.view import RunState
 from tui.cli.arguments import parse_arguments
 from tui.cli.main import main
 
@@ -125,6 +127,18 @@ def test_limits_are_changed_one_by_one_and_taken_away(capsys: pytest.CaptureFixt
     assert main(["runs", "limit", "latest"]) == 0
     assert capsys.readouterr().out.endswith("none.\n")
     assert main(["runs", "limit", "latest", "--none", "--budget", "5"]) == 2
+
+
+def test_a_parked_run_goes_on_by_resume_as_by_retry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(WORDS) == 0
+    (run,) = list_runs()
+    send_request(run.folder, RequestKind.PARK, start=False)
+    for body in (Intent(Action.DRAIN), Outcome(Action.DRAIN, Result.DONE)):
+        append_record(run.folder, body, deed="the park")
+    assert load_run(run.folder).state is RunState.PARKED
+    assert main(["runs", "resume", "latest"]) == 0
+    assert "to retry." in capsys.readouterr().out
+    assert [request.kind for request in load_run(run.folder).requests] == [RequestKind.PARK, RequestKind.RETRY]
 
 
 def test_a_run_that_is_torn_down_takes_no_limits(capsys: pytest.CaptureFixture[str]) -> None:
