@@ -61,6 +61,17 @@ class Spending(msgspec.Struct, frozen=True):
         return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
 
 
+_AT_REST = (RunState.PARKED, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.TORN_DOWN)
+
+
+def rate_at_rest(view: RunView, now: float) -> str:
+    """Return what a run that does not work any more still costs: `costs $1.10/h`; empty for nothing, or at work."""
+    spending = spending_of(view, now) if view.state in _AT_REST else None
+    if spending is None or not spending.usd_per_hour:
+        return ""
+    return f"costs {'at least ' if spending.is_lower_bound else ''}{format_usd(spending.usd_per_hour)}/h"
+
+
 def spending_of(view: RunView, now: float) -> Spending | None:
     """Return the cost of a run up to `now`, in seconds since the epoch; `None` if it has no prices.
 

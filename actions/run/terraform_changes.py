@@ -237,6 +237,7 @@ def _text_of(stage: TerraformStageReport, run_id: str) -> str:
         lines.append("  providers: " + ", ".join(f"{name} {version}" for name, version in stage.providers.items()))
     if stage.unsaved is not None:
         lines.append(f"  errored.tfstate could not be saved: {', '.join(stage.unsaved) or 'no resources'}")
+        lines.append("    The next attempt saves it, as does a teardown. Only if none of these is needed:")
         lines.append(f"    eksml-tui runs waive {run_id} {UNSAVED_STATE} --confirm {UNSAVED_STATE}")
     if stage.vanished:
         lines.append(

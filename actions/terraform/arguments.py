@@ -86,7 +86,7 @@ def state_pull_arguments(program: Path) -> list[str]:
 
 def state_push_arguments(program: Path, file: str) -> list[str]:
     """`terraform state push`: refuses a state that is older, or of another lineage."""
-    return [*_bare(program, "state push"), f"-lock-timeout={LOCK_PATIENCE}", file]
+    return [*_bare(program, "state push"), "-no-color", f"-lock-timeout={LOCK_PATIENCE}", file]
 
 
 def import_arguments(program: Path, address: str, resource_id: str) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from actions.base.errors import ConsoleError, ToolError, UnreachableError
 from actions.base.process import run_tool_now
+from actions.base.untrusted import plain_text
 from actions.terraform import arguments
 from actions.terraform.backend import StateHome, own_backend
 from actions.terraform.events import read_events
@@ -74,9 +75,10 @@ def _run(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> b
 
 
 def tool_failure(argv: Sequence[str], error: ToolError) -> ConsoleError:
-    """Return the failure of a command that prints plain text."""
-    away = backend_failure(error.tail)
+    """Return the failure of a command that prints plain text; some print it in colours, to a pipe as well."""
+    text = plain_text(error.tail)
+    away = backend_failure(text)
     if away is not None:
         return away
-    events = [event for line in error.tail.encode().splitlines() for event in read_events(line)]
+    events = [event for line in text.encode().splitlines() for event in read_events(line)]
     return failure_of(argv, events, exit_code=error.exit_code, interrupted=False)

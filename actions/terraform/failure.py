@@ -40,7 +40,14 @@ _OTHER_PROVIDERS = (
 )
 _NO_STATE = "No state file was found"
 _UNINITIALISED = ("Backend initialization required", "Module not installed")
+_NO_LOCK = "Error acquiring the state lock"
 _SHOWN_CHANGES = 5
+_UNSAVED = frozenset({"Failed to save state", "Failed to persist state to backend"})
+"""The diagnostics after which `errored.tfstate` is in the folder. That of the lock, which often follows, says less."""
+_SAVED_BY_RETRY = (
+    "What it has made is in errored.tfstate in the stage's folder. Retry when the backend answers: "
+    "that saves it first, and makes nothing twice."
+)
 
 
 class StalePlanError(ConflictError):
@@ -123,6 +130,8 @@ def failure_of(
         )
     shown = [Path(argv[0]).name, *argv[1:2]]
     code = 1 if exit_code is None else exit_code
+    if any(event.message in _UNSAVED for event in problems):
+        return ToolError(shown, exit_code=code, tail=_unsaved(text), hint=_SAVED_BY_RETRY)
     if problems:
         cause = _cause(problems)
         where = f" ({cause.address})" if cause.address else ""
@@ -211,6 +220,12 @@ def _remedy(text: str) -> str:
     return next((step for expression, step in _REMEDIES if expression.search(text)), "")
 
 
+def _unsaved(text: str) -> str:
+    reason = backend_failure(text)
+    why = "" if reason is None else f". {reason.message.rstrip('.')}"
+    return f"its state could not be saved{why}"
+
+
 def _ended(sentence: str) -> str:
     return sentence if not sentence or sentence.endswith((".", "!", "?", ":")) else f"{sentence}."
 
@@ -243,8 +258,8 @@ def backend_failure(text: str) -> ConsoleError | None:
 def _known(text: str) -> ConsoleError | None:
     """Return the error for causes that need a step of their own; `None` for all others."""
     flat = " ".join(text.replace("│", " ").split())  # plain output is wrapped and framed
-    if "Error acquiring the state lock" in text:
-        return StateLockedError(read_lock(text))
+    if _NO_LOCK in text:
+        return backend_failure(text) or StateLockedError(read_lock(text))
     if "Saved plan is stale" in flat:
         return StalePlanError("The state has changed since the plan was made.", hint="Plan and approve again.")
     if _NO_STATE in flat:

@@ -118,7 +118,7 @@ def _key(value: Any) -> str:
     return msgspec.json.encode(str(value)).decode().replace("${", "$${").replace("%{", "%%{")
 
 
-_FIELD = re.compile(r"^\s*(ID|Who|Created|Operation):\s*(\S.*?)\s*$", re.M)
+_FIELD = re.compile(r"^[│\s]*(ID|Who|Created|Operation):\s*(\S.*?)\s*$", re.M)
 _HOLDER = re.compile(r"already locked: ID=([\w-]+)")
 _CREATED = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*(?: ?\+0000| ?Z| UTC|$)")
 _OPERATIONS = {"OperationTypePlan": "plan", "OperationTypeApply": "apply"}

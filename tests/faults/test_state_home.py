@@ -336,14 +336,40 @@ async def test_a_state_that_the_home_did_not_take_is_pushed_later(
     await until(lambda: "b" in root.told(), "the second resource")
     s3.refuses = lambda method, path: refusal if method == "PUT" and ".tfstate?" in path else ""
     root.go_on.touch()
-    assert (await carrying).state is RunState.FAILED
+    view = await carrying
+    assert view.state is RunState.FAILED
+    message = view.stage("net").message
+    assert "its state could not be saved" in message
+    assert "What it has made is in errored.tfstate" in message
     assert (roots.work_folder(folder) / "errored.tfstate").exists()
+    (report,) = terraform_report(folder, view)
+    assert "The next attempt saves it" in terraform_table([report], folder.name)
     s3.refuses = lambda _method, _path: ""
     assert (await again(folder)).state is RunState.SUCCEEDED
     assert root.told() == ["a", "b"]
     assert held(folder) == [A, B]
     assert "Pushed errored.tfstate" in logged(folder)
     assert has_empty_audit(await torn_down(folder))
+
+
+async def test_a_lock_that_a_home_did_not_take_back_with_the_state_is_removed_by_the_next_attempt(
+    make: Callable[..., Path], root: Root, s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage_module, "LOCK_SECONDS", 0.0)
+    folder = make()
+    carrying = asyncio.create_task(carry_out(folder))
+    await until(lambda: "b" in root.told(), "the second resource")
+    s3.refuses = lambda _method, path: "400 ExpiredToken" if ".tfstate" in path else ""
+    root.go_on.touch()
+    assert (await carrying).state is RunState.FAILED
+    s3.refuses = lambda _method, _path: ""
+    assert [key for key in keys() if key.endswith(".tflock")]
+    view = await again(folder)
+    assert view.state is RunState.SUCCEEDED, view.stage("net").message
+    assert root.told() == ["a", "b"]
+    assert held(folder) == [A, B]
+    assert [lock.operation for lock in view.stage("net").terraform.unlocked] == ["OperationTypeApply"]
+    assert not [key for key in keys() if key.endswith(".tflock")]
 
 
 async def test_a_home_that_is_away_is_waited_for_before_anything_is_planned(
@@ -357,6 +383,21 @@ async def test_a_home_that_is_away_is_waited_for_before_anything_is_planned(
     assert root.told() == []
     s3.refuses = lambda _method, _path: ""
     assert (await carrying).state is RunState.SUCCEEDED
+
+
+async def test_a_home_that_goes_away_before_a_lock_is_taken_is_waited_for(
+    make: Callable[..., Path], root: Root, s3: FaultyS3
+) -> None:
+    folder = make()
+    root.go_on.touch()
+    s3.refuses = lambda method, path: "400 ExpiredToken" if method == "PUT" and ".tflock" in path else ""
+    carrying = asyncio.create_task(carry_out(folder))
+    await until(lambda: "have expired" in roots.note_of(folder, "net") or carrying.done(), "the note")
+    assert not carrying.done()
+    assert root.told() == []
+    s3.refuses = lambda _method, _path: ""
+    assert (await carrying).state is RunState.SUCCEEDED
+    assert root.told() == ["a", "b"]
 
 
 async def test_a_state_that_was_deleted_in_the_home_is_not_an_empty_one(

@@ -443,9 +443,10 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
 
 
 def _limits(options: Namespace) -> LimitTexts | None:
-    """Return the limits of config.yaml for launches; `None` for none."""
+    """Return the limits of config.yaml for launches, and how they end a run; `None` for none and the usual end."""
     names = ("until", "budget", "max_hourly", "before_credentials_end", "before_capacity_end", "watchdog")
-    if not any(getattr(options, f"limit_{name}", None) for name in names):
+    has_any = any(getattr(options, f"limit_{name}", None) for name in names)
+    if not has_any and getattr(options, "limit_action", "park") == "park":
         return None
     from tui.cli.run_verbs.limits import texts_of
 

@@ -75,10 +75,13 @@ def planned_limits(options: Namespace, plan: LaunchPlan) -> Limits:
         UsageError: They cannot be read, or would be reached at once.
     """
     from actions.run.limits.at_launch import require_possible
-    from actions.run.limits.options import limits_of
+    from actions.run.limits.options import limits_of, require_limit
     from tui.cli.run_verbs.limits import texts_of
 
-    limits = limits_of(texts_of(options, "limit"), now=SystemClock().now())
+    texts = texts_of(options, "limit")
+    limits = limits_of(texts, now=SystemClock().now())
+    if any(one.setting.name == "limit_action" and one.source.startswith("flag") for one in options.settled):
+        require_limit(texts, limits)
     require_possible(limits, plan)
     return limits
 

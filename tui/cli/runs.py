@@ -37,7 +37,7 @@ from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
-from actions.run.state.view import OVER, RunView, StageState
+from actions.run.state.view import OVER, RunState, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
@@ -357,7 +357,10 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    idle = idle_words(load_run(folder))  # reports a damaged journal here rather than in the runner's log
+    view = load_run(folder)  # reports a damaged journal here rather than in the runner's log
+    if view.state is RunState.PARKED and not (options.restored or options.takeover):
+        return _wish(options, RequestKind.RETRY)  # its runner has nothing to do before it is asked to
+    idle = idle_words(view)
     if options.restored:
         from tui.cli.run_verbs.takeover import take_up
 

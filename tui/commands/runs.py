@@ -58,7 +58,7 @@ class RunCommands:
 
     async def _launch(self, arguments: args.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
-        from actions.run.limits.options import limits_of
+        from actions.run.limits.options import limits_of, require_limit, with_usual
         from tui.present.blueprints import home_of_command
         from tui.present.limits import texts_of_command
 
@@ -68,9 +68,9 @@ class RunCommands:
         self._app.notify_plainly(f"Launching {blueprint.id}.")  # account and journal may take seconds
         await self._run_actions.fetch_supplies(blueprint, binding, say=self._app.notify_plainly)
         texts = texts_of_command(arguments)
-        if not texts.is_given and self._services.settings.limits is not None:
-            texts = self._services.settings.limits
-        limits = limits_of(texts, now=self._services.clock.now())
+        usual = self._services.settings.limits
+        limits = limits_of(with_usual(texts, usual), now=self._services.clock.now())
+        require_limit(texts, limits)
         home = home_of_command(arguments.home, self._services.settings.home)
         waived = [name.strip() for name in arguments.waive.split(",")]
         await self._run_actions.launch(

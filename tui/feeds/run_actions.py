@@ -198,10 +198,11 @@ class RunActions:
             UsageError: One of the texts cannot be read.
             RefusedError: The run is torn down.
         """
-        from actions.run.limits.options import limits_of, limits_text, reach_text
+        from actions.run.limits.options import limits_of, limits_text, reach_text, require_limit
 
         view = self._view_of(run_id)
         known = limits_of(texts, now=self._clock.now(), known=Limits() if is_none else view.limits)
+        require_limit(texts, known)
         environment = self._settings.run_environment
         warning = await self._write(
             run_id, lambda folder: set_limits(folder, known, clock=self._clock, environment=environment)

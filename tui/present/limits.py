@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.wording import folded
-from actions.run.limits.options import LimitTexts, limits_text, moment_text
+from actions.run.limits.options import NONE, LimitTexts, limits_text, moment_text
 from actions.run.limits.rules import statuses_of
 from actions.run.state.records import Limits
 from actions.run.state.view import Goal, RunState, RunView, is_watched_only
@@ -35,7 +35,7 @@ def limit_fields(*, is_open: bool, usual: LimitTexts) -> list[Field]:
         is_open: The switch is on.
         usual: The limits of config.yaml.
     """
-    switch = Field(LIMITS, "Limits", FieldKind.SWITCH, usual.is_given, help="end the run at a time or a cost")
+    switch = Field(LIMITS, "Limits", FieldKind.SWITCH, usual.names_any, help="end the run at a time or a cost")
     if not is_open:
         return [switch]
     return [
@@ -80,14 +80,9 @@ def texts_of_form(values: Mapping[str, Value]) -> LimitTexts:
         max_hourly=str(values.get(_HOURLY, "")),
         before_credentials_end=bool(values.get(_CREDENTIALS)) or None,
         before_capacity_end=bool(values.get(_CAPACITY)) or None,
-        at_limit=_chosen_action(values),
+        at_limit=str(values.get(_ACTION, "")),
         watchdog=str(values.get(_WATCHDOG, "")),
     )
-
-
-def _chosen_action(values: Mapping[str, Value]) -> str:
-    action = str(values.get(_ACTION, "park"))
-    return "" if action == "park" else action
 
 
 def texts_of_command(arguments: LaunchArguments | LimitArguments) -> LimitTexts:
@@ -107,13 +102,19 @@ def _answer(word: str) -> bool | None:
     return {"yes": True, "no": False}.get(word)
 
 
-def with_limits(arguments: LaunchArguments, texts: LimitTexts) -> LaunchArguments:
-    """Return a launch with these limits."""
-    words = {"until": texts.until, "budget": texts.budget, "max_hourly": texts.max_hourly, "at_limit": texts.at_limit}
+def with_limits(arguments: LaunchArguments, texts: LimitTexts, usual: LimitTexts) -> LaunchArguments:
+    """Return a launch with these limits and no others: those of the settings that are not among them are taken away."""
+    words: dict[str, str] = {}
+    for name in ("until", "budget", "max_hourly", "watchdog"):
+        words[name] = getattr(texts, name) or (NONE if getattr(usual, name) else "")
     for name in ("before_credentials_end", "before_capacity_end"):
-        answer = getattr(texts, name)
-        words[name] = "" if answer is None else "yes" if answer else "no"
-    return replace(arguments, **words, watchdog=texts.watchdog)
+        words[name] = "yes" if getattr(texts, name) else "no" if getattr(usual, name) else ""
+    return replace(arguments, **words, at_limit=_stated_action(texts, usual))
+
+
+def _stated_action(texts: LimitTexts, usual: LimitTexts) -> str:
+    """Return how a launch ends at a limit; empty where that is as usual, or there is none."""
+    return "" if not texts.names_any or texts.at_limit == (usual.at_limit or "park") else texts.at_limit
 
 
 def limit_lines(view: RunView, *, now: float, width: int) -> tuple[list[Cells], list[Cells]]:

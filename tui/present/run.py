@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from actions.base.clock import time_of_day
 from actions.base.wording import counted, duration, duration_range, folded, listed
 from actions.fleet.cost import FleetCost
-from actions.run.spending import kept_text, spending_of, unfinished_teardown
+from actions.run.spending import kept_text, rate_at_rest, spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import (
     Notice,
@@ -280,6 +280,7 @@ def run_heading(
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now, left),
         money := _money(view, now),
+        Span(rate, Tone.WARN) if (rate := rate_at_rest(view, now)) else None,
         Span(f"started {moment_of(view.created_at, now=now)} UTC"),
     ]
     limits, doubts = limit_lines(view, now=now, width=width)

@@ -25,7 +25,7 @@ from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import PriceBook
 from actions.run.context.home_address import parse_home
 from actions.run.limits.at_launch import launch_notes, require_possible
-from actions.run.limits.options import LimitTexts, limits_of
+from actions.run.limits.options import LimitTexts, limits_of, require_limit, with_usual
 from tui.feeds.launch_checks import QUIET_SECONDS, LaunchChecks
 from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
@@ -113,9 +113,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._existing = wanted.existing_cluster
         self._auto_approve = wanted.auto_approve
         self._usual_limits = services.settings.limits or LimitTexts()
-        texts = texts_of_command(wanted)
-        self._limits = texts if texts.is_given else self._usual_limits
-        self._has_limits = self._limits.is_given
+        self._limits = with_usual(texts_of_command(wanted), self._usual_limits)
+        self._has_limits = self._limits.names_any or bool(wanted.at_limit)
         self._home = home_of_command(wanted.home, services.settings.home)
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
@@ -213,7 +212,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
                 waive=",".join(line.check for line in found if line.blocks),
                 set=dict(self._values),
             )
-            self.dismiss(with_limits(chosen, self._limits))
+            self.dismiss(with_limits(chosen, self._limits, self._usual_limits))
 
     async def _settle(self) -> None:
         """Wait for the newest plan, then for its checks, which end within seconds. The form takes no keys meanwhile."""
@@ -338,6 +337,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         require_together(self._blueprint, bound, now.date())
         plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date())
         limits = limits_of(texts, now=now)
+        if texts.at_limit != (self._usual_limits.at_limit or "park"):
+            require_limit(texts, limits)
         require_possible(limits, plan)
         if home:
             parse_home(home)

@@ -23,6 +23,7 @@ from actions.run.engine.fence import Fence
 from actions.run.engine.recorder import RunnerJournal, when_usable
 from actions.run.engine.runner import Runner
 from actions.run.engine.systemd import CANNOT
+from actions.run.home.replica import Replica
 from actions.run.home.store import ObjectStore
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
@@ -88,10 +89,17 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
         backend = make_backend(folder, clock)
         try:
             runner_journal = RunnerJournal(journal, lease, clock, heartbeat)
-            runner = Runner(runner_journal, backend, clock, lambda line: _log(clock, line))
             home = home_of(await runner_journal.view())
             fence = await _fence_of(folder, runner_journal, backend, clock, home)
             companions = [fence, *companions_of(folder, runner_journal, backend, clock, home)]
+            replicas = [one for one in companions if isinstance(one, Replica)]
+            runner = Runner(
+                runner_journal,
+                backend,
+                clock,
+                lambda line: _log(clock, line),
+                is_behind=lambda: any(replica.is_behind() for replica in replicas),
+            )
             with guarded_by(fence):
                 view = await _kept_alive(runner_journal, runner, companions, clock)
             _log(clock, f"run {view.state.value}")

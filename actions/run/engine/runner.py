@@ -66,9 +66,19 @@ class Runner:
         backend: Everything that is done outside of the journal.
         clock: For waiting.
         log: Takes one line at a time, for the runner's log.
+        is_behind: Returns true while the copy of the run in its home would stay incomplete if the process ended now.
     """
 
-    def __init__(self, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        runner_journal: RunnerJournal,
+        backend: RunBackend,
+        clock: Clock,
+        log: Log,
+        *,
+        is_behind: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_behind = is_behind
         self._journal = runner_journal
         self._backend = backend
         self._clock = clock
@@ -99,7 +109,8 @@ class Runner:
                 case Wait():
                     await self._wait_for_news()
                 case Finish():
-                    if await self._journal.release():
+                    await self._wait_for_news(self._is_behind)
+                    if not self._is_behind() and await self._journal.release():
                         return view
 
     async def _perform(self, view: RunView, stage: StageView) -> None:
@@ -299,8 +310,9 @@ class Runner:
         if error is not None and not isinstance(error, ConflictError):  # which is told as the reason of the end
             self._log(f"{type(error).__name__} at the end of the work: {error}")
 
-    async def _wait_for_news(self) -> None:
-        while not self._journal.has_news():
+    async def _wait_for_news(self, is_waiting: Callable[[], bool] = lambda: True) -> None:
+        """Wait for a request or another record, for as long as `is_waiting` returns true."""
+        while is_waiting() and not self._journal.has_news():
             await self._clock.sleep(POLL_SECONDS)
 
 

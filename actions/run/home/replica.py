@@ -52,6 +52,8 @@ HELD_SECONDS = 2.0
 """Pause before the lease is claimed again that another machine with the same copy of the run has had."""
 FILES_SECONDS = 10.0
 """Interval at which files are looked at; costs a `stat` for each."""
+BEHIND_SECONDS = 24 * 3600.0
+"""The longest time for which a runner without other work waits for a home that does not answer, or refuses."""
 _LONGEST_PAUSE_SECONDS = 30.0
 _QUIET_FAILURES = 2
 """Failures in a row from which on the home counts as away."""
@@ -118,6 +120,7 @@ class Replica:
         """Number of the newest record that was in the journal before files and curves were last written."""
         self.lease: HomeLease | None = None
         """The lease as last renewed; `None` before the home has answered."""
+        self._behind_since: float | None = None
         self.renewed_at: float | None = None
         """Monotonic second before the last renewal was sent."""
 
@@ -174,6 +177,19 @@ class Replica:
         self._journal.heartbeat.waits_no_more(*({NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED} - now.keys()))
         for failing, why in now.items():
             self._journal.heartbeat.waits_for(failing, why)
+
+    def is_behind(self) -> bool:
+        """Return whether the home lacks records, or does not take what is written now; after a day without it no more.
+
+        The end of a run is not in its home before this is false: others would see it at work, and lost.
+        """
+        try:
+            is_behind = any(self._failures.values()) or self.sent < self._journal.last_seq()
+        except JournalUnwritableError:
+            return False
+        now = self._clock.monotonic()
+        self._behind_since = (self._behind_since or now) if is_behind else None
+        return self._behind_since is not None and now - self._behind_since < BEHIND_SECONDS
 
     async def finish(self, view: RunView) -> None:
         """Write what is left, and give the lease back.

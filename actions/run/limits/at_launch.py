@@ -12,7 +12,7 @@ from actions.blueprint.launch_plan import LaunchPlan
 from actions.blueprint.model import Blueprint
 from actions.fleet.quantity import format_usd
 from actions.run.limits.options import limits_text, moment_text, reach_text
-from actions.run.limits.rules import margin_of
+from actions.run.limits.rules import margin_of, undo_seconds
 from actions.run.state.records import LimitAction, Limits
 from actions.run.state.view import StageState, StageView
 
@@ -53,14 +53,30 @@ def _meanings(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, now: datet
     end = now.timestamp() + plan.high_seconds
     if limits.until is not None and limits.until < end:
         yield f"The run may take until {moment_text(end)}: then it is {does} before it is done."
-    if limits.budget_usd and plan.total_high > Decimal(limits.budget_usd):
-        yield f"The run may cost {format_usd(plan.total_high)}: then it is {does} before it is done."
+    yield from _budget(limits, plan, blueprint, does)
     if limits.budget_usd or limits.max_usd_per_hour:
         yield from _unpriced(plan)
     if limits.credentials_end or limits.capacity_end:
         margin = margin_of(_held_at_most(plan, blueprint), limits.action)
         begins = "Parking" if limits.action is LimitAction.PARK else "The teardown"
         yield f"{begins} begins up to {brief_duration(margin)} before such an end: it may take so long."
+
+
+def _budget(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, does: str) -> Iterator[str]:
+    """Yield a sentence if the budget may end the run: it pays for the park or teardown, too."""
+    if not limits.budget_usd:
+        return
+    budget = Decimal(limits.budget_usd)
+    seconds = undo_seconds(_held_at_most(plan, blueprint), limits.action)
+    reserve = (plan.peak_usd_per_hour or Decimal(0)) * Decimal(str(seconds)) / 3600
+    if plan.total_high > budget:
+        yield f"The run may cost {format_usd(plan.total_high)}: then it is {does} before it is done."
+    elif plan.total_high + reserve > budget:
+        action = "parking" if limits.action is LimitAction.PARK else "a teardown"
+        yield (
+            f"The run may cost {format_usd(plan.total_high)}, and the budget keeps up to {format_usd(reserve)} "
+            f"for {action} ({brief_duration(seconds)}): then it is {does} before it is done."
+        )
 
 
 def _unpriced(plan: LaunchPlan) -> Iterator[str]:

@@ -64,6 +64,50 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
         """True if anything was typed."""
         return self != LimitTexts()
 
+    @property
+    def names_any(self) -> bool:
+        """True if a limit or the watchdog was typed, and not only how the run ends."""
+        return replace(self, at_limit="") != LimitTexts()
+
+
+def with_usual(texts: LimitTexts, usual: LimitTexts | None) -> LimitTexts:
+    """Return the limits of a launch: what was not typed is as in the settings."""
+    if usual is None:
+        return texts
+    return LimitTexts(
+        until=texts.until or usual.until,
+        budget=texts.budget or usual.budget,
+        max_hourly=texts.max_hourly or usual.max_hourly,
+        before_credentials_end=_first(texts.before_credentials_end, usual.before_credentials_end),
+        before_capacity_end=_first(texts.before_capacity_end, usual.before_capacity_end),
+        at_limit=texts.at_limit or usual.at_limit,
+        watchdog=texts.watchdog or usual.watchdog,
+    )
+
+
+def _first(typed: bool | None, usual: bool | None) -> bool | None:
+    return usual if typed is None else typed
+
+
+def require_limit(texts: LimitTexts, limits: Limits) -> None:
+    """Refuse an end of the run that nothing would bring about.
+
+    Args:
+        texts: As typed.
+        limits: All limits that hold then.
+
+    Raises:
+        UsageError: How the run ends was typed, and there is no limit.
+    """
+    if not texts.at_limit or limits.is_set:
+        return
+    watchdog = " A watchdog is not a limit: it only stops jobs." if limits.watchdog_minutes else ""
+    deed = "be parked" if texts.at_limit == LimitAction.PARK else "be torn down"
+    raise UsageError(
+        f"There is no limit at which the run would {deed}: it would go on without end.{watchdog}",
+        hint="Add a time, a budget, a price of an hour, or the end of credentials or capacity block.",
+    )
+
 
 def limits_of(texts: LimitTexts, *, now: datetime, known: Limits | None = None) -> Limits:
     """Return the limits that these texts state.

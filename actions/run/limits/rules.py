@@ -71,6 +71,8 @@ class LimitStatus(msgspec.Struct, frozen=True):
     """Time at which the runner acts, in seconds since the epoch, if all goes on as now; `None` if not foreseeable."""
     is_reached: bool = False
     is_near: bool = False
+    is_kept_back: bool = False
+    """The rest of a budget that is near pays for the park or teardown: less than `NEAR_SHARE` of it is spent."""
     doubt: str = ""
     """The reason that it may come late or not at all, in one sentence; empty if there is none."""
 
@@ -150,6 +152,7 @@ def _budget(budget: Decimal, action: LimitAction, view: RunView, spending: Spend
         at,
         is_reached=left <= 0,
         is_near=spending.usd >= NEAR_SHARE * budget or left <= 0,
+        is_kept_back=left <= 0 and spending.usd < NEAR_SHARE * budget,
         doubt=unpriced_sentence(spending),
     )
 
@@ -275,6 +278,8 @@ def _reached_text(view: RunView, will: str) -> str:
 
 
 def _near_text(status: LimitStatus, limits: Limits) -> str:
+    if status.is_kept_back:
+        return f"The rest of the budget of {format_usd(Decimal(limits.budget_usd))} pays for {_DOING[limits.action]}."
     if status.name is LimitName.BUDGET:
         return f"Of the budget of {format_usd(Decimal(limits.budget_usd))} more than {NEAR_SHARE:.0%} is spent."
     return status.text

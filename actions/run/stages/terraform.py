@@ -18,6 +18,7 @@ from actions.blueprint.stages import TerraformStage
 from actions.blueprint.version_rules import support_type
 from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
+from actions.run.context.retry import STAGE, retry_unreachable
 from actions.run.context.stage_context import StageContext
 from actions.run.spool.program_log import ProgramLog, ToolLog
 from actions.run.stages.terraform_place import RootPlace
@@ -272,13 +273,17 @@ class TerraformHandler:
     async def _retried(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `call`; wait for a locked state, and free one that a dead process has locked.
 
+        A state that does not answer is waited for, too: an operation that has no lock has done nothing.
+
         Raises:
             StateLockedError: It is still locked.
+            UnreachableError, AccessError: There is still no answer, or no login.
         """
+        context = self._context
         end = self._context.clock.monotonic() + LOCK_SECONDS
         while True:
             try:
-                return await call()
+                return await retry_unreachable(call, clock=context.clock, note=context.journal.note, policy=STAGE)
             except StateLockedError as error:
                 reason = await self._place.unlocked(terraform, error.lock)
                 if reason:

@@ -9,7 +9,9 @@ import pytest
 
 from actions.run import client
 from actions.run.client import list_runs, load_run, send_request
-from actions.run.state.records import LimitAction, Limits, RequestKind
+from actions.run.journal.store import append_record
+from actions.run.state.records import Action, Intent, LimitAction, Limits, Outcome, RequestKind, Result
+from actions.run.state.view import RunState
 from tui.cli.arguments import parse_arguments
 from tui.cli.main import main
 
@@ -53,6 +55,19 @@ def test_limits_that_were_not_typed_are_those_of_the_settings(tmp_path: Path) ->
     assert limits() == Limits(budget_usd="9", capacity_end=True, action=LimitAction.TEARDOWN)
 
 
+def test_the_end_of_the_settings_needs_no_limit_and_a_typed_one_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "eksml-tui" / "config.yaml"
+    settings.parent.mkdir()
+    settings.write_text("limit_action: teardown\n")
+    assert main(WORDS) == 0
+    assert limits() == Limits(action=LimitAction.TEARDOWN)
+    assert main(["runs", "limit", "latest", "--at-limit", "park"]) == 2
+    assert "There is no limit at which the run would be parked" in capsys.readouterr().err
+    assert limits() == Limits(action=LimitAction.TEARDOWN)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -61,6 +76,8 @@ def test_limits_that_were_not_typed_are_those_of_the_settings(tmp_path: Path) ->
         (["--budget", "-1"], "'-1' is not a budget."),
         (["--max-hourly", "0.01"], "The dearest hour of the plan costs"),
         (["--watchdog", "1"], "'1' is not a time for the watchdog."),
+        (["--at-limit", "teardown"], "There is no limit at which the run would be torn down"),
+        (["--at-limit", "teardown", "--watchdog", "1h"], "A watchdog is not a limit: it only stops jobs."),
     ],
 )
 def test_a_limit_that_cannot_be_is_refused_and_nothing_is_launched(
@@ -77,6 +94,17 @@ def test_the_plan_has_the_limits_and_what_they_mean(capsys: pytest.CaptureFixtur
     assert "Limits: park at: budget $0.01." in notes
     assert any("it is parked before it is done" in note for note in notes)
     assert any("only while this machine runs" in note for note in notes)
+
+
+def test_the_plan_names_what_a_budget_keeps_for_the_park(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "-o", "json"]) == 0
+    most = float(json.loads(capsys.readouterr().out)["total_high"])
+    assert main([*PLAN, "--budget", f"{most + 0.01:.4f}", "-o", "json"]) == 0
+    (note,) = (one for one in json.loads(capsys.readouterr().out)["notes"] if "keeps up to" in one)
+    assert "for parking (" in note
+    assert note.endswith("then it is parked before it is done.")
+    assert main([*PLAN, "--budget", "5000", "-o", "json"]) == 0
+    assert "keeps up to" not in capsys.readouterr().out
 
 
 def test_limits_are_changed_one_by_one_and_taken_away(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +127,18 @@ def test_limits_are_changed_one_by_one_and_taken_away(capsys: pytest.CaptureFixt
     assert main(["runs", "limit", "latest"]) == 0
     assert capsys.readouterr().out.endswith("none.\n")
     assert main(["runs", "limit", "latest", "--none", "--budget", "5"]) == 2
+
+
+def test_a_parked_run_goes_on_by_resume_as_by_retry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(WORDS) == 0
+    (run,) = list_runs()
+    send_request(run.folder, RequestKind.PARK, start=False)
+    for body in (Intent(Action.DRAIN), Outcome(Action.DRAIN, Result.DONE)):
+        append_record(run.folder, body, deed="the park")
+    assert load_run(run.folder).state is RunState.PARKED
+    assert main(["runs", "resume", "latest"]) == 0
+    assert "to retry." in capsys.readouterr().out
+    assert [request.kind for request in load_run(run.folder).requests] == [RequestKind.PARK, RequestKind.RETRY]
 
 
 def test_a_run_that_is_torn_down_takes_no_limits(capsys: pytest.CaptureFixture[str]) -> None:

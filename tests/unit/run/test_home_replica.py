@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.cloud import s3
+from actions.run.home import replica
 from actions.run.home.mirror import fetch_run
 from actions.run.home.segments import read_rows
 from actions.run.journal.folder import terraform_path
@@ -138,6 +139,35 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
         assert await read_rows(run.store, folder.name) == stored(folder)
         await fetch_run(run.store, folder.name, tmp_path / "copy")
         assert points_file(tmp_path / "copy", "train").read_bytes() == points_file(folder, "train").read_bytes()
+        run.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_a_home_is_behind_until_it_has_all_records_and_no_longer_than_a_day(
+    home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_run(tmp_path)
+    monkeypatch.setattr(s3, "_ATTEMPTS", 1)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Replicated(folder, clock)
+        assert run.replica.is_behind()
+        async with accompanied(run):
+            await seconds_until(clock, lambda: not run.replica.is_behind(), 5)
+            home.is_away = True
+            await run.journal.write(Output({"a": "b"}), stage="train", attempt=1)
+            assert run.replica.is_behind()
+            await clock.sleep(3600)
+            assert run.replica.is_behind()
+            home.mend()
+            await seconds_until(clock, lambda: not run.replica.is_behind(), 60)
+            assert await read_rows(run.store, folder.name) == stored(folder)
+            home.is_away = True
+            await seconds_until(clock, run.replica.is_behind, 60)  # nothing is new, and the lease cannot be renewed
+            monkeypatch.setattr(replica, "BEHIND_SECONDS", 600.0)
+            await seconds_until(clock, lambda: not run.replica.is_behind(), 700)
         run.close()
 
     run_virtually(work(), has_sockets=True)

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actions.base.errors import UsageError
-from actions.run.limits.options import LimitTexts, limits_of, limits_text, moment_text, parse_moment, short_limits
+from actions.run.limits.options import (
+    LimitTexts,
+    limits_of,
+    limits_text,
+    moment_text,
+    parse_moment,
+    short_limits,
+    with_usual,
+)
 from actions.run.limits.rules import (
     LimitName,
     LimitStatus,
@@ -370,6 +378,22 @@ def test_notices_name_what_is_near_without_amounts_that_change() -> None:
         "Of the budget of $120.00 more than 80% is spent. The runner parks the run.",
         "The limit until 1970-01-01 04:00 UTC. The runner parks the run at 1970-01-01 04:00 UTC.",
     ]
+
+
+def test_a_budget_that_is_kept_for_the_park_is_not_called_spent() -> None:
+    run = view(created(Limits(budget_usd="11")), *TRAINING)  # $4 at the begin, and a park costs $10.20
+    assert [notice.text for notice in limit_notices(run, 2.0 * HOUR)] == [
+        "The rest of the budget of $11.00 pays for parking. The runner parks the run."
+    ]
+
+
+def test_what_was_not_typed_is_as_in_the_settings() -> None:
+    usual = LimitTexts(until="+8h", budget="40", before_capacity_end=True, at_limit="teardown")
+    assert with_usual(LimitTexts(budget="9", before_capacity_end=False), usual) == LimitTexts(
+        until="+8h", budget="9", before_capacity_end=False, at_limit="teardown"
+    )
+    assert with_usual(LimitTexts(until="none"), usual).until == "none"
+    assert with_usual(LimitTexts(budget="9"), None) == LimitTexts(budget="9")
 
 
 def test_limits_of_another_machines_run_are_named_and_not_reckoned_by_what_is_known_here() -> None:

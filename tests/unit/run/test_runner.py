@@ -30,13 +30,13 @@ from tests.unit.run.world import FakeStage, FakeWorkshop, World, make_run
 CLOCK = SystemClock()
 
 
-async def carry_out(folder: Path) -> RunView:
+async def carry_out(folder: Path, *, is_behind: Callable[[], bool] = lambda: False) -> RunView:
     lease = take_runner_lease(journal_path(folder), CLOCK)
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     try:
-        return await Runner(
-            RunnerJournal(journal, lease, CLOCK), FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None
-        ).run()
+        backend = FakeWorkshop(folder, CLOCK)
+        own = RunnerJournal(journal, lease, CLOCK)
+        return await Runner(own, backend, CLOCK, lambda line: None, is_behind=is_behind).run()
     finally:
         journal.close()
 
@@ -70,6 +70,22 @@ async def test_a_plan_is_carried_out_after_its_approval_only(tmp_path: Path) -> 
         send_request(folder, RequestKind.APPROVE, plan_hash=plan.plan_hash, start=False)
         assert (await runner).state is RunState.SUCCEEDED
     assert load_run(folder).stage("provision").attempt == 1
+
+
+async def test_a_runner_stays_while_the_home_is_behind_and_does_what_it_is_asked_for(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    behind = {"home"}
+    runner = asyncio.create_task(carry_out(folder, is_behind=lambda: bool(behind)))
+    try:
+        await until(folder, lambda view: view.state is RunState.SUCCEEDED)
+        send_request(folder, RequestKind.TEARDOWN, start=False)
+        await until(folder, lambda view: view.state is RunState.TORN_DOWN)
+        assert not runner.done()
+        behind.clear()
+        assert (await asyncio.wait_for(runner, 60)).state is RunState.TORN_DOWN
+    finally:
+        runner.cancel()
+        await asyncio.gather(runner, return_exceptions=True)
 
 
 async def test_a_cancel_interrupts_the_job_and_removes_it(tmp_path: Path) -> None:

@@ -196,6 +196,18 @@ def test_the_runs_header_shows_it() -> None:
     assert "$114.00 spent" in heading[1]
 
 
+def test_the_header_of_a_run_at_rest_names_what_it_still_costs_an_hour() -> None:
+    def heading(*lines: tuple[float, str, Body]) -> str:
+        return text_of(run_heading(view(*LIFE, *lines), now=9 * HOUR)[1])
+
+    assert "/h" not in heading()  # provision and train are two of its stages: it goes on
+    undone = (begun(8, "train", Action.UNDO), ended(8, "train", action=Action.UNDO))
+    drained = (begun(8, "", Action.DRAIN), ended(8, "", action=Action.DRAIN))
+    parked = heading((8, "", RunRequest(RequestKind.PARK)), *undone, *drained)
+    assert parked.startswith("parked")
+    assert "$116.00 spent · costs $2.00/h" in parked
+
+
 def test_the_detail_of_a_stage_shows_what_it_has_cost() -> None:
     found = view(*LIFE)
     assert (spent_in(found, "train", 8 * HOUR), spent_in(found, "operators", 8 * HOUR)) == ("$102.00 spent", "")

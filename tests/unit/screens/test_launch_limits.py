@@ -64,6 +64,39 @@ async def test_limits_of_the_settings_are_in_the_form_and_in_the_launch(monkeypa
     assert (launched[0].budget, launched[0].before_capacity_end, launched[0].until) == ("0.05", "yes", "")
 
 
+USUAL = LimitTexts(until="+8h", budget="40", before_capacity_end=True, at_limit="teardown")
+
+
+@pytest.mark.parametrize(
+    ("line", "keys", "stated", "shown"),
+    [
+        ("", ("shift+tab",) * 8 + ("left",), ("none", "none", "no", ""), ""),  # the switch is turned off
+        (" budget=9 at_limit=park", (), ("+8h", "9", "yes", "park"), "Limits: park at: until"),
+        (" budget=9", (), ("+8h", "9", "yes", ""), "Limits: tear down at: until"),
+    ],
+)
+async def test_a_launch_has_the_limits_that_the_form_shows(
+    monkeypatch: pytest.MonkeyPatch, line: str, keys: tuple[str, ...], stated: tuple[str, ...], shown: str
+) -> None:
+    app = console(USUAL)
+    launched: list[LaunchArguments] = []
+    async with app.run_test(size=(120, 80)) as pilot:
+        await open_form(app, pilot, f"launch bionemo-esm1nv preset=rehearsal{line}")
+        await wait_for(pilot, lambda: "Limits: " in screen_text(app), "those of the settings")
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        monkeypatch.setattr(screen, "dismiss", launched.append)
+        await pilot.press(*keys)
+        await wait_for(pilot, lambda: (shown or "Limits: ") in screen_text(app) or not shown, "what they mean")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it asks")
+        assert ("Limits: " in screen_text(app)) is bool(shown)
+        await pilot.press("y")
+        await wait_for(pilot, lambda: launched, "it is launched")
+    got = launched[0]
+    assert (got.until, got.budget, got.before_capacity_end, got.at_limit) == stated
+
+
 async def test_a_limit_that_cannot_be_read_is_said_below_the_form() -> None:
     app = console()
     async with app.run_test(size=(120, 80)) as pilot:

@@ -32,6 +32,26 @@ def test_a_lock_says_who_holds_it() -> None:
     assert "force-unlock 5b5e3a6d-63fe" in error.hint
 
 
+def test_a_state_that_could_not_be_saved_names_the_way_to_save_it() -> None:
+    away = (
+        'Unable to access object "ml/p.tfstate" in S3 bucket "team-runs": operation error S3: HeadObject, exceeded '
+        "maximum number of attempts, 5, https response error StatusCode: 0, RequestID: , request send failed"
+    )
+    events = [
+        problem("Failed to save state", f"Error saving state: failed checking for existing remote state: {away}"),
+        problem("Failed to persist state to backend", 'written to the file "errored.tfstate"'),
+        problem("Error releasing the state lock", f"unable to retrieve file: {away}"),
+    ]
+    error = failure_of(["terraform", "apply"], events, exit_code=1, interrupted=False)
+    assert error.message == (
+        "terraform apply ended with 1: its state could not be saved. "
+        "The Terraform state in S3 cannot be reached (HeadObject: no answer)"
+    )
+    assert error.hint.startswith("What it has made is in errored.tfstate")
+    other = failure_of(["terraform", "apply"], events[1:2], exit_code=1, interrupted=False)
+    assert other.message == "terraform apply ended with 1: its state could not be saved"
+
+
 def test_a_stale_plan_asks_for_another_approval() -> None:
     error = failure_of(["terraform", "apply"], [problem("Saved plan is stale")], exit_code=1, interrupted=False)
     assert isinstance(error, ConflictError)

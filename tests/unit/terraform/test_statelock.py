@@ -8,6 +8,9 @@ import pwd
 import msgspec
 import pytest
 
+from actions.base.errors import ToolError
+from actions.terraform.asking import tool_failure
+from actions.terraform.failure import StateLockedError
 from actions.terraform.state import (
     DeadHolder,
     GoneHolder,
@@ -38,6 +41,15 @@ def test_a_lock_is_read_with_its_moment() -> None:
     lock = read_lock(TEXT)
     assert (lock.id, lock.who) == ("c3ed11e8-93bc-684a-fb03-f89adeff5f96", "root@vm")
     assert lock.created_at == pytest.approx(CREATED, abs=1e-3)
+
+
+def test_a_lock_is_read_from_framed_and_coloured_text() -> None:
+    lines = "Error: Error acquiring the state lock\n\n" + TEXT
+    framed = "".join(f"\x1b[31m│\x1b[0m \x1b[0m{line}\n" for line in lines.splitlines())
+    shown = f"\x1b[31m╷\x1b[0m\n{framed}\x1b[31m╵\x1b[0m\n"  # terraform state push 1.11.4, to a pipe
+    error = tool_failure(["terraform", "state"], ToolError(["terraform", "state"], exit_code=1, tail=shown))
+    assert isinstance(error, StateLockedError)
+    assert error.lock == read_lock(TEXT)
 
 
 def test_the_lock_of_a_process_of_ours_that_died_at_work_is_of_the_dead() -> None:

@@ -94,7 +94,7 @@ def run_limit(options: argparse.Namespace) -> int:
     from actions.base.clock import SystemClock
     from actions.base.errors import UsageError
     from actions.run.client import find_run, load_run, set_limits
-    from actions.run.limits.options import limits_of, limits_text, reach_text
+    from actions.run.limits.options import limits_of, limits_text, reach_text, require_limit
     from actions.run.report import limits_json
     from actions.run.state.records import Limits
     from tui.cli.tables.output import print_table
@@ -108,6 +108,7 @@ def run_limit(options: argparse.Namespace) -> int:
     if texts.is_given or options.new_none:
         clock = SystemClock()
         known = Limits() if options.new_none else limits_of(texts, now=clock.now(), known=known)
+        require_limit(texts, known)
         environment = {} if options.demo else aws_environment(options)
         if load_run(folder).home:
             from tui.cli.run_verbs.remote_runs import note_if_taken
