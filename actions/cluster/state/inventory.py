@@ -72,44 +72,76 @@ async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = No
     finally:
         devices.cancel()
         await asyncio.gather(devices, return_exceptions=True)
-    for one in slices:
-        layer.index.slice_changed(None, one)
-    for claim in claims:
-        layer.index.claim_changed(device_claim_key(claim), None, claim)
-    layer.update(is_counted=True, is_refused=False)
+    _count(layer, slices, claims)
     nodes |= layer.nodes
     return NodeInventory(tuple(nodes.values()), index.usage | layer.usage, reason)
 
 
 async def _fetch_devices(
-    session: KubeSession, left_out: LeftOut | None
+    session: KubeSession, left_out: LeftOut | None, namespace: str = ""
 ) -> tuple[list[SliceFacts], list[DeviceClaimFacts], str]:
-    """List slices and claims of dynamic resource allocation, if the server has them; or else the reason why not."""
+    """List slices and claims of dynamic resource allocation, if the server has them; or else the reason why not.
+
+    The slices are left out where only a namespace is asked for, and has no claim.
+    """
     kind, claim_kind = kind_of("ResourceSlice"), kind_of("ResourceClaim")
     try:
         served = await served_versions(session, kind.group)
         versions = tuple(version for version in kind.versions if version in served)
         if not versions:
             return [], [], ""
-        path, claim_path = (replace(one, versions=versions).list_path() for one in (kind, claim_kind))
+        path = replace(claim_kind, versions=versions).list_path(namespace)
+        claims = [one async for few in _pages(session, path, decode_device_claim, left_out=left_out) for one in few]
+        if namespace and not claims:
+            return [], [], ""
+        path = replace(kind, versions=versions).list_path()
         slices = [one async for few in _pages(session, path, decode_slice, left_out=left_out) for one in few]
-        pages = _pages(session, claim_path, decode_device_claim, left_out=left_out)
-        return slices, [one async for few in pages for one in few], ""
+        return slices, claims, ""
     except MissingError:
         return [], [], ""
     except ConsoleError as error:
         return [], [], error.message
 
 
-async def fetch_pods(session: KubeSession, namespace: str = "", *, left_out: LeftOut | None = None) -> list[PodFacts]:
-    """List the pods of a namespace, or of all, in the order of the server.
+async def fetch_pods(
+    session: KubeSession,
+    namespace: str = "",
+    *,
+    left_out: LeftOut | None = None,
+    uncounted: Callable[[str], None] = lambda _: None,
+) -> list[PodFacts]:
+    """List the pods of a namespace, or of all, in the order of the server, with the devices of their claims.
+
+    Args:
+        session: The session with the cluster.
+        namespace: Empty for all.
+        left_out: Called for objects that cannot be read.
+        uncounted: Called with the reason why devices of claims are not counted, or an empty one.
 
     Raises:
-        ConsoleError: The server does not answer, or the list is forbidden.
+        ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
     path = kind_of("Pod").list_path(namespace)
-    pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
-    return [pod async for few in pages for pod in few]
+    devices = asyncio.create_task(_fetch_devices(session, left_out, namespace))
+    try:
+        pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
+        pods = {pod.key: pod async for few in pages for pod in few}
+        slices, claims, reason = await devices
+    finally:
+        devices.cancel()
+        await asyncio.gather(devices, return_exceptions=True)
+    uncounted(reason)
+    layer = DeviceLayer({}, {}, pods)
+    _count(layer, slices, claims)
+    return list((pods | layer.pods).values())
+
+
+def _count(layer: DeviceLayer, slices: list[SliceFacts], claims: list[DeviceClaimFacts]) -> None:
+    for one in slices:
+        layer.index.slice_changed(None, one)
+    for claim in claims:
+        layer.index.claim_changed(device_claim_key(claim), None, claim)
+    layer.update(is_counted=True, is_refused=False)
 
 
 async def fetch_events(

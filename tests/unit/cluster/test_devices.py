@@ -19,7 +19,7 @@ from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.device_decode import decode_device_claim, decode_slice
 from actions.cluster.state.device_index import DeviceIndex
 from actions.cluster.state.device_layer import DeviceLayer, own_node, own_pod, own_usage
-from actions.cluster.state.inventory import fetch_inventory
+from actions.cluster.state.inventory import fetch_inventory, fetch_pods
 from actions.cluster.state.kept import WatchVersions, load_kept, write_kept
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.fleet.cost import CostModel
@@ -485,6 +485,19 @@ async def test_an_inventory_counts_devices_too(tmp_path: Path) -> None:
     used = inventory.usage[NODE_NAME]
     assert (node.allocatable.gpu, node.requested(used).gpu, used.pods) == (8, 2, 1)
     assert inventory.unlisted_devices == ""
+
+
+async def test_listed_pods_have_their_devices(tmp_path: Path) -> None:
+    cluster = Devices()
+    cluster.items["/api/v1/namespaces/default/pods"] = [_POD]
+    cluster.items[f"{GROUP}/v1/namespaces/default/resourceclaims"] = []
+    reasons: list[str] = []
+    async with session_to(cluster, tmp_path) as session:
+        (pod,) = await fetch_pods(session, uncounted=reasons.append)
+        asked = cluster.requests[SLICES]
+        (other,) = await fetch_pods(session, "default", uncounted=reasons.append)
+    assert (pod.requests.gpu, other.requests.gpu, reasons) == (2, 0, ["", ""])
+    assert cluster.requests[SLICES] == asked  # a namespace without claims needs none
 
 
 @pytest.mark.parametrize("refuses", ["resourceslices", "resourceclaims"])

@@ -40,7 +40,10 @@ COST_FIELDS = (
 
 def print_pods(options: Namespace) -> int:
     """Print the pods of a namespace, or of all."""
-    found = _listed(options, lambda session: fetch_pods(session, options.namespace, left_out=tell_left_out))
+    found = _listed(
+        options,
+        lambda session: fetch_pods(session, options.namespace, left_out=tell_left_out, uncounted=tell_uncounted),
+    )
     pods = [pod for pod in found if _is_on(pod, options)]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
     now = SystemClock().now().timestamp()
