@@ -149,7 +149,7 @@ def decode_slice(raw: Raw) -> SliceFacts:
         generation=pool.generation,
         count=pool.resource_slice_count,
         node=shared(spec.node_name or ""),
-        devices=tuple(_device(driver, device) for device in spec.devices or ()) if driver in KINDS else (),
+        devices=_shared(tuple([_device(driver, one) for one in spec.devices or ()])) if driver in KINDS else (),
     )
 
 
@@ -215,6 +215,12 @@ def _unit(name: str, device: _Basic, found: _Attributes) -> str:
 
 def _text(value: _Value | None) -> str:
     return (value.string if value else None) or ""
+
+
+@lru_cache(maxsize=_MOST_SHARED)
+def _shared(devices: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
+    """Return equal tuples as one object."""
+    return devices
 
 
 @lru_cache(maxsize=_MOST_SHARED)

@@ -65,8 +65,7 @@ async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = No
         async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out):
             for pod in pods:
                 index.change(pod.key, None, pod)
-                if pod.requests.gpu or pod.requests.neuron or pod.requests.efa:
-                    found[pod.key] = pod
+                found[pod.key] = pod
         index.update_totals()
         slices, claims, reason = await devices
     finally:
