@@ -224,8 +224,7 @@ class ConsoleServices:
         """Return the health of the source of one of the cluster's resources."""
         health = self.cluster.health(resource) or self.supervisor.health(CLUSTER)
         is_kept = resource in KEPT and health.state is not FeedState.LIVE
-        snapshot = self.cluster.snapshot() if resource == "nodes" else None
-        if snapshot is not None and snapshot.leaves_out_claims and health.state is FeedState.LIVE:
+        if resource == "nodes" and health.state is FeedState.LIVE and self.leaves_out_claims:
             uncounted = UNCOUNTED[0].lower() + UNCOUNTED[1:]
             return replace(health, detail=f"{health.detail}; {uncounted}" if health.detail else uncounted)
         return replace(health, as_of=self.as_of_words()) if is_kept else health
@@ -242,6 +241,12 @@ class ConsoleServices:
         if changes_in is not None:
             self.ticker.request_paint_in(changes_in)
         return health.label(now)
+
+    @property
+    def leaves_out_claims(self) -> bool:
+        """True while the cluster has claims of devices that are not counted."""
+        snapshot = self.cluster.snapshot()
+        return snapshot is not None and snapshot.leaves_out_claims
 
     def fleet_cost(self) -> FleetCost | None:
         """Return the cost of all nodes; `None` before the first complete snapshot, which may be a kept one."""

@@ -173,8 +173,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         readings = [reading for reading in self._feed.readings if self._still_runs(reading)]
         if past is not None:
             readings = list(past.readings)
-        cost, snapshot = self.services.fleet_cost(), self.services.cluster.snapshot()
-        uncounted = f" {UNCOUNTED}." if snapshot is not None and snapshot.leaves_out_claims else ""
+        cost = self.services.fleet_cost()
+        uncounted = f" {UNCOUNTED}." if self.services.leaves_out_claims else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched
             if watched is not None and self._is_without_workers:

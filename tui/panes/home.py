@@ -119,7 +119,7 @@ class HomePane(Pane):
             contexts_error=home.contexts_error,
             cluster_state=self._cluster_state(),
             totals=home.trouble.totals if is_read else None,
-            leaves_out_claims=snapshot is not None and snapshot.leaves_out_claims,
+            leaves_out_claims=services.leaves_out_claims,
             cost=services.fleet_cost(),
             unscheduled=home.trouble.unscheduled,
             runs=services.runs.summaries if is_list_complete(services.runs) else None,

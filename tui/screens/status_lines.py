@@ -101,6 +101,7 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         capture=services.capture.badge() if services.capture is not None else "",
         is_readonly=settings.readonly,
         cost=services.fleet_cost(),
+        leaves_out_claims=services.leaves_out_claims,
         as_of=services.as_of_words(),
         trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),
         alarm=_alarm(services.runs),

@@ -26,19 +26,20 @@ from actions.fleet.cost import CostModel
 from actions.fleet.facts import NOTHING, DeviceClaimFacts, NodeUsage, PodFacts, Resources, SliceFacts
 from tests.support.builders import a_node, a_pod
 from tests.unit.cluster.clocks import HastyClock
-from tests.unit.cluster.faults import Json, event, page, refusal, stream
+from tests.unit.cluster.faults import event, page, refusal, stream
 from tests.unit.cluster.samples import NODE
 from tests.unit.cluster.samples import a_pod as pod_object
 from tests.unit.cluster.servers import session_to
 from tests.unit.cluster.test_state import Cluster, _until, _until_asked
 
+Document = dict[str, Any]
 GROUP = "/apis/resource.k8s.io"
 SLICES, CLAIMS = f"{GROUP}/v1/resourceslices", f"{GROUP}/v1/resourceclaims"
 NODE_NAME = NODE["metadata"]["name"]
 NVIDIA, NEURON = "gpu.nvidia.com", "neuron.aws.com"
 
 
-def a_gpu(index: int, *, type: str = "gpu", counters: str = "", name: str = "") -> Json:
+def a_gpu(index: int, *, type: str = "gpu", counters: str = "", name: str = "") -> Document:
     """A device as NVIDIA's driver publishes it."""
     device = {
         "name": name or f"gpu-{index}",
@@ -56,14 +57,14 @@ def a_gpu(index: int, *, type: str = "gpu", counters: str = "", name: str = "") 
 
 
 def a_slice(
-    devices: Sequence[Json],
+    devices: Sequence[Document],
     *,
     driver: str = NVIDIA,
     node: str = NODE_NAME,
     generation: int = 1,
     count: int = 1,
     name: str = "s",
-) -> Json:
+) -> Document:
     """A slice of resource.k8s.io/v1."""
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -87,7 +88,7 @@ def a_claim(
     node: str = NODE_NAME,
     admin: Sequence[str] = (),
     **annotations: str,
-) -> Json:
+) -> Document:
     """An allocated claim that pods use."""
     results = [
         {"request": "r", "driver": driver, "pool": node, "device": device}
@@ -110,16 +111,16 @@ def a_claim(
     }
 
 
-def slice_of(document: Json) -> SliceFacts:
+def slice_of(document: Document) -> SliceFacts:
     return decode_slice(json.dumps(document).encode())
 
 
-def claim_of(document: Json) -> DeviceClaimFacts:
+def claim_of(document: Document) -> DeviceClaimFacts:
     return decode_device_claim(json.dumps(document).encode())
 
 
 def counted(
-    slices: Sequence[Json], claims: Sequence[Json] = (), pods: Sequence[PodFacts] = ()
+    slices: Sequence[Document], claims: Sequence[Document] = (), pods: Sequence[PodFacts] = ()
 ) -> tuple[Resources, Resources, dict[str, Resources]]:
     """Return the devices of the node, those that claims have, and those of each pod."""
     index = DeviceIndex({pod.key: pod for pod in pods})
@@ -135,7 +136,7 @@ def counted(
 EFA_NAME = "Elastic Fabric Adapter (EFA)"
 
 
-def _network(name: str, model: str, key: str = "dra.net/pciDevice") -> Json:
+def _network(name: str, model: str, key: str = "dra.net/pciDevice") -> Document:
     return {"name": name, "attributes": {key: {"string": model}, "dra.net/rdma": {"bool": True}}}
 
 
@@ -166,7 +167,9 @@ def _network(name: str, model: str, key: str = "dra.net/pciDevice") -> Json:
         ("compute-domain.nvidia.com", [{"name": "channel-0"}, {"name": "daemon-0"}], NOTHING),
     ],
 )
-def test_devices_of_a_driver_are_counted_as_what_they_are(driver: str, devices: list[Json], offered: Resources) -> None:
+def test_devices_of_a_driver_are_counted_as_what_they_are(
+    driver: str, devices: list[Document], offered: Resources
+) -> None:
     assert counted([a_slice(devices, driver=driver)])[0] == offered
 
 
@@ -407,7 +410,8 @@ async def test_a_claim_that_ends_gives_its_devices_back(tmp_path: Path) -> None:
     assert (_gpus(full), _gpus(after)) == ((8, 2, 2), (8, 0, 0))
     changes = after.changes_since(full)
     assert changes is not None
-    assert (changes.nodes, changes.pods) == ({NODE_NAME}, {"default/other"})
+    assert changes.nodes == {NODE_NAME}
+    assert changes.pods == {"default/other"}
 
 
 async def test_a_server_without_claims_is_asked_once_for_their_group(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
     bars = _bars(totals, width, in_row=2 if is_dense and width >= _TWO_BARS else 1)
     paid, idle = _money_rows(facts.cost, width)
     missing = _texts(f"{UNCOUNTED}.", width, Tone.WARN) if facts.leaves_out_claims else ()
-    head = (_nodes_row(totals, facts.unscheduled), *paid, *missing)
+    head, idle = (_nodes_row(totals, facts.unscheduled), *paid), [*idle, *missing]
     return Section("Fleet", (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
 
 
