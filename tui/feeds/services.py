@@ -14,7 +14,7 @@ from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED
 from tui.feeds.alarms import AlarmFeed
-from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts
+from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
 from tui.feeds.home import HomeFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
@@ -224,7 +224,7 @@ class ConsoleServices:
         """Return the health of the source of one of the cluster's resources."""
         health = self.cluster.health(resource) or self.supervisor.health(CLUSTER)
         is_kept = resource in KEPT and health.state is not FeedState.LIVE
-        if resource == "nodes" and health.state is FeedState.LIVE and self.leaves_out_claims:
+        if resource == "nodes" and health.state is FeedState.LIVE and leaves_out_claims(self.cluster.snapshot()):
             uncounted = UNCOUNTED[0].lower() + UNCOUNTED[1:]
             return replace(health, detail=f"{health.detail}; {uncounted}" if health.detail else uncounted)
         return replace(health, as_of=self.as_of_words()) if is_kept else health
@@ -241,12 +241,6 @@ class ConsoleServices:
         if changes_in is not None:
             self.ticker.request_paint_in(changes_in)
         return health.label(now)
-
-    @property
-    def leaves_out_claims(self) -> bool:
-        """True while the cluster has claims of devices that are not counted."""
-        snapshot = self.cluster.snapshot()
-        return snapshot is not None and snapshot.leaves_out_claims
 
     def fleet_cost(self) -> FleetCost | None:
         """Return the cost of all nodes; `None` before the first complete snapshot, which may be a kept one."""

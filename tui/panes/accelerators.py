@@ -12,6 +12,7 @@ from textual.geometry import Size
 from actions.cluster.job_pods import role_of
 from actions.fleet.facts import UNCOUNTED, PodFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
+from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.services import ConsoleServices, replay_epoch
 from tui.feeds.spool import AT_WORK, place_of, sampled_stage, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -174,7 +175,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if past is not None:
             readings = list(past.readings)
         cost = self.services.fleet_cost()
-        uncounted = f" {UNCOUNTED}." if self.services.leaves_out_claims else ""
+        uncounted = f" {UNCOUNTED}." if leaves_out_claims(self.services.cluster.snapshot()) else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched
             if watched is not None and self._is_without_workers:

@@ -81,7 +81,7 @@ async def _fetch_devices(
 ) -> tuple[list[SliceFacts], list[DeviceClaimFacts], str]:
     """List slices and claims of dynamic resource allocation, if the server has them; or else the reason why not.
 
-    The slices are left out where only a namespace is asked for, and has no claim.
+    The slices are left out for a single namespace without claims.
     """
     kind, claim_kind = kind_of("ResourceSlice"), kind_of("ResourceClaim")
     try:
