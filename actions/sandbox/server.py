@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 from aiohttp import web
@@ -77,6 +79,9 @@ class IdleTracker:
 HOST = "127.0.0.1"
 AWS_PREFIX = "/aws"
 _SHUTDOWN_SECONDS = 0.5
+_NOTE_SECONDS = 0.001
+_CLOSED = -1
+"""The number of a socket's file when it has none."""
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost"})
 
@@ -163,27 +168,45 @@ async def serving(
 
 
 class Listener(socket.socket):
-    """A listening socket that lets its loop pause when no more files can be opened.
+    """A listening socket that lets its loop pause when no more files can be opened, and ends what it has accepted.
 
     `asyncio` of Python 3.11 pauses for a second, but accepts once for every place of the backlog before that, and
     logs a traceback each time. Source: CPython `Lib/asyncio/selector_events.py`, `_accept_connection`.
     """
 
-    _is_refused = False
+    def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
+        super().__init__(family, kind)
+        self._is_refused = False
+        self._accepted: WeakSet[socket.socket] = WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self._is_refused:
             self._is_refused = False
             raise BlockingIOError
         try:
-            return super().accept()
+            accepted, address = super().accept()
         except OSError as error:
             self._is_refused = error.errno in _NO_FILES
             raise
+        self._accepted.add(accepted)
+        return accepted, address
+
+    async def end_accepted(self) -> None:
+        """End the connections that are still open, and give the loop a moment to take note.
+
+        A server that ends closes only those that it has been told of, and that is after the TLS handshake.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SHUTDOWN_SECONDS
+        while (left := [one for one in self._accepted if one.fileno() != _CLOSED]) and loop.time() < deadline:
+            for one in left:
+                with suppress(OSError):  # the other end has gone
+                    one.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(_NOTE_SECONDS)
 
 
-def _bound(port: int) -> socket.socket:
-    listener = Listener(socket.AF_INET, socket.SOCK_STREAM)
+def _bound(port: int) -> Listener:
+    listener = Listener()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
@@ -206,7 +229,7 @@ async def _account(account: web.Application, activity: IdleTracker, audit: Audit
 
 @asynccontextmanager
 async def _answering(
-    app: web.Application, listener: socket.socket, tls: ssl.SSLContext | None = None
+    app: web.Application, listener: Listener, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[None]:
     """Serve the application; on the way out, open watches are cut after a moment."""
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS)
@@ -216,6 +239,7 @@ async def _answering(
         yield
     finally:
         await runner.cleanup()
+        await listener.end_accepted()
 
 
 @web.middleware

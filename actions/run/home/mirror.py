@@ -277,9 +277,17 @@ def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
     return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
 
 
-@lru_cache(maxsize=8)
 def kept_store(url: str, region: str) -> ObjectStore:
-    """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask."""
+    """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask.
+
+    Where the environment's account or endpoint has changed since, it is another home of that name.
+    """
+    account = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    return _store_in(account, url, region)
+
+
+@lru_cache(maxsize=8)
+def _store_in(_account: tuple[tuple[str, str], ...], url: str, region: str) -> ObjectStore:
     return open_home(url, region=region)
 
 

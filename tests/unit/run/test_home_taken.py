@@ -226,6 +226,23 @@ async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_re
     reached.mend()
 
 
+async def test_a_home_behind_another_endpoint_is_another_home(
+    reached: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first answer was kept with its client, and the second account's home was never reached."""
+    await a_run(tmp_path, "fake-moved")
+    recorded = fixed_runs.remote_runs()[0]
+    assert recorded.presence is not None
+    presence = replace(recorded.presence, home=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
+    run = replace(recorded, id="fake-moved", presence=presence)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        elsewhere.setattr(remote_runs, "_HOME_SECONDS", 0.5)
+        assert list(await remote_runs.named_by_home([run], URL)) == [run]
+    (named,) = await remote_runs.named_by_home([run], URL)
+    assert (named.owner, named.epoch) == (str(BEN), 2)
+
+
 @pytest.fixture
 def team_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that name the home, and a machine that reaches no cluster."""

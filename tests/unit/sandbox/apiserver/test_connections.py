@@ -1,0 +1,29 @@
+"""Connections of a server that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.sandbox.kubelet.agent import Kubelet
+from actions.sandbox.server import SandboxParts, serving
+from tests.unit.sandbox.controllers.server import FAST
+
+_PATIENCE_SECONDS = 60.0
+
+
+async def test_a_connection_that_has_not_begun_to_speak_tls_ends_with_the_server(tmp_path: Path) -> None:
+    """A server is told of a connection after its handshake, and closed none but those that it had been told of."""
+    async with serving(tmp_path, FAST, SandboxParts(Kubelet(FAST))) as server:
+        address = urlsplit(server.url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        session = await KubeSession.connect(ClusterTarget(kubeconfig=server.kubeconfig))
+        await session.get("/version")  # over a later connection: the first one is accepted, too
+        await session.aclose()
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
