@@ -1,4 +1,4 @@
-"""Read JSON, MessagePack and plain values into types, from any thread.
+"""Read JSON, MessagePack and plain values into types, from any thread, and write JSON documents.
 
 msgspec 0.22 marks a structure as known before it knows its fields: where two threads use one for the first time at
 once, the second reads a field that has no type yet, and the process ends by SIGSEGV. So the meaning of a type is found
@@ -100,3 +100,8 @@ def convert(value: object, kind: Any, *, strict: bool = True, dec_hook: Callable
     """
     json_decoder(kind)
     return msgspec.convert(value, kind, strict=strict, dec_hook=dec_hook)
+
+
+def json_document(value: object) -> str:
+    """Return a value as the JSON document that a command prints: indented, with a line end."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import SystemClock
+from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError
 from actions.base.wording import aligned, duration_range
 from actions.blueprint.durations import expectation_of
@@ -453,7 +454,7 @@ def plan_json(
     """
     built = msgspec.to_builtins(plan, builtin_types=(Decimal,))
     document = {"schema": SCHEMA, **built, "notes": list(notes), "checks": checks}
-    return msgspec.json.format(msgspec.json.encode(_written(document)), indent=2).decode() + "\n"
+    return json_document(_written(document))
 
 
 def _written(value: object) -> object:

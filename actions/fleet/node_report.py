@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import msgspec
-
 from actions.base.clock import format_rfc3339
+from actions.base.decoding import json_document
 from actions.base.wording import aligned
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources, state_of
@@ -180,7 +179,7 @@ def nodes_json(
         "summary": _summary_document(ordered, usage, total_of(costs)) | {"leaves_out_claims": leaves_out_claims},
         "nodes": [_node(node, usage.get(node.name, UNUSED), cost) for node, cost in zip(ordered, costs, strict=True)],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return json_document(document)
 
 
 def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:

@@ -62,6 +62,11 @@ def format_usd(amount: Decimal) -> str:
     return f"${amount.quantize(_CENT, ROUND_HALF_UP):,}"
 
 
+def bounded(amount: str, *, is_lower_bound: bool) -> str:
+    """Return an amount for a table: `≥ $12.34` if something that costs is not in it. Sentences have `at least`."""
+    return f"≥ {amount}" if is_lower_bound else amount
+
+
 def decimal_text(amount: Decimal) -> str:
     """Return an amount as programs read it, to a millionth of a dollar, without zeros at its end: `12.345679`, `0`."""
     text = f"{amount.quantize(_FINEST, ROUND_HALF_UP):f}"

@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339
+from actions.base.decoding import json_document
 from actions.base.wording import aligned_text, duration, duration_range, listed
-from actions.fleet.quantity import format_usd
+from actions.fleet.quantity import bounded, format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.limits.options import limits_text, moment_text
@@ -83,7 +84,7 @@ def _noted(runs: Iterable[tuple[str, Sequence[Notice]]]) -> list[str]:
 
 def runs_json(runs: Sequence[RunSummary]) -> str:
     """Return a list of objects; times are RFC 3339, `null` where unknown."""
-    return _json(
+    return json_document(
         [
             {
                 "id": run.id,
@@ -116,10 +117,10 @@ def loss_text(loss: float | None) -> str:
 
 
 def spent_text(run: RunSummary) -> str:
-    """Return the cost so far: `$12.34`, `≥$12.34` where something has no known price; empty without prices."""
+    """Return the cost so far: `$12.34`, `≥ $12.34` where something has no known price; empty without prices."""
     if run.spending is None:
         return ""
-    return f"{'≥' if run.spending.is_lower_bound else ''}{format_usd(run.spending.usd)}"
+    return bounded(format_usd(run.spending.usd), is_lower_bound=run.spending.is_lower_bound)
 
 
 def run_table(view: RunView, *, now: float | None = None) -> str:
@@ -163,13 +164,13 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
 
 def limits_json(view: RunView, *, now: float) -> str:
     """Return one object: the run's id, and its limits as `run_json` has them."""
-    return _json({"id": view.id, **_limit_fields(view, now)})
+    return json_document({"id": view.id, **_limit_fields(view, now)})
 
 
 def run_json(view: RunView, *, now: float | None = None) -> str:
     """Return one object; times are RFC 3339, durations seconds, `null` where unknown."""
     audit = view.audit
-    return _json(
+    return json_document(
         {
             "id": view.id,
             "state": view.state.value,
@@ -430,7 +431,3 @@ def _moment(at: float | None) -> str | None:
         return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
     except (OverflowError, ValueError, OSError):  # a damaged journal may hold any number
         return None
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

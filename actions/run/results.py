@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
+from actions.base.decoding import json_document
 from actions.base.errors import BlueprintError, ConfigError, ConflictError, MissingError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.own_images import AWS_CLI, own_image
@@ -171,7 +172,7 @@ def results_json(listing: Listing) -> str:
             for file in listing.files
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return json_document(document)
 
 
 EXPORT_STAGE = "errand.export"

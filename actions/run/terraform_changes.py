@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
+from actions.base.decoding import json_document
 from actions.base.errors import BlueprintError, ConfigError, ConsoleError, FormatError, MissingError, RefusedError
 from actions.base.untrusted import one_line
 from actions.blueprint.catalogue import load_blueprint
@@ -139,7 +140,7 @@ def terraform_json(report: Sequence[TerraformStageReport]) -> str:
         }
         for stage in report
     ]
-    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
+    return json_document(fields)
 
 
 def _report_of(run_folder: Path, view: RunView, stage: StageView) -> TerraformStageReport:

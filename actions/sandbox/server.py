@@ -79,7 +79,7 @@ class IdleTracker:
 HOST = "127.0.0.1"
 AWS_PREFIX = "/aws"
 _SHUTDOWN_SECONDS = 0.5
-_NOTE_SECONDS = 0.001
+_END_SECONDS, _NOTE_SECONDS = 5.0, 0.001
 _CLOSED = -1
 """The number of a socket's file when it has none."""
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -197,7 +197,7 @@ class Listener(socket.socket):
         A server that ends closes only those that it has been told of, and that is after the TLS handshake.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _SHUTDOWN_SECONDS
+        deadline = loop.time() + _END_SECONDS
         while (left := [one for one in self._accepted if one.fileno() != _CLOSED]) and loop.time() < deadline:
             for one in left:
                 with suppress(OSError):  # the other end has gone
@@ -238,6 +238,8 @@ async def _answering(
         await web.SockSite(runner, listener, backlog=512, ssl_context=tls).start()
         yield
     finally:
+        asyncio.get_running_loop().remove_reader(listener.fileno())
+        await asyncio.sleep(0)  # asyncio of Python 3.11 forgets connections whose server is closed before they begin
         await runner.cleanup()
         await listener.end_accepted()
 

@@ -41,11 +41,10 @@ def said(view: RunView, step: str = "objects") -> str:
     return next(one.message for one in view.teardown if one.id == step)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait for what may pass."""
+    """Do not wait for what may pass: of tests in which it does not."""
     monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("actions.run.teardown.audit.SETTLE_SECONDS", 0.0)
 
 
 async def test_d01_a_namespace_in_which_secrets_may_not_be_listed_stays(
@@ -73,6 +72,7 @@ async def test_d01_a_namespace_in_which_secrets_may_not_be_listed_stays(
     assert view.audit.is_clean
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -117,10 +117,7 @@ async def test_d01_a_definition_whose_objects_may_not_be_listed_stays(
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 
-async def test_d01_a_bad_moment_of_one_group_is_waited_for(
-    tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 60.0)
+async def test_d01_a_bad_moment_of_one_group_is_waited_for(tmp_path: Path, sandbox: RunningSandbox) -> None:
     folder = a_run(tmp_path, sandbox, objects=NAMESPACE)
     await carry_out(folder)
     with fault(sandbox, "kind=broken", "path=/apis/apps/v1", "count=2"):

@@ -55,13 +55,6 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 
 """
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait only a moment for what may pass."""
-    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 2.0)
-    monkeypatch.setattr("actions.run.teardown.audit.SETTLE_SECONDS", 2.0)
-
-
 def config_map(name: str, namespace: str = "default", **metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",

@@ -171,11 +171,11 @@ eksml-script: 1
 steps:
   - wait: {pods: {name: worker, namespace: default, phase: Running}, within: 60s}
   - forward: {to: "default/worker:8265"}
-  - wait: {text: '127\.0\.0\.1:\d+ leads to default/worker:8265'}
+  - wait: {text: '127\.0\.0\.1:\d+ leads to default/worker:8265', within: 60s}
   - screenshot: said.svg
   - forward: {}
-  - wait: {text: 'http://127\.0\.0\.1:\d+/\?token='}
-  - wait: {text: 'Only programs of your own user can connect'}
+  - wait: {text: 'http://127\.0\.0\.1:\d+/\?token=', within: 60s}
+  - wait: {text: 'Only programs of your own user can connect', within: 60s}
 """
 
 

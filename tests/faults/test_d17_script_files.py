@@ -63,7 +63,7 @@ def test_d17_a_picture_of_an_earlier_version_is_replaced(program: Program) -> No
 
 def test_d17_keys_lead_no_further_than_steps(program: Program) -> None:
     keys = " ".join("screenshot../typed.svg").replace("t .", "t space .", 1)
-    done = play(program, f"  - press: colon {keys} enter\n  - wait: {{text: 'A script may not write'}}\n")
+    done = play(program, f"  - press: colon {keys} enter\n  - wait: {{text: 'A script may not write', within: 60s}}\n")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (program.home / "typed.svg").exists()
 

@@ -38,7 +38,7 @@ def one_runner(folder: Path, crash_at: str) -> subprocess.CompletedProcess[str]:
         crash_around_records(lambda seq, side: f"{seq}:{side}" == crash_at)
         return main(folder, FakeWorkshop)
 
-    return forked(work, environment=os.environ.copy(), directory=ROOT, seconds=30)
+    return forked(work, environment=os.environ.copy(), directory=ROOT, seconds=120)
 
 
 def run_to_its_end(folder: Path, crash_at: str = "") -> int:

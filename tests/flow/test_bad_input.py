@@ -290,4 +290,4 @@ def test_a_blueprint_that_is_no_file_does_not_hold_the_program_up(program: Progr
     (folder / "blueprint.yaml").unlink()
     assert callable(make)
     make(folder / "blueprint.yaml")
-    refused(program.command("validate", str(folder), seconds=20), "blueprint.yaml", code=2)
+    refused(program.command("validate", str(folder), seconds=120), "blueprint.yaml", code=2)

@@ -26,7 +26,7 @@ eksml-script: 1
 size: 160x45
 deadline: 5m
 steps:
-  - wait: {cluster: bionemo-on-eks}
+  - wait: {cluster: bionemo-on-eks, within: 1m}
   - launch: {blueprint: bionemo-esm1nv, preset: rehearsal, auto_approve: true}
   - layout: single
   - open: accelerators
@@ -156,7 +156,7 @@ def test_the_screens_of_a_replay_are_those_that_were_seen(captured: Captured, tm
         for number, early in enumerate((0.0, 0.3, -0.5, -1.2)):  # a frame is late, the copy of a run is later
             at = captured.painted[pane] - began.wall - early
             steps += f'  - replay: {{action: seek, to: "{at:.2f}s"}}\n  - open: {pane}\n'
-            steps += f"  - wait: {{nodes: {{count: 4}}}}\n  - screenshot: {pane}-{number}.txt\n"
+            steps += f"  - wait: {{nodes: {{count: 4}}, within: 1m}}\n  - screenshot: {pane}-{number}.txt\n"
     done = replayed(captured, tmp_path, steps)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "replay" in (tmp_path / "pods-0.txt").read_text().splitlines()[0]
@@ -168,18 +168,18 @@ def test_the_screens_of_a_replay_are_those_that_were_seen(captured: Captured, tm
 def test_a_replay_plays_seeks_and_refuses_to_act(captured: Captured, tmp_path: Path) -> None:
     steps = """\
   - replay: pause
-  - wait: {text: "replay .* paused"}
+  - wait: {text: "replay .* paused", within: 1m}
   - replay: {action: seek, to: start}
   - replay: step
   - replay: {action: speed, to: "20"}
   - replay: play
-  - wait: {text: "replay .* ×20"}
+  - wait: {text: "replay .* ×20", within: 1m}
   - wait: {stage: train, is: running, within: 2m}
   - replay: {action: seek, to: end}
   - expect: {metric: loss, of: train, step: ">= 20", text: "replay .* end"}
   - open: pods
   - press: D
-  - wait: {text: "This is a replay: delete was not carried out"}
+  - wait: {text: "This is a replay: delete was not carried out", within: 1m}
 """
     before = sorted(captured.program.state.rglob("*"))
     done = replayed(captured, tmp_path, steps, "--speed", "2")

@@ -134,12 +134,6 @@ def place(kubeconfig: Path, session: KubeSession) -> Place:
     return Place(kubeconfig, session, Discovery(session))
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is to be waited for that a missing right keeps away."""
-    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 5.0)
-
-
 @contextmanager
 def as_user(folder: Path, user: str) -> Iterator[None]:
     """The run's kubeconfig says `as` somebody."""

@@ -338,7 +338,7 @@ async def test_a_cluster_as_it_was_kept(training: Scene, monkeypatch: pytest.Mon
 
 async def test_accelerators_that_are_not_used(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def look(feed: TrainingFeed) -> None:
-        feed.unused = {RUN: UnusedDevices(3, 8, NOW.timestamp() - 312)}
+        feed.unused = {RUN: UnusedDevices(3, 8, NOW.timestamp() - 312, 2, 2)}
 
     monkeypatch.setattr(TrainingFeed, "look", look)
     async with a_fixed_console(training, monkeypatch, size=SMALL) as console:

@@ -41,9 +41,9 @@ def a_console(
     )
     try:
         if "--run" in arguments:
-            terminal.wait(rf"─ {RUN} (?:─|·)", seconds=40)
+            terminal.wait(rf"─ {RUN} (?:─|·)", seconds=120)
         else:
-            terminal.wait(HOME, seconds=40)
+            terminal.wait(HOME, seconds=120)
             terminal.press("1")
             terminal.wait(NODES)
             terminal.wait(r"─ live ─╯")  # the kept picture of a session before is there first, and refuses changes

@@ -44,7 +44,7 @@ async def served(home: Path, *arguments: str) -> AsyncIterator[tuple[str, Proces
     finally:
         if started.returncode is None:
             started.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(started.wait(), 30)
+        await asyncio.wait_for(started.wait(), 120)
 
 
 def options(*words: str) -> Namespace:

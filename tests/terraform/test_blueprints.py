@@ -35,7 +35,7 @@ eksml-script: 1
 size: 160x45
 deadline: 8m
 steps:
-  - wait: {{cluster: bionemo-on-eks}}
+  - wait: {{cluster: bionemo-on-eks, within: 1m}}
   - launch: {{blueprint: {name}, preset: rehearsal, set: {{region: us-west-2}}, auto_approve: true}}
   - wait: {{stage: {last}, is: succeeded, within: 3m}}
 always:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
-import msgspec
-
+from actions.base.decoding import json_document
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
@@ -31,7 +30,7 @@ def _list(options: Namespace) -> int:
     print_table(
         options.output,
         table=lambda: "".join(f"{blueprint.id:<{width}}  {blueprint.title}\n" for blueprint in blueprints),
-        document=lambda: _json(listed),
+        document=lambda: json_document(listed),
     )
     for broken in unreadable:
         sys.stderr.write(f"eksml-tui: {broken.error.sentence()}\n")
@@ -43,7 +42,7 @@ def _show(options: Namespace) -> int:
     print_table(
         options.output,
         table=lambda: _page(blueprint),
-        document=lambda: _json(_described(blueprint)),
+        document=lambda: json_document(_described(blueprint)),
         rows="parameters",
     )
     return 0
@@ -87,7 +86,3 @@ def _validate(options: Namespace) -> int:
         sys.stdout.write("".join(f"{folder}: good.\n" for folder in folders))
         sys.stdout.write("".join(f"{folder}: not a blueprint, it has no {FILE_NAME}.\n" for folder in others))
     return BAD_FILE if errors else 0
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -11,7 +11,8 @@ from actions.base.clock import SystemClock
 from actions.base.errors import UsageError
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, bind_words
+from actions.blueprint.parameters import Binding
+from tui.cli.plan import chosen_binding
 from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target
 
@@ -46,7 +47,7 @@ def run(options: Namespace) -> int:
 
 def _launch_of(options: Namespace) -> tuple[Blueprint, Binding]:
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
+    binding = chosen_binding(options, blueprint)
     return blueprint, binding
 
 

@@ -10,17 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from actions.base.clock import SystemClock
+from actions.base.decoding import json_document
 from actions.base.errors import RefusedError, UsageError
 from actions.base.readonly import refuse_if_readonly
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, bind_words
+from actions.blueprint.parameters import Binding
 from actions.blueprint.version_rules import require_together
 from actions.fleet.prices import PriceBook
-from tui.cli.plan import examine, limit_notes, planned_limits
+from tui.cli.plan import chosen_binding, examine, limit_notes, planned_limits
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, chosen_target
 
@@ -41,10 +40,12 @@ def run(options: Namespace) -> int:
 
     refuse_if_readonly(f"the launch of {options.blueprint}")
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
+    binding = chosen_binding(options, blueprint)
     require_together(blueprint, binding, SystemClock().now().date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
     limits = planned_limits(options, plan)
+    if binding.preset and not options.preset:
+        _say(f"The preset is {binding.preset}, as the cluster is the embedded one. For another: --preset NAME.\n")
     _say(plan_table(plan).rstrip("\n"))
     for note in limit_notes(limits, plan, blueprint.under(binding.preset)):
         _say(note)
@@ -70,7 +71,7 @@ def run(options: Namespace) -> int:
     )
     if options.output == "json":
         document = {"id": folder.name, "folder": str(folder), "blueprint": blueprint.id, "pid": pid}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        sys.stdout.write(json_document(document))
     else:
         sys.stdout.write(f"{folder.name}\n")
         _say(f"Watch it with: eksml-tui --run {folder.name}   or: eksml-tui runs show {folder.name}")

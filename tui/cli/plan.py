@@ -21,6 +21,7 @@ from actions.run.capacity_survey import capacity_request, has_credentials, surve
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.tables.output import formatted
 from tui.cli.target import aws_environment
+from tui.settings.settings import usual_preset
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import LaunchPlan
@@ -33,7 +34,7 @@ def run(options: Namespace) -> int:
     from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
 
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
-    binding = bind_words(blueprint, options.set, preset=options.preset, existing_cluster=options.existing_cluster)
+    binding = chosen_binding(options, blueprint)
     now = SystemClock().now()
     require_together(blueprint, binding, now.date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
@@ -55,6 +56,16 @@ def run(options: Namespace) -> int:
         return 0
     sys.stdout.write("".join(f"\n{line}\n" for line in (*notes, _section(lines, blueprint.id)) if line))
     return 0
+
+
+def chosen_binding(options: Namespace, blueprint: Blueprint) -> Binding:
+    """Return the blueprint with the parameters on the command line, and the preset that the console would take, too.
+
+    Raises:
+        ParameterError, UnknownNameError: As `bind_words`.
+    """
+    preset = options.preset or usual_preset(blueprint.presets, is_demo=options.demo)
+    return bind_words(blueprint, options.set, preset=preset, existing_cluster=options.existing_cluster)
 
 
 def planned_limits(options: Namespace, plan: LaunchPlan) -> Limits:

@@ -17,6 +17,7 @@ from tui.present.subject import Subject
 from tui.screens.tree import TreeScreen
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
+from tui.settings.filters import require_selector
 
 if TYPE_CHECKING:
     from actions.cluster.objects.operations import Target
@@ -45,6 +46,7 @@ class KindCommands:
         return {"objects": self._objects, "kinds": self._kinds, "namespace": self._namespace}
 
     async def _objects(self, arguments: args.KindArguments) -> None:
+        require_selector(arguments.labels)
         kind = await self._services.objects.find(arguments.kind)
         chosen = arguments.namespace or self._services.namespace
         namespace = "" if chosen == _ALL or not kind.is_namespaced else chosen

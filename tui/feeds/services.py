@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -26,10 +27,13 @@ from tui.feeds.upkeep import TakenFeed, UpkeepFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.cluster.auth.session import KubeSession
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.job_pods import JobRef
+    from actions.fleet.facts import PodFacts
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
     from actions.run.state.view import RunView
@@ -108,7 +112,7 @@ class ConsoleServices:
             self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
         self.alarms = AlarmFeed(settings.alarms, self.runs, self.credentials, clock, is_quiet=settings.is_silent)
-        self.training = TrainingFeed(self.runs, clock, self._has_news)
+        self.training = TrainingFeed(self.runs, clock, self._has_news, partial(_live_pods, self.cluster))
         self.alarms.sources.append(lambda: self.training.alarms)
         self.upkeep = UpkeepFeed(settings.disk, clock, ticker.request_paint, is_readonly=settings.readonly)
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
@@ -364,6 +368,12 @@ async def _count_fleet(services: ConsoleServices) -> None:
             services.home.follow(snapshot)
             await asyncio.sleep(0)
     services.ticker.paint_now()
+
+
+def _live_pods(cluster: ClusterFeed) -> Iterable[PodFacts]:
+    """Return the pods of the cluster as it is now: none of a kept snapshot, which may be of yesterday."""
+    snapshot = cluster.snapshot()
+    return () if snapshot is None or snapshot.as_of else snapshot.pods.values()
 
 
 def _capture_feed(settings: ConsoleSettings, clock: Clock) -> CaptureFeed | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from tui.feeds.runs import RunFeed
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actions.fleet.facts import PodFacts
     from actions.run.alarms import Alarm
     from tui.feeds.spool import SpoolCurves
 
@@ -38,11 +40,16 @@ class UnusedDevices(msgspec.Struct, frozen=True):
         count: Of devices at 0 % for `UNUSED_SECONDS` or more.
         of: Number of devices that were measured.
         since: Since when the last of them has been; seconds since the epoch.
+        answered: Pods that these devices are of.
+        workers: These, and pods of the stage that hold accelerators and have not answered, as far as the console's
+            cluster has any.
     """
 
     count: int
     of: int
     since: float
+    answered: int
+    workers: int
 
 
 class _Zeros:
@@ -54,8 +61,13 @@ class _Zeros:
         self._reader = SpoolReader(folder, stage)
         self._since: dict[tuple[str, str], float] | None = None
 
-    def look(self, now: float) -> UnusedDevices | None:
-        """Read the newest samples; return the unused devices, `None` if there are none."""
+    def look(self, now: float, holders: Callable[[], set[str]]) -> UnusedDevices | None:
+        """Read the newest samples; return the unused devices, `None` if there are none.
+
+        Args:
+            now: Seconds since the epoch.
+            holders: Returns the names of the stage's pods that hold accelerators; called where devices are unused.
+        """
         fresh = {pod: one for pod, one in self._reader.accelerators().items() if now - one.at <= _STALE_SECONDS}
         if not fresh:
             self._since = None
@@ -71,7 +83,7 @@ class _Zeros:
                 if device.load_pct == 0:
                     self._since[key] = before.get(key, sample.at)
         long = [since for since in self._since.values() if now - since >= UNUSED_SECONDS]
-        return UnusedDevices(len(long), count, max(long)) if long else None
+        return UnusedDevices(len(long), count, max(long), len(fresh), len(holders() | fresh.keys())) if long else None
 
     def _in_history(self, now: float) -> dict[tuple[str, str], float]:
         """Return since when devices have been at 0 % by what was kept before this console looked."""
@@ -99,12 +111,16 @@ class TrainingFeed:
         runs: The runs.
         clock: Time, for what is late.
         changed: Called when there are other alarms than before.
+        pods: Returns the pods of the console's cluster.
     """
 
-    def __init__(self, runs: RunFeed, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, runs: RunFeed, clock: Clock, changed: Callable[[], None], pods: Callable[[], Iterable[PodFacts]]
+    ) -> None:
         self._runs = runs
         self._clock = clock
         self._changed = changed
+        self._pods = pods
         self._curves: dict[tuple[Path, str], SpoolCurves] = {}
         self._alarms: Mapping[str, Alarm] = {}
         self._zeros: dict[tuple[Path, str], _Zeros] = {}
@@ -147,13 +163,23 @@ class TrainingFeed:
         found: dict[str, UnusedDevices] = {}
         for place, run_id in places.items():
             try:
-                unused = self._zeros[place].look(self._clock.now().timestamp())
+                unused = self._zeros[place].look(
+                    self._clock.now().timestamp(), partial(self._holders, run_id, place[1])
+                )
             except (JournalError, OSError):
                 continue
             if unused is not None:
                 found[run_id] = unused
             await asyncio.sleep(0)
         return found
+
+    def _holders(self, run_id: str, stage: str) -> set[str]:
+        return {
+            pod.name
+            for pod in self._pods()
+            if (pod.run, pod.stage, pod.phase) == (run_id, stage, "Running")
+            and (pod.requests.gpu or pod.requests.neuron or pod.requests.neuron_cores)
+        }
 
     async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:
         from actions.run.alarms import Alarm, AlarmKind  # the first frame needs no reader of logs

@@ -130,7 +130,8 @@ class HomePane(Pane):
             names={**services.remote.names, **services.runs.names},
             money=home.money,
             unused={
-                run: unused_text(one.count, one.of, now - one.since) for run, one in services.training.unused.items()
+                run: unused_text(one.count, one.of, now - one.since, answered=one.answered, workers=one.workers)
+                for run, one in services.training.unused.items()
             },
             problems=home.problems,
             blueprints=catalogue.found if is_catalogue_read else None,

@@ -11,7 +11,7 @@ from actions.base.wording import duration_range, folded
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan, bound_text
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
-from actions.fleet.quantity import UNKNOWN, format_usd
+from actions.fleet.quantity import UNKNOWN, bounded, format_usd
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.present.form import Field, FieldKind, Value
 
@@ -328,15 +328,15 @@ def _stage_row(stage: StagePlan) -> tuple[str, ...]:
     """Return title, time, hourly cost, total cost and nodes; all but the title are empty for a skipped stage."""
     if stage.is_skipped:
         return (stage.title, "", "", "", "")
-    least = "≥ " if stage.unpriced else ""
+    is_bound = bool(stage.unpriced)
     nodes = ", ".join(f"{count} × {instance}" for instance, count in stage.nodes)
     if stage.is_free:
         return (stage.title, duration_range(stage.low_seconds, stage.high_seconds), "–", "–", nodes)
     return (
         stage.title,
         duration_range(stage.low_seconds, stage.high_seconds),
-        UNKNOWN if stage.usd_per_hour is None else least + format_usd(stage.usd_per_hour),
-        UNKNOWN if stage.usd_low is None else least + _range(stage.usd_low, stage.usd_high),
+        UNKNOWN if stage.usd_per_hour is None else bounded(format_usd(stage.usd_per_hour), is_lower_bound=is_bound),
+        UNKNOWN if stage.usd_low is None else bounded(_range(stage.usd_low, stage.usd_high), is_lower_bound=is_bound),
         nodes,
     )
 

@@ -14,7 +14,7 @@ from actions.fleet.cost import FleetCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
 from actions.fleet.node_report import price_source
 from actions.fleet.prices import Price
-from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
+from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, bounded, format_usd
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.run import holders_of
 
@@ -159,7 +159,7 @@ def launch_rate_text(cost: CostSummary | None) -> str:
         return _PENDING
     if cost.usd_per_hour is None:
         return UNKNOWN
-    return f"{'≥ ' if cost.is_lower_bound else ''}{dollars(cost.usd_per_hour)}/h"
+    return bounded(f"{dollars(cost.usd_per_hour)}/h", is_lower_bound=cost.is_lower_bound)
 
 
 def launch_cost_text(cost: CostSummary | None) -> str:
@@ -170,7 +170,7 @@ def launch_cost_text(cost: CostSummary | None) -> str:
         return UNKNOWN
     low, high = dollars(cost.usd_low), dollars(cost.usd_high)
     span = low if low == high else f"{low}–{high.removeprefix('$')}"
-    return f"{'≥ ' if cost.is_lower_bound else ''}{span}"
+    return bounded(span, is_lower_bound=cost.is_lower_bound)
 
 
 def launch_time_text(cost: CostSummary | None) -> str:

@@ -17,9 +17,10 @@ _DIGITS = re.compile(r"\d+")
 _DIGITS_LENGTH = 12
 
 
-def unused_text(count: int, of: int, seconds: float) -> str:
-    """Format accelerators that are not used: `3 of 8 accelerators at 0% for 5m12s`."""
-    return f"{count} of {of} accelerators at 0% for {duration(seconds)}"
+def unused_text(count: int, of: int, seconds: float, *, answered: int, workers: int) -> str:
+    """Format unused accelerators: `3 of 8 accelerators at 0% for 5m12s`, perhaps with `, 7 of 8 workers answered`."""
+    silent = f", {answered} of {workers} workers answered" if answered < workers else ""
+    return f"{count} of {of} accelerators at 0% for {duration(seconds)}{silent}"
 
 
 def clock_of(at_ns: int) -> str:

@@ -114,7 +114,9 @@ def _unused(services: ConsoleServices, now: float) -> str:
     """Return the accelerators that the run on screen holds at 0 % for minutes."""
     view = services.runs.view
     unused = services.training.unused.get(view.id) if view is not None else None
-    return unused_text(unused.count, unused.of, now - unused.since) if unused is not None else ""
+    if unused is None:
+        return ""
+    return unused_text(unused.count, unused.of, now - unused.since, answered=unused.answered, workers=unused.workers)
 
 
 def _needed_seconds(services: ConsoleServices) -> float | None:

@@ -18,6 +18,7 @@ _SELECTOR = re.compile(
 """The value of a flag: in quotes anything, `key in (a, b)` also without them, else a word."""
 _SELECTORS = {"-l": "labels", "-F": "fields"}
 _LOOSE = "-f"
+_SELECTOR_HINT = "For instance -l 'tier in (web, db)'."
 
 
 class FilterTerm(msgspec.Struct, frozen=True):
@@ -78,7 +79,8 @@ def parse_filter(text: str) -> RowFilter:
     A selector with spaces stands in quotes, `-l 'tier in (web, db), !canary'`; one like `tier in (web, db)` needs none.
 
     Raises:
-        ParameterError: An expression is not valid, or a selector is missing behind its flag or not closed.
+        ParameterError: An expression is not valid, or a selector is missing behind its flag or not closed, or a
+            parenthesis in it.
     """
     terms: list[FilterTerm] = []
     typed: list[str] = []
@@ -94,6 +96,8 @@ def parse_filter(text: str) -> RowFilter:
                 typed.append(f"{shown} {value}")
             else:
                 name = _SELECTORS[shown]
+                if name == "labels":
+                    require_selector(value)
                 selectors[name] = ",".join(filter(None, (selectors.get(name, ""), value)))
             continue
         if term.kind == "regex":
@@ -101,6 +105,20 @@ def parse_filter(text: str) -> RowFilter:
         terms.append(term)
         typed.append(shown)
     return RowFilter(tuple(terms), selectors.get("labels", ""), selectors.get("fields", ""), " ".join(typed))
+
+
+def require_selector(selector: str) -> None:
+    """Refuse a label selector with a parenthesis that is left open, or that closes nothing.
+
+    A server would name a character that it missed, and no part of what was typed.
+
+    Raises:
+        ParameterError: It is refused.
+    """
+    rest = re.sub(r"\([^()]*\)", "", selector)
+    if "(" in rest or ")" in rest:
+        fault = "is not closed" if "(" in rest else "closes nothing"
+        raise ParameterError(f"A parenthesis in the selector {selector!r} {fault}.", hint=_SELECTOR_HINT)
 
 
 def selectors_as_typed(labels: str, fields: str) -> str:
@@ -123,7 +141,7 @@ def _behind(flag: str, text: str, at: int) -> tuple[str, int]:
     if found is None or not value:
         raise ParameterError(f"The filter has nothing after {flag}.", hint="For instance -l app=web.")
     if found["word"] is not None and value[0] in "\"'":
-        raise ParameterError(f"The quote after {flag} is not closed.", hint="For instance -l 'tier in (web, db)'.")
+        raise ParameterError(f"The quote after {flag} is not closed.", hint=_SELECTOR_HINT)
     return value, found.end()
 
 

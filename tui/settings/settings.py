@@ -24,6 +24,11 @@ WriteFile = Callable[[Path, bytes], None]
 REHEARSAL = "rehearsal"
 
 
+def usual_preset(known: Iterable[str], *, is_demo: bool) -> str:
+    """Return the preset of a launch that names none: on the embedded cluster the one made for it, else none."""
+    return REHEARSAL if is_demo and REHEARSAL in known else ""
+
+
 def write_file(file: Path, data: bytes) -> None:
     """Write a file that the operator named.
 
@@ -186,4 +191,4 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """Return the initial preset of a launch form: on the embedded cluster the one made for it, else none."""
-        return REHEARSAL if self.demo and REHEARSAL in known else ""
+        return usual_preset(known, is_demo=self.demo is not None)

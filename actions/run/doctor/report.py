@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError
 from actions.run.checks.observation import Observation, unknown
 from actions.run.state.records import CheckResult
@@ -108,7 +109,7 @@ def doctor_json(lines: Sequence[DoctorLine], *, blueprint: str) -> str:
         "passed": not has_failed(lines),
         "checks": lines_data(lines),
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return json_document(document)
 
 
 def lines_data(lines: Sequence[DoctorLine]) -> list[dict[str, object]]:

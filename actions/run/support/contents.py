@@ -16,6 +16,7 @@ from actions.run.report import run_json, run_table
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import JournalRecord, encode_body, kind_of
 from actions.run.state.view import RunView
+from actions.run.support.surroundings import variable_names
 from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table
 
 LOG_BYTES = 256 << 10
@@ -59,7 +60,9 @@ def run_pieces(folder: Path, view: RunView | None, clock: Clock) -> Iterator[Pie
     yield Piece(
         "blueprint.yaml", "the run's blueprint", lambda: _end_of(blueprint_path(folder) / "blueprint.yaml", _FILE_BYTES)
     )
-    yield Piece("environment-of-run.txt", "names of the run's variables", lambda: _names(load_environment(folder)))
+    yield Piece(
+        "environment-of-run.txt", "names of the run's variables", lambda: variable_names(load_environment(folder))
+    )
     for place in sorted((folder / "logs").glob("*")) if (folder / "logs").is_dir() else ():
         if place.is_dir():
             yield Piece(f"logs/{place.name}.log", "the end of the stage's log", _log_of(folder, place.name))
@@ -113,7 +116,3 @@ def _end_of(file: Path, most: int) -> str:
     if size > most:
         data = data.partition(b"\n")[2]
     return clean_text(data.decode("utf-8", "replace"))
-
-
-def _names(environment: dict[str, str]) -> str:
-    return "".join(f"{name}\n" for name in sorted(environment))

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import msgspec
-
+from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.files import config_home, filesystem_type, free_bytes
 from actions.base.process import run_briefly
@@ -94,7 +93,7 @@ async def cluster_text(session: KubeSession, view: RunView | None) -> str:
         document["events"] = _warnings(await fetch_events(session), pods)
     except ConsoleError as error:
         document["events"] = error.sentence()
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return json_document(document)
 
 
 def _node(node: NodeFacts) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from actions.sandbox.faults.fault import SCENARIOS, Fault
 from actions.sandbox.faults.routes import PATH
 
 _LISTS = ("verbs", "resources")
-_TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 30.0
 _LONGEST_ANSWER = 1 << 20
 _LONGEST_TEXT = 200
 

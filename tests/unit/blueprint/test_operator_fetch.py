@@ -121,7 +121,7 @@ def a_system(tmp_path: Path, source: str, url: str) -> Blueprint:
     return load_blueprint(folder)
 
 
-async def fetched(blueprint: Blueprint, *, existing_cluster: bool = False, total_seconds: float = 30.0) -> list[str]:
+async def fetched(blueprint: Blueprint, *, existing_cluster: bool = False, total_seconds: float = 120.0) -> list[str]:
     binding = bind(blueprint, {}, existing_cluster=existing_cluster)
     return await fetch_missing(blueprint, binding, clock=SystemClock(), total_seconds=total_seconds)
 
@@ -180,7 +180,7 @@ async def test_what_cannot_be_had_is_one_sentence_and_there_is_no_run(
 ) -> None:
     blueprint = a_system(tmp_path, failure.source, site.address + failure.path)
     with pytest.raises(failure.kind) as caught:
-        await fetched(blueprint, total_seconds=1.0 if failure.path == "/hangs" else 30.0)
+        await fetched(blueprint, total_seconds=1.0 if failure.path == "/hangs" else 120.0)
     assert failure.said in caught.value.sentence()
     assert not list(cache_folder().rglob("manifest.yaml"))
     with pytest.raises(MissingError, match=r"gang 2\.0\.0 is not on this machine"):

@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import random
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -122,9 +123,16 @@ def test_a_full_disk_ends_the_capture_and_nothing_else(tmp_path: Path, monkeypat
 
 def test_what_waits_for_a_slow_disk_is_bounded(tmp_path: Path) -> None:
     writer = CaptureWriter(tmp_path / "a.capture", clock=MovedClock())
-    for _ in range(5):
-        writer.put_work(list, 20 << 20)
+    is_taken = threading.Event()
+
+    def slow() -> list[AnyRecord]:
+        is_taken.wait()
+        return []
+
+    for work in (slow, *[list[AnyRecord]] * 5):
+        writer.put_work(work, 20 << 20)
     assert writer.stopped == "the disk takes it too slowly"
+    is_taken.set()
     writer.close()
 
 

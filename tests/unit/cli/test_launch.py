@@ -41,6 +41,21 @@ def test_the_id_of_the_run_is_all_that_stdout_has(capsys: pytest.CaptureFixture[
     assert (view.preset, view.auto_approve, view.parameters["nodes"]) == ("rehearsal", True, 2)
 
 
+def test_a_demo_takes_the_preset_that_its_cluster_has_been_given_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the form does; without it operators would be fetched, and Terraform be asked for a real account."""
+    monkeypatch.setattr(launch, "chosen_target", lambda _: ChosenTarget(ClusterTarget()))  # starts no cluster
+    assert main(["--demo", "launch", WORDS[1], "--yes"]) == 0
+    (run,) = list_runs()
+    assert load_run(run.folder).preset == "rehearsal"
+    assert "The preset is rehearsal, as the cluster is the embedded one." in capsys.readouterr().err
+    assert main(["--demo", "plan", WORDS[1], "-o", "json"]) == 0
+    planned = capsys.readouterr().out
+    assert main(["plan", *WORDS[1:], "-o", "json"]) == 0
+    assert capsys.readouterr().out == planned
+
+
 def test_for_programs_it_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "--yes", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -184,14 +184,14 @@ def test_zsh_completes(tmp_path: Path) -> None:
     )
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "xterm"}
     with OnPty(["zsh", "-i"], environment) as shell:
-        shell.wait("> ", seconds=20)
+        shell.wait("> ", seconds=120)
         for line, words in LINES:
             shell.forget()
             shell.type(f"eksml-tui {line}".encode())
-            shell.wait(f"eksml-tui {line}", seconds=20)
+            shell.wait(f"eksml-tui {line}", seconds=120)
             shell.type(b"\t")
             before = line.rpartition(" ")[0]
-            shell.wait(f"eksml-tui {before}{' ' * bool(before)}{words[0]}", seconds=20)
+            shell.wait(f"eksml-tui {before}{' ' * bool(before)}{words[0]}", seconds=120)
             shell.type(b"\x15")  # ctrl+u
 
 

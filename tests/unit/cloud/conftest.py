@@ -23,6 +23,8 @@ def no_real_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    # Of a search with all its clients the first call may take a minute where the machine is slow and busy.
+    monkeypatch.setattr("actions.cloud.aws_session._DEADLINE_SECONDS", 600.0)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from actions.cluster.logs.batch import read_lines
 from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, follow, read_log
 from actions.cluster.logs.lines import KUBELET_LOG, START, LogCursor, LogLine
 from tests.support.polling import until
+from tests.support.virtual import virtually
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
@@ -217,6 +218,7 @@ async def test_another_pod_of_the_same_name_is_not_followed(tmp_path: Path) -> N
     assert end.reason == "gone"
 
 
+@virtually
 async def test_a_silent_stream_is_opened_again(tmp_path: Path) -> None:
     server = LogServer(_lines(5), exit_code=None)
     got: list[LogLine] = []

@@ -17,6 +17,7 @@ from actions.base.errors import AccessError, ConfigError, MissingError, RefusedE
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.auth.session import KubeSession, TokenSource
 from actions.cluster.http.errors import ApiConflictError, ApiUnavailableError, SilenceError
+from tests.support.virtual import virtually
 from tests.unit.cluster.servers import serving, session_to, write_kubeconfig
 
 
@@ -267,6 +268,7 @@ async def test_html_from_a_proxy_becomes_one_line(tmp_path: Path) -> None:
             await session.get("/x")
 
 
+@virtually
 async def test_a_silent_stream_is_noticed(tmp_path: Path) -> None:
     async def silent(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

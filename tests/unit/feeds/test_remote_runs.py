@@ -36,7 +36,7 @@ from tests.unit.feeds.serving import Connected, WatchServer
 from tests.unit.run.world import make_run
 from tui.feeds import remote_runs
 from tui.feeds.cluster import ClusterFeed
-from tui.feeds.remote_runs import COPY_SECONDS, RemoteOnScreen, RemoteRunFeed
+from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.services import explain_stage
 from tui.present.run import home_words
 from tui.screens.status_lines import is_elsewhere
@@ -318,12 +318,13 @@ async def test_a_takeover_is_looked_for_between_two_copies(monkeypatch: pytest.M
     monkeypatch.setattr("actions.run.presence.remote_view.open_remote", lambda run, _: copies.append(run.id))
     monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: has_news.is_set())
     monkeypatch.setattr("tui.feeds.remote_runs.OWNER_SECONDS", 0.01)
+    monkeypatch.setattr("tui.feeds.remote_runs.COPY_SECONDS", 3600.0)  # a second copy is of the takeover alone
     followed = RemoteOnScreen(runs, runs.others, Jobs(), SystemClock(), home=HOME)
     working = asyncio.create_task(followed.follow_home())
     await until(lambda: copies, "the copy")
     assert len(copies) == 1
     has_news.set()
-    await until(lambda: len(copies) > 1, "the copy after a takeover", deadline_seconds=COPY_SECONDS / 2)
+    await until(lambda: len(copies) > 1, "the copy after a takeover")
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     runs.close()

@@ -73,6 +73,9 @@ def test_a_selector_may_have_spaces_and_is_shown_as_it_is_read(text: str, labels
         ("web -f", "nothing after -f"),
         ("-l ''", "nothing after -l"),
         ("-l 'tier in (a", "The quote after -l is not closed"),
+        ("-l 'tier in (a'", r"A parenthesis in the selector 'tier in \(a' is not closed"),
+        ("-l 'tier in (a, (b)'", "is not closed"),
+        ("-l 'tier in a)'", "closes nothing"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(text: str, reason: str) -> None:

@@ -54,7 +54,7 @@ def test_idle_cost_is_beside_unused_accelerators_on_eighty_columns() -> None:
         cluster="bionemo-on-eks",
         expires_in_seconds=7 * 3600,
         cost=cost,
-        unused=unused_text(8, 8, 300),
+        unused=unused_text(8, 8, 300, answered=2, workers=2),
     )
     text = text_of(header_line(facts, 80))
     assert "8 of 8 at 0%" in text

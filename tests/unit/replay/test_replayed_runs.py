@@ -28,6 +28,12 @@ CLOCK = SystemClock()
 CANARY = "hf_abcdefghijklmnopqrstuvwxyz"
 
 
+@pytest.fixture(autouse=True)
+def _whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the thread that writes a capture as long as a loaded machine makes it take."""
+    monkeypatch.setattr("actions.capture.writer._JOIN_SECONDS", 60.0)
+
+
 class Copied:
     """A run of this machine, and what is captured of it second by second."""
 

@@ -116,7 +116,7 @@ def test_a_home_that_is_away_delays_no_stage(home: Proxy, tmp_path: Path) -> Non
     assert runner is not None
     wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
     took = stored(folder)[-1].at - stored(folder)[0].at
-    assert took < 10
+    assert took < 60
     wait(lambda: "home: " in (folder / "runner.log").read_text(), "the reason in the log")
 
 

@@ -28,6 +28,7 @@ from tests.unit.run.world import creation
 from tui.cli import runs
 from tui.cli.main import main
 from tui.cli.run_verbs import remote_runs
+from tui.feeds import upkeep
 from tui.feeds.upkeep import TakenFeed
 from tui.present.remote_runs import RunRow, who_cell
 
@@ -44,7 +45,7 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for module, name in ((remote_runs, "_HOME_SECONDS"), (runs, "_HOMES_SECONDS")):
+    for module, name in ((remote_runs, "_HOME_SECONDS"), (runs, "_HOMES_SECONDS"), (upkeep, "_ANSWER_SECONDS")):
         monkeypatch.setattr(module, name, 100.0)  # tests of what the home answers, not of how soon
     return served
 
@@ -70,7 +71,7 @@ def reached(home: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     return home
 
 
-async def asked(*, at_most_seconds: float = 20.0) -> tuple[str, ...]:
+async def asked(*, at_most_seconds: float = 100.0) -> tuple[str, ...]:
     return await note_taken(list_runs(), at_most_seconds=at_most_seconds)
 
 

@@ -71,7 +71,7 @@ def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> No
     spent = Spending(Decimal("12.345"), {}, Decimal(0), Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
     run = replace(run, began_at=100.0, ended_at=None, spending=spent, holds=("2 × p5", "core nodes", "FSx"))
     row = runs_table([run], now=825.0).splitlines()[1]
-    assert "12m05s  2.513  ≥$12.35  2 × p5, core nodes and 1 more" in row
+    assert "12m05s  2.513  ≥ $12.35  2 × p5, core nodes and 1 more" in row
     over = runs_table([replace(run, ended_at=112.0)]).splitlines()[1]
     assert "12s" in over
     (fields,) = json.loads(runs_json([run]))

@@ -36,6 +36,7 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
+    monkeypatch.setattr("actions.run.takeover.restored._ANSWER_SECONDS", 100.0)  # as in test_home_taken.py
     return served
 
 

@@ -54,6 +54,8 @@ def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prox
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
+    monkeypatch.setattr("actions.run.takeover.access._TRIED_SECONDS", 100.0)  # as in test_home_taken.py
+    monkeypatch.setattr("actions.run.takeover.access._ANSWER_SECONDS", 100.0)
     return served
 
 

@@ -11,18 +11,16 @@ from msgspec.structs import replace
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
-from actions.base.errors import ConfigError, RefusedError
+from actions.base.errors import ConfigError, ParameterError, RefusedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.catalogue import KindCatalogue, ServedKind
-from actions.command.arguments import (
-    LogsArguments,
-    ObjectArguments,
-)
+from actions.command.arguments import KindArguments, LogsArguments, ObjectArguments
 from tests.support.builders import a_pod, a_snapshot, console_services
 from tests.support.waiting import wait_for
 from tests.unit.cluster.servers import session_to
 from tests.unit.panes.alone import WIDE
 from tui.commands.app_actions import AppActions
+from tui.commands.kinds import KindCommands
 from tui.commands.objects import ObjectCommands
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
@@ -70,7 +68,18 @@ class Desk:
             open_shell=lambda *_: None,
             allow_plugin=allow,
         )
-        self.handlers = ObjectCommands(self.workspace, self.services, actions).handlers()
+        self.handlers = {
+            **ObjectCommands(self.workspace, self.services, actions).handlers(),
+            **KindCommands(self.workspace, self.services, actions).handlers(),
+        }
+
+
+async def test_a_selector_that_no_server_can_read_is_not_sent_to_one(tmp_path: Path) -> None:
+    async with session_to(answer, tmp_path) as session:
+        desk = Desk(session)
+        with pytest.raises(ParameterError, match=r"A parenthesis in the selector 'tier in \(web' is not closed"):
+            await desk.handlers["objects"](KindArguments(kind="lines", labels="tier in (web"))
+        assert desk.services.objects.scope is None
 
 
 async def test_an_object_of_a_kind_that_only_the_cluster_knows_is_described(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
-
+from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
@@ -110,7 +109,7 @@ def _document(pods: list[PodFacts]) -> str:
         pod = served_by(service, pods)
         values = (service.name, service.title, pod.key if pod else None, service.port)
         rows.append(dict(zip(_SERVICE_FIELDS, values, strict=True)))
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+    return json_document(rows)
 
 
 def _listed(pods: list[PodFacts]) -> str:

@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from actions.base.clock import format_rfc3339
+from actions.base.decoding import json_document
 from actions.base.errors import MissingError, UsageError
 from actions.base.wording import aligned_text, duration
 from actions.run.home.listing import HomeRun, list_home
@@ -152,4 +151,4 @@ def home_json(runs: Sequence[HomeRun]) -> str:
         }
         for run in runs
     ]
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+    return json_document(rows)

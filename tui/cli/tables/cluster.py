@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-import msgspec
-
 from actions.base.clock import SystemClock, format_rfc3339
+from actions.base.decoding import json_document
 from actions.base.errors import AccessError
 from actions.base.wording import aligned_text, rough_duration
 from actions.cloud.eks import token_factory
@@ -50,7 +49,7 @@ def print_pods(options: Namespace) -> int:
     print_table(
         options.output,
         table=lambda: _pods_table(pods, now),
-        document=lambda: _json([pod_document(pod) for pod in pods]),
+        document=lambda: json_document([pod_document(pod) for pod in pods]),
         fields=POD_FIELDS,
     )
     return 0
@@ -64,7 +63,7 @@ def print_events(options: Namespace) -> int:
     print_table(
         options.output,
         table=lambda: _events_table(events, now),
-        document=lambda: _json([event_document(event) for event in events]),
+        document=lambda: json_document([event_document(event) for event in events]),
         fields=EVENT_FIELDS,
     )
     return 0
@@ -172,7 +171,7 @@ def cost_groups(costs: Iterable[tuple[NodeFacts, NodeCost]]) -> list[tuple[tuple
 
 def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetCost) -> str:
     """Return the document of `eksml-tui cost -o json`."""
-    return _json(
+    return json_document(
         {
             "summary": _cost_fields(total),
             "groups": [dict(zip(COST_FIELDS[:4], group, strict=True)) | _cost_fields(cost) for group, cost in groups],
@@ -261,7 +260,3 @@ def _moment(seconds: float) -> str | None:
 
 def _number(amount: Decimal) -> float:
     return round(float(amount), 6)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -7,8 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from actions.base.decoding import json_document
 from actions.base.wording import aligned_text
 from tui.cli.tables.output import print_table
 from tui.settings.config import SettingValue, config_path, config_schema
@@ -19,13 +18,13 @@ _FIELDS = ("name", "value", "source", "help")
 def run(options: Namespace) -> int:
     """Print the settings, or the schema of the file."""
     if options.schema:
-        sys.stdout.write(_json(config_schema()))
+        sys.stdout.write(json_document(config_schema()))
         return 0
     settled: list[SettingValue] = options.settled
     print_table(
         options.output,
         table=lambda: _table(settled),
-        document=lambda: _json([_row(each) for each in settled]),
+        document=lambda: json_document([_row(each) for each in settled]),
         fields=_FIELDS,
     )
     return 0
@@ -63,7 +62,3 @@ def _text(value: Any) -> str:
     if isinstance(plain, dict):
         return ", ".join(f"{name}: {line}" for name, line in plain.items()) or "-"
     return "-" if plain is None else f"{plain:g}" if isinstance(plain, float) else str(plain)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -13,7 +13,7 @@ from actions.base.wording import counted, duration, folded
 from actions.fleet.cost import FleetCost
 from actions.fleet.facts import UNCOUNTED
 from actions.fleet.node_report import RESOURCES
-from actions.fleet.quantity import percent_of
+from actions.fleet.quantity import bounded, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.state.view import NoticeKind, RunState
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
@@ -393,7 +393,7 @@ def _spent(money: RunMoney | None, now: float) -> str:
     usd = money.spent(now) if money is not None else None
     if money is None or usd is None:
         return ""
-    return f"{'≥ ' if money.is_lower_bound else ''}{dollars(usd)}"
+    return bounded(dollars(usd), is_lower_bound=money.is_lower_bound)
 
 
 def _holds(run: RunSummary, money: RunMoney | None) -> Cells:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,3 +29,13 @@ async def test_a_connection_that_has_not_begun_to_speak_tls_ends_with_the_server
         assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_connection_that_comes_in_the_servers_last_moment_is_not_forgotten(tmp_path: Path) -> None:
+    """It had a socket, and neither a transport nor a reader: a warning of the collector, in whatever test that ran."""
+    async with serving(tmp_path, FAST, SandboxParts(Kubelet(FAST))) as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port)) as client:
+            await asyncio.sleep(0)  # the loop learns of it
+            await asyncio.sleep(0)  # and accepts it after this
+    gc.collect()
