@@ -206,6 +206,7 @@ _OTHERS = (
         is_namespaced=False,
         is_evidence=True,
     ),
+    KubeKind("resource.k8s.io", "ResourceClaim", "resourceclaims", ("v1", "v1beta2", "v1beta1")),
     KubeKind("kueue.x-k8s.io", "Workload", "workloads", ("v1beta1", "v1beta2"), ("wl",), is_evidence=True),
 )
 KINDS = (*JOBS, *_OTHERS)

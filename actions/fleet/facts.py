@@ -34,8 +34,21 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
             self.neuron_cores + other.neuron_cores,
         )
 
+    def minus(self, other: Resources) -> Resources:
+        """Difference, resource by resource, of an amount and a part of it."""
+        return Resources(
+            self.cpu_milli - other.cpu_milli,
+            self.memory_bytes - other.memory_bytes,
+            self.gpu - other.gpu,
+            self.neuron - other.neuron,
+            self.efa - other.efa,
+            self.neuron_cores - other.neuron_cores,
+        )
+
 
 NOTHING = Resources()
+UNCOUNTED = "Devices of resource claims are not counted"
+"""The words beside sums, where a cluster has such claims and they may not be listed, or are not listed yet."""
 CORES_PER_NEURON_DEVICE = 2
 """Of Trainium 1 and Inferentia 2, where no node gives the number."""
 
@@ -62,7 +75,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Names of the main containers, in order."""
     restarts: int = 0
     requests: Resources = NOTHING
-    """Effective requests: the scheduler's rule over containers, init containers and overhead."""
+    """Effective requests: the scheduler's rule over containers, init containers and overhead; and `claimed`."""
     created_at: float = 0.0
     started_at: float = 0.0
     owner_kind: str = ""
@@ -72,6 +85,8 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Label `eksml.dev/run`, empty for pods that are not ours."""
     stage: str = ""
     """Label `eksml.dev/stage`."""
+    claimed: Resources = NOTHING
+    """The part of `requests` that are devices of its ResourceClaims; of a claim that pods share, each has all."""
 
     @property
     def key(self) -> str:
@@ -113,6 +128,8 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     created_at: float = 0.0
     version: str = ""
     """Kubelet version."""
+    offered: Resources = NOTHING
+    """The part of `allocatable` that are devices of ResourceSlices, beyond those that a device plugin offers."""
 
     def requested(self, usage: NodeUsage) -> Resources:
         """Return the requests on this node, with those of Neuron cores as devices of this node, rounded up."""
@@ -144,6 +161,49 @@ class NodeClaimFacts(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
     """The reason why it is not ready, in the API's words."""
     created_at: float = 0.0
+
+
+class DeviceFacts(msgspec.Struct, frozen=True, gc=False):
+    """The facts of a device of dynamic resource allocation that is counted as an accelerator or interface."""
+
+    name: str
+    kind: str
+    """The field of `Resources` in which it counts: gpu, neuron or efa; empty for one that does not count."""
+    unit: str
+    """The piece of hardware that it is, is a part of, or another form of: such devices of a pool count once."""
+    node: str = ""
+    """Empty where its slice names the node."""
+
+
+class SliceFacts(msgspec.Struct, frozen=True, gc=False):
+    """The facts of a ResourceSlice: some of the devices that a driver offers."""
+
+    uid: str
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    """Of the pool; slices of an older one are about to go."""
+    count: int
+    """The number of slices that the pool has in this generation."""
+    node: str
+    devices: tuple[DeviceFacts, ...] = ()
+
+
+class DeviceClaimFacts(msgspec.Struct, frozen=True, gc=False):
+    """The facts of a ResourceClaim."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str = ""
+    """The only node on which what it was given can be used; empty without such."""
+    devices: tuple[tuple[str, str, str], ...] = ()
+    """Driver, pool and name of what it was given, without devices that it has for administration."""
+    pods: tuple[str, ...] = ()
+    """The names of the pods that may use it."""
+    is_extended: bool = False
+    """The scheduler has made it of a pod's request of an extended resource, which is among the pod's own requests."""
 
 
 class EventFacts(msgspec.Struct, frozen=True, gc=False):
@@ -183,6 +243,8 @@ class NodeUsage(msgspec.Struct, frozen=True, gc=False):
     requested: Resources = NOTHING
     """Devices of pods that request Neuron cores are not in `neuron` here: see `NodeFacts.requested`."""
     pods: int = 0
+    claimed: Resources = NOTHING
+    """The part of `requested` that are devices allocated to ResourceClaims of pods; each device counts once."""
 
 
 UNUSED = NodeUsage()

@@ -7,7 +7,7 @@
                  "usd_per_hour": 11.728 | null, "usd_per_month": … | null, "unpriced": 0,
                  "accelerators": 8, "idle_accelerators": 2,
                  "idle_usd_per_hour": … | null, "idle_unpriced": 0,
-                 "text": "$11.73/h"},
+                 "text": "$11.73/h", "leaves_out_claims": false},
      "nodes": [{"name", "instance_type", "region", "zone", "capacity_type", "pool", "state", "ready", "schedulable",
                 "pods", "pods_allocatable", "requested": RESOURCES, "allocatable": RESOURCES,
                 "accelerators", "idle_accelerators", "idle_usd_per_hour": … | null,
@@ -155,7 +155,12 @@ Json = dict[str, object]
 
 
 def nodes_json(
-    nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage], model: CostModel, *, region: str = ""
+    nodes: Iterable[NodeFacts],
+    usage: Mapping[str, NodeUsage],
+    model: CostModel,
+    *,
+    region: str = "",
+    leaves_out_claims: bool = False,
 ) -> str:
     """Render the fleet as one JSON document of two-space indents, the last line ended by a newline.
 
@@ -164,13 +169,14 @@ def nodes_json(
         usage: By node name.
         model: Prices.
         region: The region of the cluster, empty if unknown.
+        leaves_out_claims: The cluster has ResourceClaims, and their devices are in no number.
     """
     ordered = sorted_nodes(nodes)
     costs = [model.node_cost(node, usage.get(node.name, UNUSED)) for node in ordered]
     document = {
         "schema": SCHEMA,
         "region": region,
-        "summary": _summary_document(ordered, usage, total_of(costs)),
+        "summary": _summary_document(ordered, usage, total_of(costs)) | {"leaves_out_claims": leaves_out_claims},
         "nodes": [_node(node, usage.get(node.name, UNUSED), cost) for node, cost in zip(ordered, costs, strict=True)],
     }
     return json_document(document)

@@ -24,6 +24,7 @@ from actions.cluster.diagnose.collect import explain
 from actions.cluster.diagnose.select import ObjectSelector
 from actions.cluster.objects.apply import create
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, merge_patch
+from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.inventory import fetch_inventory
 from tests.realcluster.running import real_cluster
 
@@ -180,3 +181,85 @@ async def test_a_real_node_of_odd_quantities_is_counted_with_what_pods_request_a
             assert (asked.cpu_milli // 1000, asked.gpu) == (3, 1)
         finally:
             await delete(session, discovery, ObjectRef("v1", "Pod", "default", name))
+
+
+async def test_gpus_that_a_real_scheduler_gives_to_a_claim_are_counted_on_their_node() -> None:
+    """The node has no device plugin: its GPUs are in a slice, and a pod requests two of them by a claim alone."""
+    name = f"odd-{secrets.token_hex(4)}"
+    cel = {
+        "cel": {
+            "expression": f"device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].odd == '{name}'"
+        }
+    }
+    attributes = {"type": {"string": "gpu"}, "odd": {"string": name}}
+    amounts = {"cpu": "8", "memory": "8Gi", "pods": "10"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {"taints": [{"key": "odd.test/only", "effect": "NoSchedule"}]},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+    slice_spec = {
+        "driver": "gpu.nvidia.com",
+        "nodeName": name,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{index}", "attributes": attributes} for index in range(4)],
+    }
+    request = {"name": "two", "exactly": {"deviceClassName": name, "count": 2}}
+    pod = {
+        "nodeSelector": {"kubernetes.io/hostname": name},
+        "tolerations": [{"operator": "Exists"}],
+        "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "two"}],
+        "containers": [{"name": "main", "image": "x", "resources": {"claims": [{"name": "gpus"}]}}],
+    }
+    template = {"spec": {"devices": {"requests": [request]}}}
+    async with (
+        _connected() as (session, discovery),
+        _made(session, discovery, node),
+        _also(session, discovery, _object(_DEVICES, "DeviceClass", "", name, {"selectors": [cel]})),
+        _also(session, discovery, _object(_DEVICES, "ResourceSlice", "", name, slice_spec)),
+        _made(
+            session,
+            discovery,
+            _namespace(name),
+            _object(_DEVICES, "ResourceClaimTemplate", name, "two", template),
+            _object("v1", "Pod", name, "train", pod),
+        ),
+    ):
+        state = ClusterState(session)
+        following = asyncio.create_task(state.run())
+        try:
+            async with asyncio.timeout(_SECONDS):
+                while (seen := state.snapshot().usage.get(name)) is None or not seen.claimed.gpu:
+                    await state.wait_changed()
+            inventory = await fetch_inventory(session)
+            for nodes, usage in (
+                (state.snapshot().nodes, state.snapshot().usage),
+                ({one.name: one for one in inventory.nodes}, inventory.usage),
+            ):
+                assert (nodes[name].allocatable.gpu, nodes[name].requested(usage[name]).gpu) == (4, 2)
+            assert state.snapshot().pods[f"{name}/train"].requests.gpu == 2
+            assert not state.snapshot().leaves_out_claims
+            await delete(session, discovery, ObjectRef("v1", "Pod", name, "train"))
+            async with asyncio.timeout(_SECONDS):
+                while (left := state.snapshot().usage.get(name)) is not None and left.claimed.gpu:
+                    await state.wait_changed()
+            assert state.snapshot().nodes[name].allocatable.gpu == 4
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+_DEVICES = "resource.k8s.io/v1"
+
+
+@asynccontextmanager
+async def _also(session: KubeSession, discovery: Discovery, document: Document) -> AsyncIterator[None]:
+    """Make an object outside namespaces, and delete it in the end."""
+    await create(session, discovery, document)
+    try:
+        yield
+    finally:
+        ref = ObjectRef(document["apiVersion"], document["kind"], "", document["metadata"]["name"])
+        await delete(session, discovery, ref)

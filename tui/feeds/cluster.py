@@ -319,6 +319,11 @@ def reading_of(health: SourceHealth) -> FeedHealth:
     return FeedHealth(state, health.detail or (unread if health.skipped else ""), health.since)
 
 
+def leaves_out_claims(snapshot: ClusterSnapshot | None) -> bool:
+    """Return whether the cluster has claims of devices that are in no sum of the snapshot."""
+    return snapshot is not None and snapshot.leaves_out_claims
+
+
 class FleetCosts:
     """Costs of each node and of all, computed again only for nodes whose facts changed.
 

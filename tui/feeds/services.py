@@ -13,8 +13,9 @@ from actions.base.clock import Clock, as_of_words
 from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
+from actions.fleet.facts import UNCOUNTED
 from tui.feeds.alarms import AlarmFeed
-from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts
+from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
 from tui.feeds.home import HomeFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
@@ -227,6 +228,9 @@ class ConsoleServices:
         """Return the health of the source of one of the cluster's resources."""
         health = self.cluster.health(resource) or self.supervisor.health(CLUSTER)
         is_kept = resource in KEPT and health.state is not FeedState.LIVE
+        if resource == "nodes" and health.state is FeedState.LIVE and leaves_out_claims(self.cluster.snapshot()):
+            uncounted = UNCOUNTED[0].lower() + UNCOUNTED[1:]
+            return replace(health, detail=f"{health.detail}; {uncounted}" if health.detail else uncounted)
         return replace(health, as_of=self.as_of_words()) if is_kept else health
 
     def as_of_words(self) -> str:

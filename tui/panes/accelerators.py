@@ -10,8 +10,9 @@ from textual.app import ComposeResult
 from textual.geometry import Size
 
 from actions.cluster.job_pods import role_of
-from actions.fleet.facts import PodFacts
+from actions.fleet.facts import UNCOUNTED, PodFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
+from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.services import ConsoleServices, replay_epoch
 from tui.feeds.spool import AT_WORK, place_of, sampled_stage, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -31,7 +32,6 @@ _MARGINS = 4
 """Terminal columns of the border and of the padding of the lines above the table."""
 
 _NONE = "No running pod requests an accelerator."
-_UNCOUNTED = "Devices of resource claims are not counted."
 _HEAD: tuple[Column[DeviceRow], ...] = (
     Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30, keeps_ends=True),
     Column("gpu", "DEV", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
@@ -132,7 +132,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     BINDINGS: ClassVar = bindings_of(KeyContext.ACCELERATORS)
     NOUN = "accelerators"
     SORT = "gpu"
-    EMPTY = f"{_NONE} {_UNCOUNTED}"
+    EMPTY = _NONE
     READING = "Reading the pods."
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -175,6 +175,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if past is not None:
             readings = list(past.readings)
         cost = self.services.fleet_cost()
+        uncounted = f" {UNCOUNTED}." if leaves_out_claims(self.services.cluster.snapshot()) else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched
             if watched is not None and self._is_without_workers:
@@ -182,7 +183,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             elif requested:
                 self.table.empty = f"Asking the pods that request the {requested} accelerators in use."
             elif cost.idle_accelerators:
-                self.table.empty = f"{_NONE} {cost.idle_text}. {_UNCOUNTED}"
+                self.table.empty = f"{_NONE} {cost.idle_text}.{uncounted}"
+            elif uncounted:
+                self.table.empty = f"{_NONE}{uncounted}"
         has_ended = past is not None and self._has_ended(past.place)
         shown = self._feed.revision, len(readings), has_ended, self.size
         if self._shown == shown:

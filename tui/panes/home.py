@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 
 from actions.base.errors import MissingError
 from actions.fleet.facts import EventFacts
+from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import is_list_complete
 from tui.feeds.services import CLUSTER, RUNS, ConsoleServices
 from tui.feeds.supervisor import FeedState
@@ -119,6 +120,7 @@ class HomePane(Pane):
             contexts_error=home.contexts_error,
             cluster_state=self._cluster_state(),
             totals=home.trouble.totals if is_read else None,
+            leaves_out_claims=leaves_out_claims(snapshot),
             cost=services.fleet_cost(),
             unscheduled=home.trouble.unscheduled,
             runs=services.runs.summaries if is_list_complete(services.runs) else None,

@@ -26,6 +26,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
         replay: Badge of a replay, with the moment that is shown; empty on a live cluster.
         capture: Badge while what the backends send is kept; empty otherwise.
         cost: Cost of the fleet; `None` before the first complete snapshot of the nodes.
+        leaves_out_claims: Devices of claims are not counted, so that what is idle is not known.
         as_of: `as of 14:02 UTC` while nodes and costs are a kept snapshot's; else empty.
         trouble: Reason why the snapshot may be stale; empty while it is live.
         unused: Accelerators of the run on screen at 0 % for minutes; empty if there are none.
@@ -42,6 +43,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     capture: str = ""
     is_readonly: bool = False
     cost: FleetCost | None = None
+    leaves_out_claims: bool = False
     as_of: str = ""
     trouble: str = ""
     alarm: str = ""
@@ -150,7 +152,7 @@ def _right(facts: HeaderFacts, *, with_idle: bool, says_of_what: bool = False) -
         return (Span("$ … /h ", Tone.MUTED),)
     of = (Span("nodes ", Tone.MUTED),) if says_of_what else ()
     hourly = Link(cost.hourly_text, Tone.MUTED if facts.as_of else Tone.STRONG, line="open cost")
-    if not with_idle or not cost.accelerators:
+    if not with_idle or not cost.accelerators or facts.leaves_out_claims:
         return (*of, hourly, Span(" "))
     unknown = bool(cost.idle_unpriced) and not cost.idle_usd_per_hour
     idle = format_hourly(None if unknown else cost.idle_usd_per_hour)

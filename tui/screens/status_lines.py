@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.wording import counted
 from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState, notice_words
+from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -103,6 +104,7 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         capture=services.capture.badge() if services.capture is not None else "",
         is_readonly=settings.readonly,
         cost=services.fleet_cost(),
+        leaves_out_claims=leaves_out_claims(services.cluster.snapshot()),
         as_of=services.as_of_words(),
         trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),
         alarm=_alarm(services.runs),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import NoReturn, TypedDict, TypeVar
 
+from msgspec.structs import replace
+
 from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConsoleError, MissingError
 from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import WATCHED, KubeKind, kind_of
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.state.device_decode import decode_device_claim, decode_slice
+from actions.cluster.state.device_layer import DeviceLayer
 from actions.cluster.state.kept import KeptSnapshot, WatchVersions
 from actions.cluster.state.namespaces import ScopedReflector
 from actions.cluster.state.pod_index import PodIndex
@@ -24,16 +29,18 @@ from actions.cluster.state.store import (
     HasNamespace,
     HasUid,
     claim_key,
+    device_claim_key,
     node_key,
     pod_key,
+    slice_key,
     trim,
     workload_key,
 )
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.liveness import ServerLiveness, probe_liveness
 from actions.cluster.watch.reflector import Raw, Reflector, Sink
-from actions.cluster.watch.served import ServedGroups
-from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, WorkloadFacts
+from actions.cluster.watch.served import ServedGroups, served_versions
+from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, PodFacts, SliceFacts, WorkloadFacts
 
 __all__ = ["ClusterSnapshot", "ClusterState"]
 
@@ -47,6 +54,8 @@ _REST_SECONDS = 0.1
 _NO_SIGN = "the API server does not answer"
 _NODES, _CLAIMS = kind_of("Node"), kind_of("NodeClaim")
 _PODS, _EVENTS = kind_of("Pod"), kind_of("Event")
+_SLICES, _DEVICE_CLAIMS = kind_of("ResourceSlice"), kind_of("ResourceClaim")
+_REFUSED = (Health.FORBIDDEN, Health.UNAUTHORIZED)
 
 
 class _Reports(TypedDict):
@@ -84,15 +93,24 @@ class ClusterState:
         self._suspended: Counter[str] = Counter()
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
-        self._pod_snapshots = SnapshotBuilder(self._pods.facts, kept.snapshot.pods if kept else {})
+        self._devices = DeviceLayer(self._nodes.facts, self._pod_index.usage, self._pods.facts)
+        self._serves_devices = False
+        self._slices = self._table("resourceslices", slice_key, self._slice_changed, part="devices")
+        self._device_claims = self._table(
+            "resourceclaims", device_claim_key, self._device_claim_changed, part="devices"
+        )
+        self._pod_snapshots = SnapshotBuilder(
+            self._pods.facts, kept.snapshot.pods if kept else {}, over=self._devices.pods
+        )
         self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._reports("events"))
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
             row.kind: self._table(row.plural, workload_key, self._workload_changed, part="workloads") for row in WATCHED
         }
         if kept:
-            self._nodes.restore(kept.snapshot.nodes)
-            self._pods.restore(kept.snapshot.pods)
+            self._nodes.restore(kept.own_nodes)
+            self._pods.restore(kept.own_pods)
+            self._devices.restore(*kept.with_devices)
 
     async def run(self) -> NoReturn:
         """Watch until cancelled; then every connection is closed."""
@@ -113,6 +131,7 @@ class ClusterState:
                 )
             )
             group.create_task(self._follow(_EVENTS, self._events, decode_event, trim=trim))
+            group.create_task(self._follow_devices())
             for row in WATCHED:
                 decode = workload_decoder(row.api_version, row.kind)
                 group.create_task(self._follow(row, self._workloads[row.kind], decode))
@@ -139,18 +158,22 @@ class ClusterState:
         stale = self._dirty - held.keys()
         if "pods" in stale:
             index.update_totals()
+        if self._lay_devices(held.keys()):
+            stale |= {"nodes", "pods"}
+        layer = self._devices
         is_complete = self._nodes.is_complete and self._pods.is_complete
         self._snapshot = ClusterSnapshot(
             revision=self.revision,
-            nodes=dict(self._nodes.facts) if "nodes" in stale else last.nodes,
+            nodes={**self._nodes.facts, **layer.nodes} if "nodes" in stale else last.nodes,
             pods=self._pod_snapshots.take() if "pods" in stale else last.pods,
-            usage=dict(index.usage) if "pods" in stale else last.usage,
+            usage={**index.usage, **layer.usage} if "pods" in stale else last.usage,
             pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
             claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
             events=self._events.newest() if "events" in stale else last.events,
             health=self._reported_health() if "health" in stale else last.health,
             is_complete=is_complete,
+            leaves_out_claims=self._serves_devices and not self._counts_devices,
             as_of=0.0 if is_complete else last.as_of,
             history=self._log,
         )
@@ -158,6 +181,30 @@ class ClusterState:
         self._dirty -= stale
         self._changed.clear()
         return self._snapshot
+
+    @property
+    def _counts_devices(self) -> bool:
+        """All slices, and all claims that may be seen, have been listed once; or the server has neither."""
+        return self._slices.is_complete and self._device_claims.is_complete
+
+    def _lay_devices(self, held: Collection[str]) -> bool:
+        """Bring nodes and pods up to date with their devices, unless one of these lists is being read.
+
+        Returns:
+            Whether nodes or pods may differ.
+        """
+        if "nodes" in held or "pods" in held or "devices" in held:
+            return False
+        health = (self._health.get(_SLICES.plural), self._health.get(_DEVICE_CLAIMS.plural))
+        is_refused = any(one is not None and one.state in _REFUSED for one in health)
+        changed = self._devices.update(is_counted=self._counts_devices, is_refused=is_refused)
+        for name in changed.nodes:
+            self._log.node(name)
+        for key in changed.pods:
+            self._log.pod(key)
+            if (pod := self._pods.facts.get(key)) is not None:
+                self._pod_snapshots.changed(key, self._devices.pods.get(key, pod))
+        return bool(changed.nodes or changed.pods)
 
     def _table(
         self,
@@ -184,6 +231,32 @@ class ClusterState:
                 self._touch(part)
 
         return _Reports(report_health=report_health, report_replacing=report_replacing)
+
+    async def _follow_devices(self) -> NoReturn:
+        """Follow slices and claims of devices, once the server has them in a version that is read."""
+        while not (found := await self._versions_of_devices()):
+            if not self._counts_devices:
+                await self._slices.replace(())
+                await self._device_claims.replace(())
+                self._touch("devices")
+            await self._served.wait(_SLICES.list_path())
+        self._serves_devices = True
+        self._touch("health")
+        slices, claims = (replace(kind, versions=found) for kind in (_SLICES, _DEVICE_CLAIMS))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reflector(slices.list_path(), self._slices, decode_slice).run())
+            group.create_task(self._follow(claims, self._device_claims, decode_device_claim))
+        raise AssertionError("reflectors never end")
+
+    async def _versions_of_devices(self) -> tuple[str, ...]:
+        """Return the versions that server and program have in common, the best first; all if that is not known."""
+        try:
+            served = await served_versions(self._session, _SLICES.group)
+        except MissingError:
+            return ()
+        except ConsoleError:  # the reflectors find out, and report why
+            return _SLICES.versions
+        return tuple(version for version in _SLICES.versions if version in served)
 
     async def _follow(
         self,
@@ -270,18 +343,28 @@ class ClusterState:
         self._changed.set()
 
     def _node_changed(self, key: str, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        self._devices.node_changed(key, after)
         self._log.node(key)
         self._touch("nodes")
 
     def _pod_changed(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
         self._pod_index.change(key, before, after)
-        self._pod_snapshots.changed(key, after)
+        self._devices.pod_changed(key, before, after)
+        self._pod_snapshots.changed(key, self._devices.shown(key, after))
         self._log.pod(key)
         if before is not None:
             self._log.node(before.node)
         if after is not None:
             self._log.node(after.node)
         self._touch("pods")
+
+    def _slice_changed(self, key: str, before: SliceFacts | None, after: SliceFacts | None) -> None:
+        self._devices.index.slice_changed(before, after)
+        self._touch("devices")
+
+    def _device_claim_changed(self, key: str, before: DeviceClaimFacts | None, after: DeviceClaimFacts | None) -> None:
+        self._devices.index.claim_changed(key, before, after)
+        self._touch("devices")
 
     def _event_changed(self, key: str, before: EventFacts | None, after: EventFacts | None) -> None:
         self._touch("events")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
+from actions.base.errors import ConsoleError, MissingError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import kind_of
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_event, decode_node, decode_pod
+from actions.cluster.state.device_decode import decode_device_claim, decode_slice
+from actions.cluster.state.device_layer import DeviceLayer
 from actions.cluster.state.pod_index import PodIndex
-from actions.cluster.state.store import MOST_SHOWN, HasUid, newest_of, trim
+from actions.cluster.state.store import MOST_SHOWN, HasUid, device_claim_key, newest_of, trim
 from actions.cluster.watch.decoder import ResponseDecoder
 from actions.cluster.watch.json_format import Raw
-from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts
+from actions.cluster.watch.served import served_versions
+from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, NodeUsage, PodFacts, SliceFacts
 
 FactT = TypeVar("FactT", bound=HasUid)
 
@@ -27,36 +33,114 @@ LeftOut = Callable[[str, int], None]
 
 
 class NodeInventory(msgspec.Struct, frozen=True):
-    """The fleet at one moment; `usage` is by node name."""
+    """The fleet at one moment.
+
+    Args:
+        nodes: Each once.
+        usage: By node name.
+        unlisted_devices: The reason why devices of ResourceClaims are not counted; empty if they are, or the server has
+            none.
+    """
 
     nodes: tuple[NodeFacts, ...]
     usage: Mapping[str, NodeUsage]
+    unlisted_devices: str = ""
 
 
 async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = None) -> NodeInventory:
-    """List nodes, and pods as protobuf if the server has it, page by page. Unreadable objects are left out.
+    """List nodes, pods as protobuf if the server has it, and devices beside them, page by page.
+
+    Unreadable objects are left out. Devices that may not be listed are not counted.
 
     Raises:
-        ConsoleError: The server does not answer, or one of the lists is forbidden.
+        ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
-    nodes = [node async for few in _pages(session, "/api/v1/nodes", decode_node, left_out=left_out) for node in few]
-    index = PodIndex()
-    async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out):
-        for pod in pods:
-            index.change(pod.key, None, pod)
-    index.update_totals()
-    return NodeInventory(tuple(nodes), dict(index.usage))
+    devices = asyncio.create_task(_fetch_devices(session, left_out))
+    try:
+        path = "/api/v1/nodes"
+        nodes = {node.name: node async for few in _pages(session, path, decode_node, left_out=left_out) for node in few}
+        index = PodIndex()
+        found: dict[str, PodFacts] = {}
+        layer = DeviceLayer(nodes, index.usage, found)
+        async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out):
+            for pod in pods:
+                index.change(pod.key, None, pod)
+                found[pod.key] = pod
+        index.update_totals()
+        slices, claims, reason = await devices
+    finally:
+        devices.cancel()
+        await asyncio.gather(devices, return_exceptions=True)
+    _count(layer, slices, claims)
+    nodes |= layer.nodes
+    return NodeInventory(tuple(nodes.values()), index.usage | layer.usage, reason)
 
 
-async def fetch_pods(session: KubeSession, namespace: str = "", *, left_out: LeftOut | None = None) -> list[PodFacts]:
-    """List the pods of a namespace, or of all, in the order of the server.
+async def _fetch_devices(
+    session: KubeSession, left_out: LeftOut | None, namespace: str = ""
+) -> tuple[list[SliceFacts], list[DeviceClaimFacts], str]:
+    """List slices and claims of dynamic resource allocation, if the server has them; or else the reason why not.
+
+    The slices are left out for a single namespace without claims.
+    """
+    kind, claim_kind = kind_of("ResourceSlice"), kind_of("ResourceClaim")
+    try:
+        served = await served_versions(session, kind.group)
+        versions = tuple(version for version in kind.versions if version in served)
+        if not versions:
+            return [], [], ""
+        path = replace(claim_kind, versions=versions).list_path(namespace)
+        claims = [one async for few in _pages(session, path, decode_device_claim, left_out=left_out) for one in few]
+        if namespace and not claims:
+            return [], [], ""
+        path = replace(kind, versions=versions).list_path()
+        slices = [one async for few in _pages(session, path, decode_slice, left_out=left_out) for one in few]
+        return slices, claims, ""
+    except MissingError:
+        return [], [], ""
+    except ConsoleError as error:
+        return [], [], error.message
+
+
+async def fetch_pods(
+    session: KubeSession,
+    namespace: str = "",
+    *,
+    left_out: LeftOut | None = None,
+    uncounted: Callable[[str], None] = lambda _: None,
+) -> list[PodFacts]:
+    """List the pods of a namespace, or of all, in the order of the server, with the devices of their claims.
+
+    Args:
+        session: The session with the cluster.
+        namespace: Empty for all.
+        left_out: Called for objects that cannot be read.
+        uncounted: Called with the reason why devices of claims are not counted, or an empty one.
 
     Raises:
-        ConsoleError: The server does not answer, or the list is forbidden.
+        ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
     path = kind_of("Pod").list_path(namespace)
-    pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
-    return [pod async for few in pages for pod in few]
+    devices = asyncio.create_task(_fetch_devices(session, left_out, namespace))
+    try:
+        pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
+        pods = {pod.key: pod async for few in pages for pod in few}
+        slices, claims, reason = await devices
+    finally:
+        devices.cancel()
+        await asyncio.gather(devices, return_exceptions=True)
+    uncounted(reason)
+    layer = DeviceLayer({}, {}, pods)
+    _count(layer, slices, claims)
+    return list((pods | layer.pods).values())
+
+
+def _count(layer: DeviceLayer, slices: list[SliceFacts], claims: list[DeviceClaimFacts]) -> None:
+    for one in slices:
+        layer.index.slice_changed(None, one)
+    for claim in claims:
+        layer.index.claim_changed(device_claim_key(claim), None, claim)
+    layer.update(is_counted=True, is_refused=False)
 
 
 async def fetch_events(

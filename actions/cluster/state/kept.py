@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -28,11 +28,20 @@ from actions.base.errors import ConfigError
 from actions.base.files import cache_home, private_directory, write_private
 from actions.base.untrusted import redact
 from actions.cluster.auth.kubeconfig import ChosenContext
+from actions.cluster.state.device_layer import (
+    devices_of,
+    node_with,
+    own_node,
+    own_pod,
+    own_usage,
+    pod_with,
+    usage_with,
+)
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
-from actions.fleet.facts import NOTHING, NodeFacts, NodeUsage, PodFacts, Resources
+from actions.fleet.facts import NOTHING, UNUSED, NodeFacts, NodeUsage, PodFacts, Resources
 
-_MARK = b"eksml-tui kept snapshot 2\n"
+_MARK = b"eksml-tui kept snapshot 3\n"
 _DIGEST_BYTES = 32
 _LENGTH_BYTES = 4
 _PORTION = 1000
@@ -45,6 +54,9 @@ LONGEST_SECONDS = 7 * 86_400.0
 _SUFFIX = ".snapshot"
 _DECODERS = (
     "decode.py",
+    "device_decode.py",
+    "device_index.py",
+    "device_layer.py",
     "pod_protobuf.py",
     "pod_requests.py",
     "pod_status.py",
@@ -71,7 +83,10 @@ class KeptSnapshot(msgspec.Struct, frozen=True, eq=False):
         uid: The uid of the cluster's `kube-system` namespace.
         versions: Where watches go on.
         snapshot: Nodes, pods and their sums; `as_of` is `taken_at`.
-        index: The sums of `snapshot`, to go on with.
+        index: The sums of its pods without devices of claims, to go on with.
+        own_nodes: Its nodes without such devices.
+        own_pods: Its pods without such devices.
+        with_devices: Those of its nodes, usage and pods that have such devices.
     """
 
     taken_at: float
@@ -79,6 +94,9 @@ class KeptSnapshot(msgspec.Struct, frozen=True, eq=False):
     versions: WatchVersions
     snapshot: ClusterSnapshot
     index: PodIndex
+    own_nodes: Mapping[str, NodeFacts]
+    own_pods: Mapping[str, PodFacts]
+    with_devices: tuple[Mapping[str, NodeFacts], Mapping[str, NodeUsage], Mapping[str, PodFacts]]
 
 
 _Place = Annotated[int, msgspec.Meta(ge=0)]
@@ -97,6 +115,10 @@ class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     used: int
     nodes: int
     pods: int
+    offered: dict[str, _Place]
+    claimed: dict[str, _Place]
+    held: dict[str, _Place]
+    leaves_out_claims: bool
 
 
 class _Usage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -184,7 +206,7 @@ def load_kept(identity: str, *, now: float, folder: Path | None = None) -> KeptS
         if not now - LONGEST_SECONDS < head.taken_at <= now:
             return None
         return _read(head, frames)
-    except (msgspec.DecodeError, StopIteration, IndexError, ValueError):
+    except (msgspec.DecodeError, StopIteration, LookupError, ValueError):
         return None
 
 
@@ -193,6 +215,7 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
 
     Raises:
         ValueError: Their number is not that of the head, or columns differ in length.
+        LookupError: A place in a table is not in it, or a device is of no known object.
     """
     amounts = [Resources(*one) for one in head.amounts]
     usage: dict[str, NodeUsage] = {}
@@ -214,17 +237,29 @@ def _read(head: _Head, frames: Iterator[memoryview]) -> KeptSnapshot:
         raise ValueError("another number of objects")
     index = PodIndex()
     index.fill(pods, usage)
+    over_nodes = {name: node_with(nodes[name], amounts[place]) for name, place in head.offered.items()}
+    over_usage = {name: usage_with(usage.get(name, UNUSED), amounts[place]) for name, place in head.claimed.items()}
+    over_pods = {key: pod_with(pods[key], amounts[place]) for key, place in head.held.items()}
     snapshot = ClusterSnapshot(
         revision=1,
-        nodes=nodes,
-        pods=pods,
-        usage=dict(index.usage),
+        nodes=nodes | over_nodes,
+        pods=pods | over_pods if over_pods else pods,
+        usage=index.usage | over_usage,
         pods_by_node=dict(index.keys),
+        leaves_out_claims=head.leaves_out_claims,
         as_of=head.taken_at,
         history=ChangeLog(),
     )
-    versions = WatchVersions(head.node_version, head.pod_version)
-    return KeptSnapshot(head.taken_at, head.uid, versions, snapshot, index)
+    return KeptSnapshot(
+        head.taken_at,
+        head.uid,
+        WatchVersions(head.node_version, head.pod_version),
+        snapshot,
+        index,
+        nodes,
+        pods,
+        (over_nodes, over_usage, over_pods),
+    )
 
 
 def _node_usage(columns: _Usage, head: _Head, amounts: Sequence[Resources]) -> Iterable[tuple[str, NodeUsage]]:
@@ -327,10 +362,12 @@ def write_kept(
 
 def _encoded(snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: float, versions: WatchVersions) -> bytes:
     texts, groups, amounts = _Numbered[str](), _Numbered[tuple[str, ...]](), _Numbered[Resources]()
+    usage = [(name, own_usage(used)) for name, used in snapshot.usage.items()]
+    nodes, pods = map(own_node, snapshot.nodes.values()), map(own_pod, snapshot.pods.values())
     frames = [
-        *(msgspec.msgpack.encode(_usage_columns(few, texts, amounts)) for few in _few(snapshot.usage.items())),
-        *(msgspec.msgpack.encode(_node_columns(few, texts, groups, amounts)) for few in _few(snapshot.nodes.values())),
-        *(msgspec.msgpack.encode(_pod_columns(few, texts, groups, amounts)) for few in _few(snapshot.pods.values())),
+        *(msgspec.msgpack.encode(_usage_columns(few, texts, amounts)) for few in _few(usage)),
+        *(msgspec.msgpack.encode(_node_columns(few, texts, groups, amounts)) for few in _few(nodes)),
+        *(msgspec.msgpack.encode(_pod_columns(few, texts, groups, amounts)) for few in _few(pods)),
     ]
     head = _Head(
         build=build_stamp(),
@@ -339,6 +376,14 @@ def _encoded(snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: fl
         taken_at=taken_at,
         node_version=versions.nodes,
         pod_version=versions.pods,
+        offered={
+            name: amounts(devices_of(node.allocatable))
+            for name, node in snapshot.nodes.items()
+            if node.offered is not NOTHING
+        },
+        claimed={name: amounts(used.claimed) for name, used in snapshot.usage.items() if used.claimed is not NOTHING},
+        held={key: amounts(pod.claimed) for key, pod in snapshot.pods.items() if pod.claimed is not NOTHING},
+        leaves_out_claims=snapshot.leaves_out_claims,
         texts=texts.values,
         groups=groups.values,
         amounts=[msgspec.structs.astuple(one) for one in amounts.values],

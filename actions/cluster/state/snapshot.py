@@ -99,6 +99,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
         events: Oldest first, the newest 1,000.
         health: By source: `nodes`, `pods`, `events`, `jobs`, `pytorchjobs`, …
         is_complete: Nodes and pods have been listed completely once.
+        leaves_out_claims: The server has ResourceClaims, and their devices are not counted: they are not listed yet, or
+            may not be.
         as_of: Nodes and pods are, or may be, as they were kept at this time, in seconds since the epoch; 0.0 for live.
         history: The changes, of the source that made it.
     """
@@ -113,6 +115,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
     events: tuple[EventFacts, ...] = ()
     health: Mapping[str, SourceHealth] = msgspec.field(default_factory=dict)
     is_complete: bool = False
+    leaves_out_claims: bool = False
     as_of: float = 0.0
     history: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
@@ -188,10 +191,14 @@ class SnapshotBuilder(Generic[T]):
     Args:
         live: The mapping; every change of it must be reported by `changed`.
         base: The contents of the mapping at its first change.
+        over: Values that snapshots have in the place of those of `live`; so are they reported.
     """
 
-    def __init__(self, live: Mapping[str, T], base: Mapping[str, T] | None = None) -> None:
+    def __init__(
+        self, live: Mapping[str, T], base: Mapping[str, T] | None = None, over: Mapping[str, T] | None = None
+    ) -> None:
         self._live = live
+        self._over: Mapping[str, T] = over if over is not None else {}
         self._base: Mapping[str, T] = base or {}
         self._changes: dict[str, T | None] = {}
 
@@ -202,7 +209,7 @@ class SnapshotBuilder(Generic[T]):
     def take(self) -> Mapping[str, T]:
         """Return an immutable mapping with the present contents."""
         if len(self._changes) > max(_MOST_CHANGES, len(self._base) // _SHARE):
-            self._base, self._changes = dict(self._live), {}
+            self._base, self._changes = {**self._live, **self._over}, {}
         if not self._changes:
             return self._base
         return OverlayMapping(self._base, dict(self._changes), len(self._live))

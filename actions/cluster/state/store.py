@@ -17,7 +17,15 @@ from actions.base.clock import Clock
 from actions.cluster.limits import FACTS
 from actions.cluster.watch.decoder import SLICE_SECONDS
 from actions.cluster.watch.health import Health, SourceHealth
-from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
+from actions.fleet.facts import (
+    DeviceClaimFacts,
+    EventFacts,
+    NodeClaimFacts,
+    NodeFacts,
+    PodFacts,
+    SliceFacts,
+    WorkloadFacts,
+)
 
 _PORTION = 64
 
@@ -172,6 +180,16 @@ def workload_key(workload: WorkloadFacts) -> str:
 def claim_key(claim: NodeClaimFacts) -> str:
     """Return a NodeClaim's key: its name."""
     return claim.name
+
+
+def slice_key(found: SliceFacts) -> str:
+    """Return a ResourceSlice's key: its name."""
+    return found.name
+
+
+def device_claim_key(claim: DeviceClaimFacts) -> str:
+    """Return a ResourceClaim's key: `namespace/name`."""
+    return f"{claim.namespace}/{claim.name}"
 
 
 MOST_EVENTS = 5000

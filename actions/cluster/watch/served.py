@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, UnreachableError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.liveness import ServerLiveness
 
@@ -26,6 +26,30 @@ class _Group(msgspec.Struct):
 
 class _GroupList(msgspec.Struct):
     groups: tuple[_Group, ...] = ()
+
+
+class _Version(msgspec.Struct):
+    version: str = ""
+
+
+class _GroupVersions(msgspec.Struct):
+    versions: tuple[_Version, ...] = ()
+
+
+async def served_versions(session: KubeSession, group: str) -> frozenset[str]:
+    """Return the versions in which the server has a group.
+
+    Raises:
+        MissingError: It does not have the group.
+        ConsoleError: It does not answer.
+    """
+    path = f"/apis/{group}"
+    answer = await session.request("GET", path, accept="application/json", deadline_seconds=60)
+    try:
+        found = decode_json(answer, _GroupVersions)
+    except msgspec.DecodeError as error:
+        raise UnreachableError(f"{path} did not answer with the versions of a group.") from error
+    return frozenset(one.version for one in found.versions)
 
 
 class ServedGroups:

@@ -14,7 +14,7 @@ from aiohttp import web
 from actions.base.errors import AccessError
 from actions.base.executors import in_thread
 from actions.base.wording import aligned_text
-from tests.unit.cluster.faults import page
+from tests.unit.cluster.faults import page, refusal
 from tests.unit.cluster.samples import EVENT, NODE, POD
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tui.cli.arguments import parse_arguments
@@ -143,6 +143,27 @@ async def test_what_cannot_be_read_is_left_out_with_a_sentence(
     told = capsys.readouterr().err.splitlines()
     kinds = ["nodes", "pods"] if words[0] in ("nodes", "cost") else words[:1]
     assert told == [f"eksml-tui: 2 {kind} cannot be read and are left out." for kind in kinds]
+
+
+@pytest.mark.parametrize("words", [["pods"], ["nodes", "-o", "json"], ["cost"]])
+async def test_devices_of_claims_that_may_not_be_listed_are_stated_not_to_be_counted(
+    words: list[str], tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def restricted(request: web.Request) -> web.StreamResponse:
+        if request.path == "/apis/resource.k8s.io":
+            return web.json_response({"versions": [{"version": "v1"}]})
+        if request.path.startswith("/apis/resource.k8s.io/"):
+            return await refusal(403, "Forbidden", "you may not")(request)
+        return await _cluster(request)
+
+    async with serving(restricted) as address:
+        options = parse_arguments(["--kubeconfig", str(write_kubeconfig(tmp_path, address)), *words])
+        assert await in_thread("command", function_of(options.command), options) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("eksml-tui: Devices of resource claims are not counted: ")
+    assert "you may not" in printed.err
+    if "json" in words:
+        assert json.loads(printed.out)["summary"]["leaves_out_claims"] is True
 
 
 async def test_kinds_that_a_diagnosis_may_not_list_are_named(

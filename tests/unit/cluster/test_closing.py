@@ -23,8 +23,8 @@ from tests.support.polling import until
 from tests.unit.cluster.faults import bookmark, stream
 from tests.unit.cluster.servers import serving, write_kubeconfig
 
-_STREAMS = len(kinds.WATCHED) + 4
-"""Kinds of jobs, nodes, pods, events and claims of nodes."""
+_STREAMS = len(kinds.WATCHED) + 6
+"""Kinds of jobs, nodes, pods, events, claims of nodes; slices and claims of devices."""
 _FOLLOWERS = 12
 
 
@@ -39,6 +39,8 @@ class Hanging:
         if request.path.endswith("/pods/p"):
             running = {"name": "main", "restartCount": 0, "state": {"running": {"startedAt": "2026-11-21T10:00:00Z"}}}
             return web.json_response({"metadata": {"uid": "u1"}, "status": {"containerStatuses": [running]}})
+        if request.path == "/apis/resource.k8s.io":
+            return web.json_response({"versions": [{"version": "v1"}]})
         self.open += 1
         try:
             return await self._reply(request)

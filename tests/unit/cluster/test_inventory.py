@@ -12,6 +12,7 @@ from actions.cluster.state.inventory import fetch_inventory
 from actions.cluster.watch.protobuf_format import CONTENT_TYPE
 from actions.fleet.facts import NodeUsage
 from tests.unit.cluster import protobytes
+from tests.unit.cluster.faults import refusal
 from tests.unit.cluster.samples import NODE, POD, a_pod
 from tests.unit.cluster.servers import session_to
 
@@ -27,6 +28,8 @@ class Fleet:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/nodes"):
             return web.json_response({"metadata": {"resourceVersion": "7"}, "items": [NODE]})
+        if not request.path.endswith("/pods"):
+            return await refusal(404, "NotFound")(request)
         self.asked.append(request.headers["Accept"])
         place = int(request.query.get("continue", "0"))
         following = str(place + 1) if place + 1 < len(self._pods) else ""

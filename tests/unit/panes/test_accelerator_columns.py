@@ -5,14 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+from msgspec.structs import replace
+
 from actions.cluster.job_pods import JobRef
+from actions.fleet.totals import totals_of
 from actions.telemetry.tools.devices import Device, DeviceReading
 from tests.support.builders import a_node, a_pod, a_snapshot, console_services
 from tests.support.waiting import settle
-from tests.unit.panes.alone import PaneApp
+from tests.unit.panes.alone import PaneApp, text_of
 from tui.feeds.accelerators import WorkerReading
 from tui.feeds.job import JobFeed
 from tui.panes.accelerators import AcceleratorsPane
+from tui.panes.nodes import NodesPane
+from tui.present.cells import text_of as text_of_cells
+from tui.present.header import HeaderFacts, header_line
+from tui.present.home.contents import HomeFacts, home_board
 from tui.textual_private import screen_text
 
 POD = a_pod("worker-0", gpu=1)
@@ -86,3 +93,19 @@ async def test_a_job_without_accelerators_is_not_given_those_of_others() -> None
         pane.refresh_data()
         await settle(pilot)
         assert "No running pod of Job work/tokenise requests an accelerator." in screen_text(app)
+
+
+async def test_where_devices_of_claims_are_not_counted_panes_with_sums_state_it() -> None:
+    """A node was idle, and requested by nobody, whose GPUs pods had by claims that may not be listed."""
+    pod = a_pod("worker-0", gpu=0)
+    for leaves_out in (True, False):
+        snapshot = replace(a_snapshot(nodes=[a_node(gpu=4)], pods=[pod]), leaves_out_claims=leaves_out)
+        services = console_services(snapshot)
+        texts = {pane.NOUN: await text_of(pane) for pane in (AcceleratorsPane(services), NodesPane(services))}
+        assert ("Devices of resource claims are not counted." in texts["accelerators"]) is leaves_out
+        assert ("devices of resource claims are not counted" in texts["nodes"]) is leaves_out
+        header = header_line(HeaderFacts(cost=services.fleet_cost(), leaves_out_claims=leaves_out), 120)
+        assert ("unrequested" in text_of_cells(header)) is not leaves_out
+        facts = HomeFacts(now=0.0, totals=totals_of(snapshot.nodes.values(), {}), leaves_out_claims=leaves_out)
+        rows = [text_of_cells(block.cells) for line in home_board(facts, 80, 24).lines for block in line]
+        assert any("Devices of resource claims are not counted." in row for row in rows) is leaves_out

@@ -15,7 +15,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import NodeInventory, fetch_inventory
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
-from tui.cli.tables.output import print_table, tell_left_out, tell_refused
+from tui.cli.tables.output import print_table, tell_left_out, tell_refused, tell_uncounted
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
@@ -38,11 +38,18 @@ def print_nodes(options: Namespace) -> int:
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
     inventory, region = asyncio.run(_take(chosen))
+    tell_uncounted(inventory.unlisted_devices)
     model = CostModel.load(region=region)
     print_table(
         options.output,
         table=lambda: nodes_table(inventory.nodes, inventory.usage, model),
-        document=lambda: nodes_json(inventory.nodes, inventory.usage, model, region=region),
+        document=lambda: nodes_json(
+            inventory.nodes,
+            inventory.usage,
+            model,
+            region=region,
+            leaves_out_claims=bool(inventory.unlisted_devices),
+        ),
         rows="nodes",
         fields=NODE_FIELDS,
     )

@@ -20,7 +20,7 @@ from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
 from actions.fleet.quantity import format_usd
-from tui.cli.tables.output import print_table, tell_left_out
+from tui.cli.tables.output import print_table, tell_left_out, tell_uncounted
 from tui.cli.target import chosen_target, require_target
 
 T = TypeVar("T")
@@ -39,7 +39,10 @@ COST_FIELDS = (
 
 def print_pods(options: Namespace) -> int:
     """Print the pods of a namespace, or of all."""
-    found = _listed(options, lambda session: fetch_pods(session, options.namespace, left_out=tell_left_out))
+    found = _listed(
+        options,
+        lambda session: fetch_pods(session, options.namespace, left_out=tell_left_out, uncounted=tell_uncounted),
+    )
     pods = [pod for pod in found if _is_on(pod, options)]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
     now = SystemClock().now().timestamp()
@@ -71,6 +74,7 @@ def print_cost(options: Namespace) -> int:
 
     async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], FleetCost]:
         inventory, identity = await fetch_inventory(session, left_out=tell_left_out), await session.identity()
+        tell_uncounted(inventory.unlisted_devices)
         model = CostModel.load(region=identity.region or options.region)
         costs = [(node, model.node_cost(node, inventory.usage.get(node.name, UNUSED))) for node in inventory.nodes]
         return cost_groups(costs), total_of(cost for _, cost in costs)

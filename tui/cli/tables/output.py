@@ -15,6 +15,7 @@ from typing import Any
 
 from actions.base.untrusted import one_line
 from actions.base.wording import aligned_text, listed
+from actions.fleet.facts import UNCOUNTED
 
 _NOTHING = "-"
 _NAMED = 6
@@ -39,6 +40,12 @@ def tell_left_out(plural: str, count: int) -> None:
     """Print to stderr that objects are left out of what is printed, as they cannot be read."""
     noun, are = (plural.removesuffix("s"), "is") if count == 1 else (plural, "are")
     sys.stderr.write(f"eksml-tui: {count} {noun} cannot be read and {are} left out.\n")
+
+
+def tell_uncounted(reason: str) -> None:
+    """Print to stderr that devices of claims are not counted, if there is a reason for it."""
+    if reason:
+        sys.stderr.write(f"eksml-tui: {UNCOUNTED}: {reason}\n")
 
 
 def tell_refused(plurals: Collection[str]) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from actions.base.wording import counted, duration, folded
 from actions.fleet.cost import FleetCost
+from actions.fleet.facts import UNCOUNTED
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import bounded, percent_of
 from actions.fleet.totals import FleetTotals
@@ -67,6 +68,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
         contexts_error: The reason why it cannot be read.
         cluster_state: The state of the cluster on screen in a few words, with its tone.
         totals: Sums over all nodes.
+        leaves_out_claims: They are without devices of claims.
         cost: Cost of the fleet.
         unscheduled: Pods without a node.
         runs: All runs, the newest first; `None` before the list is read.
@@ -91,6 +93,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     contexts_error: str = ""
     cluster_state: Span = Span("")
     totals: FleetTotals | None = None
+    leaves_out_claims: bool = False
     cost: FleetCost | None = None
     unscheduled: int = 0
     runs: tuple[RunSummary, ...] | None = None
@@ -201,7 +204,8 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
         return Section("Fleet", _texts(text, width, state.tone if state.tone is Tone.BAD else Tone.MUTED))
     bars = _bars(totals, width, in_row=2 if is_dense and width >= _TWO_BARS else 1)
     paid, idle = _money_rows(facts.cost, width)
-    head = (_nodes_row(totals, facts.unscheduled), *paid)
+    missing = _texts(f"{UNCOUNTED}.", width, Tone.WARN) if facts.leaves_out_claims else ()
+    head, idle = (_nodes_row(totals, facts.unscheduled), *paid), [*idle, *missing]
     return Section("Fleet", (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
 
 
