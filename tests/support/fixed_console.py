@@ -350,7 +350,8 @@ class FixedConsole:
         for _ in range(_MOST_LOOKS):
             self.refresh()
             await settle(self.pilot)
-            last, look, before = look, (self.app.frames, tuple(self.app.screen_stack)), drawn
+            home = self.app.services.home  # its plans come from a thread, one by one
+            last, look, before = look, (self.app.frames, tuple(self.app.screen_stack), home.revision), drawn
             is_still = look == last
             unseen += not is_still
             if not is_still and unseen < _MOST_UNSEEN:
@@ -359,7 +360,7 @@ class FixedConsole:
                 unseen, drawn = 0, strips(self.app)
                 text = "\n".join(strip.text for strip in drawn)
             is_there = isinstance(self.app.screen, shows) if isinstance(shows, type) else all(p in text for p in texts)
-            is_there = is_there and not self.app.services.home._is_busy("costs")  # a plan comes from a thread
+            is_there = is_there and not home._is_busy("costs")
             same = 0 if not is_there else same + 1 if drawn == before else int(is_still)
             if same == _CALM:
                 self.drawn = drawn
