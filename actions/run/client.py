@@ -40,7 +40,7 @@ from actions.run.journal.store import append_record, with_reserve
 from actions.run.limits.rules import reached_limit, reached_text
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Limits, LimitsSet, Operator, RequestKind, RunRequest
-from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState
+from actions.run.state.view import OVER, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState
 
 __all__ = [
     "RunReader",
@@ -60,8 +60,6 @@ __all__ = [
 
 RUNNER_MODULE = "actions.run"
 _END_SECONDS = 10.0
-_TO_RETRY = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
-_AT_REST = (*_TO_RETRY, RunState.SUCCEEDED, RunState.TORN_DOWN)
 
 
 def with_losses(runs: Iterable[RunSummary]) -> list[RunSummary]:
@@ -213,9 +211,9 @@ def stalled_runner(folder: Path) -> ProcessIdentity | None:
 
 def idle_words(view: RunView) -> str:
     """Return why a runner that is started for a run will do nothing; empty if it goes on."""
-    if view.state not in _AT_REST or not isinstance(next_step(view), Finish):
+    if view.state not in OVER or not isinstance(next_step(view), Finish):
         return ""
-    way = " A retry goes on with it." if view.state in _TO_RETRY else ""
+    way = " A retry goes on with it." if view.state in TO_RETRY else ""
     return f"Run {view.id} has nothing left to do: it is {view.state.value}.{way}"
 
 

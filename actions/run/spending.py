@@ -15,7 +15,7 @@ import msgspec
 from actions.base.wording import listed
 from actions.fleet.quantity import decimal_text, format_hourly, format_usd
 from actions.run.state.records import Action, HeldPrice
-from actions.run.state.view import Goal, NoticeKind, Period, RunState, RunView, StageState, StageView
+from actions.run.state.view import OVER, Goal, NoticeKind, Period, RunState, RunView, StageState, StageView
 
 _NOTHING = Decimal(0)
 _SHOWN = 20
@@ -47,8 +47,13 @@ class Spending(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """`at least $12.34 so far, now $1.10/h`; after a teardown only the sum."""
         least = "at least " if self.is_lower_bound else ""
-        now = f", now {least}{format_usd(self.usd_per_hour)}/h" if self.usd_per_hour else ""
+        now = f", now {self.rate_text}" if self.usd_per_hour else ""
         return f"{least}{format_usd(self.usd)} so far{now}{' (simulated)' if self.is_simulated else ''}"
+
+    @property
+    def rate_text(self) -> str:
+        """The present rate: `at least $1.10/h`."""
+        return f"{'at least ' if self.is_lower_bound else ''}{format_usd(self.usd_per_hour)}/h"
 
     @property
     def short_text(self) -> str:
@@ -61,15 +66,12 @@ class Spending(msgspec.Struct, frozen=True):
         return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
 
 
-_AT_REST = (RunState.PARKED, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.TORN_DOWN)
-
-
 def rate_at_rest(view: RunView, now: float) -> str:
     """Return what a run that does not work any more still costs: `costs $1.10/h`; empty for nothing, or at work."""
-    spending = spending_of(view, now) if view.state in _AT_REST else None
+    spending = spending_of(view, now) if view.state in OVER else None
     if spending is None or not spending.usd_per_hour:
         return ""
-    return f"costs {'at least ' if spending.is_lower_bound else ''}{format_usd(spending.usd_per_hour)}/h"
+    return f"costs {spending.rate_text}"
 
 
 def spending_of(view: RunView, now: float) -> Spending | None:

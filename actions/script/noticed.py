@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from actions.fleet.facts import PodFacts
-from actions.run.state.view import RunState, RunView, StageState
+from actions.run.state.view import OVER, RunState, RunView, StageState
 from actions.telemetry.points import Point
 
 Wait = Mapping[str, Any]
@@ -21,8 +21,6 @@ _PRESENT = (StageState.RUNNING, StageState.AWAITING_APPROVAL)
 """States of a stage that are waited for before the next command, if it is still in them."""
 _USUAL = ("train_loss",)
 """Metrics to wait for where a stage names no chart that its log has."""
-_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.PARKED, RunState.CANCELLED, RunState.TORN_DOWN)
-"""States in which a run ends."""
 _ASKED = ("park", "cancel", "teardown")
 """Commands whose own step waits for the end."""
 _GO_ON = ("launch", "retry", "resume")
@@ -94,7 +92,7 @@ class Noticed:
             if stage.state in _REACHED and self._known.get((run.id, stage.id)) != now:
                 self._known[run.id, stage.id] = now
                 yield {"stage": stage.id, "is": stage.state.value}
-        if run.state in _ENDS and self._ends.get(run.id) is not run.state:
+        if run.state in OVER and self._ends.get(run.id) is not run.state:
             yield {"run": run.state.value}
         self._ends[run.id] = run.state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -152,16 +152,20 @@ async def test_a_real_namespace_names_what_holds_it() -> None:
             await merge_patch(session, discovery, ref, {"metadata": {"finalizers": None}})
 
 
-async def test_a_real_node_of_odd_quantities_is_counted_with_what_pods_request_as_a_whole() -> None:
-    name = f"odd-{secrets.token_hex(4)}"
-    amounts = {"cpu": "1e1", "memory": "1e11", "pods": "1k", "nvidia.com/gpu.shared": "4"}
-    node = {
+def _node(name: str, amounts: Mapping[str, str]) -> dict[str, Any]:
+    """A node for pods that tolerate everything."""
+    return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
         "spec": {"taints": [{"key": "odd.test/only", "effect": "NoSchedule"}]},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
+
+
+async def test_a_real_node_of_odd_quantities_is_counted_with_what_pods_request_as_a_whole() -> None:
+    name = f"odd-{secrets.token_hex(4)}"
+    amounts = {"cpu": "1e1", "memory": "1e11", "pods": "1k", "nvidia.com/gpu.shared": "4"}
     shared = {"nvidia.com/gpu.shared": "1"}
     spec = {
         "nodeName": name,
@@ -170,7 +174,7 @@ async def test_a_real_node_of_odd_quantities_is_counted_with_what_pods_request_a
         "tolerations": [{"operator": "Exists"}],
     }
     pod = _object("v1", "Pod", "default", name, spec)
-    async with _connected() as (session, discovery), _made(session, discovery, node):
+    async with _connected() as (session, discovery), _made(session, discovery, _node(name, amounts)):
         await create(session, discovery, pod)
         try:
             inventory = await fetch_inventory(session)
@@ -193,13 +197,6 @@ async def test_gpus_that_a_real_scheduler_gives_to_a_claim_are_counted_on_their_
     }
     attributes = {"type": {"string": "gpu"}, "odd": {"string": name}}
     amounts = {"cpu": "8", "memory": "8Gi", "pods": "10"}
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {"taints": [{"key": "odd.test/only", "effect": "NoSchedule"}]},
-        "status": {"capacity": amounts, "allocatable": amounts},
-    }
     slice_spec = {
         "driver": "gpu.nvidia.com",
         "nodeName": name,
@@ -216,7 +213,7 @@ async def test_gpus_that_a_real_scheduler_gives_to_a_claim_are_counted_on_their_
     template = {"spec": {"devices": {"requests": [request]}}}
     async with (
         _connected() as (session, discovery),
-        _made(session, discovery, node),
+        _made(session, discovery, _node(name, amounts)),
         _also(session, discovery, _object(_DEVICES, "DeviceClass", "", name, {"selectors": [cel]})),
         _also(session, discovery, _object(_DEVICES, "ResourceSlice", "", name, slice_spec)),
         _made(

@@ -10,14 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.wording import counted
-from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState, notice_words
+from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
 from tui.present.header import HeaderFacts, parse_context_name
-from tui.present.run import RUN_TONES, trouble_in
+from tui.present.run import ENDED, RUN_TONES, trouble_in
 from tui.present.subject import Subject
 from tui.present.text import unused_text
 from tui.settings.keymap import NO_CHANGES, Keymap
@@ -41,13 +41,12 @@ _SHORT_TROUBLE = 24
 _OTHER_WIDTH = 72
 """Columns of a trouble behind the name of its run."""
 _MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
-_ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
     "approve": (RunState.AWAITING_APPROVAL,),
-    "retry": (RunState.FAILED, RunState.CANCELLED, RunState.PARKED),
+    "retry": TO_RETRY,
     "cancel": (RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.UNKNOWN, RunState.STALLED),
     "results": (RunState.SUCCEEDED,),
-    "park": _ENDED,
+    "park": ENDED,
     "teardown": tuple(state for state in RunState if state not in (RunState.TORN_DOWN, RunState.TEARING_DOWN)),
 }
 """Run states in which the footer shows a key."""

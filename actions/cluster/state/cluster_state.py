@@ -11,7 +11,7 @@ from typing import NoReturn, TypedDict, TypeVar
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConsoleError, MissingError
+from actions.base.errors import ConsoleError
 from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import WATCHED, KubeKind, kind_of
@@ -251,12 +251,9 @@ class ClusterState:
     async def _versions_of_devices(self) -> tuple[str, ...]:
         """Return the versions that server and program have in common, the best first; all if that is not known."""
         try:
-            served = await served_versions(self._session, _SLICES.group)
-        except MissingError:
-            return ()
+            return await served_versions(self._session, _SLICES)
         except ConsoleError:  # the reflectors find out, and report why
             return _SLICES.versions
-        return tuple(version for version in _SLICES.versions if version in served)
 
     async def _follow(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ from actions.cluster.watch.served import served_versions
 from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, NodeUsage, PodFacts, SliceFacts
 
 FactT = TypeVar("FactT", bound=HasUid)
+T = TypeVar("T")
 
 PAGE = 500
 LeftOut = Callable[[str, int], None]
@@ -55,8 +57,7 @@ async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = No
     Raises:
         ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
-    devices = asyncio.create_task(_fetch_devices(session, left_out))
-    try:
+    async with _beside(_fetch_devices(session, left_out)) as devices:
         path = "/api/v1/nodes"
         nodes = {node.name: node async for few in _pages(session, path, decode_node, left_out=left_out) for node in few}
         index = PodIndex()
@@ -68,12 +69,20 @@ async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = No
                 found[pod.key] = pod
         index.update_totals()
         slices, claims, reason = await devices
-    finally:
-        devices.cancel()
-        await asyncio.gather(devices, return_exceptions=True)
     _count(layer, slices, claims)
     nodes |= layer.nodes
     return NodeInventory(tuple(nodes.values()), index.usage | layer.usage, reason)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[None, None, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Carry `work` out beside the block, and end it with that."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _fetch_devices(
@@ -85,8 +94,7 @@ async def _fetch_devices(
     """
     kind, claim_kind = kind_of("ResourceSlice"), kind_of("ResourceClaim")
     try:
-        served = await served_versions(session, kind.group)
-        versions = tuple(version for version in kind.versions if version in served)
+        versions = await served_versions(session, kind)
         if not versions:
             return [], [], ""
         path = replace(claim_kind, versions=versions).list_path(namespace)
@@ -121,14 +129,10 @@ async def fetch_pods(
         ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
     path = kind_of("Pod").list_path(namespace)
-    devices = asyncio.create_task(_fetch_devices(session, left_out, namespace))
-    try:
+    async with _beside(_fetch_devices(session, left_out, namespace)) as devices:
         pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
         pods = {pod.key: pod async for few in pages for pod in few}
         slices, claims, reason = await devices
-    finally:
-        devices.cancel()
-        await asyncio.gather(devices, return_exceptions=True)
     uncounted(reason)
     layer = DeviceLayer({}, {}, pods)
     _count(layer, slices, claims)

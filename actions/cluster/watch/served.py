@@ -12,8 +12,9 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
-from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.kinds import KubeKind
 from actions.cluster.watch.liveness import ServerLiveness
 
 MISSING_SECONDS: Final = 5.0
@@ -36,20 +37,23 @@ class _GroupVersions(msgspec.Struct):
     versions: tuple[_Version, ...] = ()
 
 
-async def served_versions(session: KubeSession, group: str) -> frozenset[str]:
-    """Return the versions in which the server has a group.
+async def served_versions(session: KubeSession, kind: KubeKind) -> tuple[str, ...]:
+    """Return the versions of a kind that the server has of its group, the best first; none without the group.
 
     Raises:
-        MissingError: It does not have the group.
-        ConsoleError: It does not answer.
+        ConsoleError: The server does not answer.
     """
-    path = f"/apis/{group}"
-    answer = await session.request("GET", path, accept="application/json", deadline_seconds=60)
+    path = f"/apis/{kind.group}"
+    try:
+        answer = await session.request("GET", path, accept="application/json", deadline_seconds=60)
+    except MissingError:
+        return ()
     try:
         found = decode_json(answer, _GroupVersions)
     except msgspec.DecodeError as error:
         raise UnreachableError(f"{path} did not answer with the versions of a group.") from error
-    return frozenset(one.version for one in found.versions)
+    served = {one.version for one in found.versions}
+    return tuple(version for version in kind.versions if version in served)
 
 
 class ServedGroups:

@@ -74,6 +74,8 @@ class RunState(StrEnum):
 
 OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 """States in which a run has no runner, unless it is begun again."""
+TO_RETRY = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
+"""States from which a retry goes on."""
 _VANISHED = "vanished"
 _UNOBSERVED = "unobserved"
 

@@ -22,7 +22,7 @@ from tui.present.header import parse_context_name
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
 from tui.present.home.latest import latest_section
 from tui.present.remote_runs import remote_spent, remote_state
-from tui.present.run import RUN_TONES, trouble_in
+from tui.present.run import ENDED, RUN_TONES, trouble_in
 from tui.present.subject import Subject
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ def _holds(run: RunSummary, money: RunMoney | None) -> Cells:
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.
     rate = f"{dollars(money.usd_per_hour)}/h" if money.usd_per_hour else ""
     held = f"holds {', '.join(money.holds)}" if money.holds else ""
-    has_ended = run.state in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+    has_ended = run.state in ENDED
     text = " · ".join(filter(None, (rate, held)))
     return (Span(f"  {text}", Tone.WARN if has_ended else Tone.MUTED),) if text else ()
 
