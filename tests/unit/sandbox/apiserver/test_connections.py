@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import pytest
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
@@ -31,11 +34,16 @@ async def test_a_connection_that_has_not_begun_to_speak_tls_ends_with_the_server
     await writer.wait_closed()
 
 
-async def test_a_connection_that_comes_in_the_servers_last_moment_is_not_forgotten(tmp_path: Path) -> None:
+async def test_a_connection_that_comes_in_the_servers_last_moment_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It had a socket, and neither a transport nor a reader: a warning of the collector, in whatever test that ran."""
+    told: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: told.append(str(found.exc_value)))
     async with serving(tmp_path, FAST, SandboxParts(Kubelet(FAST))) as server:
         address = urlsplit(server.url)
         with socket.create_connection((address.hostname, address.port)):
             await asyncio.sleep(0)  # the loop learns of it
             await asyncio.sleep(0)  # and accepts it after this
     gc.collect()
+    assert told == []
