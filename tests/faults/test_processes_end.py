@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shutil
 import socket
 
 import pytest
@@ -16,7 +15,7 @@ from actions.sandbox.locate import RunningSandbox
 from actions.sandbox.server import Listener
 from tests.faults.longruns import a_long_run, runner_of
 from tests.faults.rehearsal import a_sandbox
-from tests.support.leftover import end_processes_of, processes_of
+from tests.support.leftover import delete_folder, end_processes_of, processes_of
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -26,7 +25,7 @@ SANDBOX_SPEED = 100.0
 def test_a_sandbox_ends_when_its_state_folder_is_gone(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(program.state.parent))
     with a_sandbox("alone", speed=SANDBOX_SPEED) as sandbox:
-        shutil.rmtree(program.state)
+        delete_folder(program.state)
         wait(lambda: not is_alive(sandbox.process.identity()), "the sandbox's end")
 
 
@@ -46,7 +45,7 @@ def test_a_runner_ends_when_its_run_is_deleted(
 ) -> None:
     folder = a_long_run(program, sandbox, monkeypatch)
     runner = runner_of(program, folder)
-    shutil.rmtree(folder)
+    delete_folder(folder)
     wait(lambda: not is_alive(runner), "the runner's end")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from actions.run.takeover.adopt import Adoption, adopt_run
 from actions.run.takeover.arrival import objects_of
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, records_of, tear_down, wait_for_run
+from tests.support.leftover import delete_folder
 from tests.support.members import stop_between_records
 from tests.support.polling import until, wait
 
@@ -119,7 +119,7 @@ def lose_machine(folder: Path, runner: object, patch: pytest.MonkeyPatch, empty:
     environment = load_environment(folder)
     assert isinstance(runner, ProcessIdentity)
     kill(runner)  # first, as it writes into the folder
-    shutil.rmtree(folder.parent)
+    delete_folder(folder.parent)
     patch.setenv("XDG_STATE_HOME", str(empty))
     return environment
 

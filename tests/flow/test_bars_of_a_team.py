@@ -27,6 +27,7 @@ from actions.run.state.view import RunState, RunView, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
 from tests.support.homes import Proxy, a_home
+from tests.support.leftover import delete_folder
 from tests.support.members import Member, a_member, audited, is_of, stop_between_records
 from tests.support.polling import wait
 from tests.support.terminal import Terminal, needs_tmux
@@ -100,7 +101,7 @@ def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
     runner = runner_of(anna, folder)
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the runner's end")
-    shutil.rmtree(anna.state.parent)
+    delete_folder(anna.state.parent)
 
     terminal = Terminal(ben.argv(), environment=ben.environment, size=(200, 50), directory=ben.home)
     try:

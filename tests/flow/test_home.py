@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from actions.base.process import is_alive
 from actions.run.journal.reader import load_run
 from actions.run.state.view import StageState
 from tests.support.homes import CREDENTIALS, URL, Proxy, a_home
+from tests.support.leftover import delete_folder
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -63,7 +63,7 @@ def test_a_run_whose_folder_is_gone_is_seen_from_its_home(home: Proxy, member: _
     assert runner is not None
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the runner's end")
-    shutil.rmtree(member.state / "runs")
+    delete_folder(member.state / "runs")
 
     listed = json.loads(member.run("runs", "list", "--home", URL, "-o", "json").stdout)
     assert [(run["id"], run["state"], run["stage"]) for run in listed] == [(run_id, "running", "train")]

@@ -1,13 +1,15 @@
-"""Processes that a test has started and not ended: runners wait for ever for clusters that are gone."""
+"""Leftovers of a test: runners that wait for ever for clusters that are gone, and folders that they still write to."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from actions.base.process import ProcessIdentity, identity_of, kill, wait_for_end
+from tests.support.polling import wait
 
 _OURS = frozenset({b"actions.run", b"actions.sandbox"})
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "tests.zygote"})
@@ -25,6 +27,20 @@ class StartCounter:
     def _on_event(self, event: str, _arguments: tuple[object, ...]) -> None:
         if event in _STARTS:
             self.count += 1
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder as somebody does while processes write into it: again, until it is gone.
+
+    Raises:
+        AssertionError: It comes back for ever.
+    """
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    wait(is_gone, f"{folder.name} to be deleted")
 
 
 def end_processes_of(folder: Path) -> list[int]:

@@ -26,7 +26,7 @@ async def until(
     """Let the loop work until `holds()` is true.
 
     Args:
-        holds: Looks, and has no effect; may be asynchronous.
+        holds: Looks, or does what may be done again; may be asynchronous.
         what: Is waited for, as it shall read in the failure: "two runners".
         deadline_seconds: How long.
 
