@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections import defaultdict
@@ -23,6 +22,7 @@ from actions.run.launch import create_run
 from actions.run.state.records import JournalRecord, Owned, RequestKind
 from actions.run.state.view import RunView
 from actions.sandbox.locate import RunningSandbox, find_or_start
+from tests.support.leftover import send
 from tests.support.polling import wait
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
@@ -45,12 +45,18 @@ def a_sandbox(name: str, *, speed: float = 60.0) -> Iterator[RunningSandbox]:
         kill(sandbox.process.identity(), signal.SIGTERM)
 
 
-def a_rehearsal(sandbox: RunningSandbox, *, auto_approve: bool = True) -> Path:
-    """A run of the shipped blueprint against the sandbox; nothing is started."""
+def a_rehearsal(sandbox: RunningSandbox, *, auto_approve: bool = True, is_endless: bool = False) -> Path:
+    """A run of the shipped blueprint against the sandbox; nothing is started.
+
+    Args:
+        sandbox: Its cluster and account.
+        auto_approve: Whether plans are carried out without being asked about.
+        is_endless: Its training goes on for as long as the test wants; else it lasts two minutes of the sandbox.
+    """
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     return create_run(
         blueprint,
-        bind(blueprint, {}, preset="rehearsal"),
+        bind(blueprint, {"max_steps": "900000"} if is_endless else {}, preset="rehearsal"),
         target=ClusterTarget(),
         environment={
             "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
@@ -74,15 +80,20 @@ def tear_down(folder: Path) -> None:
 
 def kill(process: ProcessIdentity, number: signal.Signals = signal.SIGKILL) -> None:
     """Signal a process of ours and wait until it is gone."""
-    if is_alive(process):
-        os.kill(process.pid, number)
+    send(process, number)
     wait(lambda: not is_alive(process), "a process to end")
 
 
 def wait_for_run(folder: Path, condition: Callable[[RunView], bool], what: str) -> RunView:
-    """Poll the run until its view satisfies the condition."""
-    wait(lambda: condition(load_run(folder)), what, deadline_seconds=DEADLINE_SECONDS)
-    return load_run(folder)
+    """Poll the run until its view satisfies the condition, and return that view: the next may not."""
+    found: list[RunView] = []
+
+    def is_found() -> bool:
+        found[:] = [load_run(folder)]
+        return condition(found[0])
+
+    wait(is_found, what, deadline_seconds=DEADLINE_SECONDS)
+    return found[0]
 
 
 def run_with_kills(

@@ -28,6 +28,7 @@ from actions.run.launch import create_run
 from actions.run.state.records import Created
 from actions.terraform.detached import DetachedOperation
 from tests.support import standin_terraform
+from tests.support.leftover import send
 from tests.support.missing import needs
 from tests.support.polling import wait
 
@@ -155,8 +156,7 @@ def running(folder: Path, operation: str = "apply") -> ProcessIdentity | None:
 def kill(process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL) -> None:
     """Signal a process of the test, and wait until it is gone."""
     assert process is not None
-    if is_alive(process):
-        os.kill(process.pid, number)
+    send(process, number)
     wait(lambda: not is_alive(process), "a process to end")
 
 

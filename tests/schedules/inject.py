@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
-from actions.base.process import ProcessIdentity, is_alive
+from actions.base.process import ProcessIdentity
 from actions.blueprint.render import RUN_LABEL
 from actions.run.client import send_request
 from actions.run.journal.folder import terraform_path
@@ -25,6 +24,7 @@ from tests.schedules.machine import Machine
 from tests.schedules.partition import Relay
 from tests.schedules.schedule import Fault, FaultKind
 from tests.support.homes import DENIED, EXPIRED, SLOW_DOWN, Proxy
+from tests.support.leftover import send
 
 FOREIGN_DATA = {"of": "c29tZWJvZHk="}
 TERRAFORM_OPERATIONS = ("apply", "destroy")
@@ -206,9 +206,8 @@ class Injector:
         send_request(self.folder, RequestKind.UNPAUSE, environment=self.host.environment)
 
     def _signal(self, process: ProcessIdentity | None, number: signal.Signals) -> str:
-        if process is None or not is_alive(process):
+        if process is None or not send(process, number):
             return "nobody there"
-        os.kill(process.pid, number)
         return f"sent to {process.pid}"
 
     def _kill_both(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from actions.base.process import ProcessIdentity, is_alive
@@ -21,6 +22,7 @@ from tests.schedules.host import HOOK, Command, Console, Host
 from tests.schedules.partition import Relay
 from tests.support.account import REGION, an_account, client
 from tests.support.homes import BUCKET, URL, a_proxy
+from tests.support.leftover import send
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -165,13 +167,8 @@ def _make_bucket(account: str) -> None:
 
 def can_mount() -> bool:
     """Return whether this user may mount a small disk here."""
-    folder = Path(f"/tmp/eksml-schedules-{os.getpid()}")
-    folder.mkdir()
-    try:
-        with _small_disk(folder) as is_mounted:
-            return is_mounted
-    finally:
-        folder.rmdir()
+    with TemporaryDirectory(prefix="eksml-schedules-") as folder, _small_disk(Path(folder)) as is_mounted:
+        return is_mounted
 
 
 @contextmanager
@@ -215,9 +212,8 @@ def _variables(**values: str) -> Iterator[None]:
 
 
 def _end(process: ProcessIdentity) -> None:
-    if is_alive(process):
-        os.kill(process.pid, signal.SIGTERM)
-        wait(lambda: not is_alive(process), "the end of the sandbox")
+    send(process, signal.SIGTERM)
+    wait(lambda: not is_alive(process), "the end of the sandbox")
 
 
 def _end_processes(machine: Machine) -> None:
@@ -228,6 +224,5 @@ def _end_processes(machine: Machine) -> None:
     for host in machine.hosts:
         host.free_disk()
         for process in host.program.processes():
-            if is_alive(process):
-                os.kill(process.pid, signal.SIGCONT)
+            send(process, signal.SIGCONT)
         host.program.end_all()

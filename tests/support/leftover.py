@@ -1,14 +1,20 @@
-"""Leftovers of a test: runners that wait for ever for clusters that are gone, and folders that they still write to."""
+"""Leftovers of a test: runners that wait for ever for clusters that are gone, and folders that they still write to.
+
+Any of them may end by itself between a look at it and what is done about it.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from actions.base.process import ProcessIdentity, identity_of, kill, wait_for_end
+from actions.base.process import ProcessIdentity, identity_of, is_alive, kill, wait_for_end
 from tests.support.polling import wait
 
 _OURS = frozenset({b"actions.run", b"actions.sandbox"})
@@ -41,6 +47,43 @@ def delete_folder(folder: Path) -> None:
         return not folder.exists()
 
     wait(is_gone, f"{folder.name} to be deleted")
+
+
+def send(process: ProcessIdentity, number: signal.Signals) -> bool:
+    """Signal exactly this process. Returns false if it has ended, perhaps at this very moment."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not is_alive(process):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def end(processes: Sequence[ProcessIdentity], *, seconds: float) -> None:
+    """Ask processes to end, and kill those that have not ended in time; all have ended at the return."""
+    asked = [process for process in processes if send(process, signal.SIGTERM)]
+    until = time.monotonic() + seconds
+    for process in asked:
+        if not wait_for_end(process, seconds=max(0.0, until - time.monotonic())):
+            kill(process)
+            wait_for_end(process, seconds=_END_SECONDS)
+
+
+def read_all(folder: Path) -> dict[Path, bytes]:
+    """Return the contents of all files below a folder, but for those that go while it is read, as logs of SQLite do."""
+    found = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file() and not path.is_symlink():
+                found[path] = path.read_bytes()
+    return found
 
 
 def end_processes_of(folder: Path) -> list[int]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -17,9 +16,10 @@ from pathlib import Path
 
 import actions
 import tui
-from actions.base.process import ProcessIdentity, is_alive
+from actions.base.process import ProcessIdentity
 from tests.support import zygote
 from tests.support.forked import forked
+from tests.support.leftover import end
 from tui.cli.main import main
 
 
@@ -92,21 +92,22 @@ class Program:
     def runner(self, folder: Path) -> ProcessIdentity | None:
         """Return the process that carries the run out; none if its journal cannot be read."""
         path = folder / "journal.db"
-        if not path.is_file() or not path.stat().st_size:
-            return None
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         try:
-            row = connection.execute("SELECT pid, start_ticks, boot_id FROM lease WHERE id = 1").fetchone()
-        except sqlite3.Error:
+            if not path.stat().st_size:
+                return None
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+                row = connection.execute("SELECT pid, start_ticks, boot_id FROM lease WHERE id = 1").fetchone()
+        except (OSError, sqlite3.Error):
             return None
-        finally:
-            connection.close()
         return ProcessIdentity(*row) if row else None
 
     def processes(self) -> Iterator[ProcessIdentity]:
         """The sandboxes and runners that were started from here, by the state files they keep."""
         for file in (self.state / "sandbox").glob("*/process.json"):
-            data = json.loads(file.read_text())
+            try:
+                data = json.loads(file.read_text())
+            except FileNotFoundError:  # of a sandbox that has just ended
+                continue
             yield ProcessIdentity(data["pid"], data["start_ticks"], data["boot_id"])
         for folder in self.run_folders():
             runner = self.runner(folder)
@@ -115,12 +116,4 @@ class Program:
 
     def end_all(self) -> None:
         """End what was started, by pid."""
-        ours = [process for process in self.processes() if is_alive(process)]
-        for process in ours:
-            os.kill(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + 10
-        while any(is_alive(process) for process in ours) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        for process in ours:
-            if is_alive(process):
-                os.kill(process.pid, signal.SIGKILL)
+        end(list(self.processes()), seconds=10)
