@@ -87,13 +87,16 @@ def resumed_after_a_kill(folder: Path, runner: ProcessIdentity) -> ProcessIdenti
 def wait_for_note(folder: Path, words: str, *, stage: str = "work") -> StageView:
     """Wait until a stage that runs says something."""
 
+    found: list[StageView] = []
+
     def says() -> bool:
         view = load_run(folder).stage(stage)
         assert view.state not in _OVER, f"{view.state}: {view.message}"
+        found[:] = [view]
         return words in view.message
 
     wait(says, f"{stage} to say {words!r}")
-    return load_run(folder).stage(stage)
+    return found[0]
 
 
 def wait_for_waiting(folder: Path, *, stage: str = "work") -> str:
