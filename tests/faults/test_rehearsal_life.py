@@ -79,7 +79,7 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with a_sandbox("life", speed=20.0) as sandbox:
-        folder = a_rehearsal(sandbox, auto_approve=False)
+        folder = a_rehearsal(sandbox, auto_approve=False, is_endless=True)
         start_from_a_console_that_dies(folder)
         approve_all(folder)
         wait_for_run(folder, is_training, "the training")

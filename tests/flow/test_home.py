@@ -51,7 +51,7 @@ def member(home: Proxy, tmp_path: Path) -> Iterator[_Member]:
 
 
 def test_a_run_whose_folder_is_gone_is_seen_from_its_home(home: Proxy, member: _Member) -> None:
-    options = ("--yes", "--auto-approve", "--preset", "rehearsal", "--home", URL, "max_steps=6000")
+    options = ("--yes", "--auto-approve", "--preset", "rehearsal", "--home", URL, "max_steps=900000")
     launched = member.run("--demo", "--speed", "60", "launch", "bionemo-esm1nv", *options)
     assert launched.returncode == 0, launched.stderr
     run_id = launched.stdout.strip()

@@ -37,7 +37,7 @@ steps:
       blueprint: nemo-gpt3-5b
       preset: rehearsal
       auto_approve: true
-      set: {tensorboard: true, exporters: true}
+      set: {tensorboard: true, exporters: true, max_steps: 1000000}
   - wait: {stage: tensorboard, is: succeeded, within: 2m}
   - wait: {stage: exporters, is: succeeded, within: 1m}
   - wait: {metric: train_loss, of: train, step: ">= 5", within: 4m}
