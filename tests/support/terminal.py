@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from actions.base.process import identity_of, kill, wait_for_end
 from tests.support.missing import needs
 
 needs_tmux = needs("tmux")
 
 _LIFE_SECONDS = 1.0
 """The time between two looks whether a program that is waited for lives: each look starts tmux."""
+_END_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 0.3
 """Between two looks at a screen."""
 
@@ -135,8 +137,14 @@ class Terminal:
         return int(self._tmux("display-message", "-p", "-t", "t", "#{pid}"))
 
     def close(self) -> None:
-        """End the program and its tmux."""
-        subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)
+        """End the program and its tmux, and wait until it has ended: the state that it leaves is the next one's."""
+        tmux = ["tmux", "-L", self._socket]
+        asked = [*tmux, "display-message", "-p", "-t", "t", "#{?pane_dead,,#{pane_pid}}"]
+        pid = subprocess.run(asked, check=False, capture_output=True, text=True).stdout.strip()
+        program = identity_of(int(pid)) if pid else None
+        subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
+        if program is not None and not wait_for_end(program, seconds=_END_SECONDS):
+            kill(program)
 
     def _tmux(self, *arguments: str) -> str:
         environment = {
