@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import RefusedError
-from actions.run.client import RunReader, load_run
+from actions.run.client import load_run
 from actions.run.journal.folder import journal_path
 from actions.run.repair import repair_run
 from actions.run.spool.files import set_aside
@@ -28,6 +28,7 @@ from tests.faults.watched import (
     taken_down,
     texts,
 )
+from tests.support.leftover import processes_of
 from tests.support.polling import wait
 from tui.cli.main import main
 
@@ -109,7 +110,7 @@ async def test_d06_a_damaged_spool_is_mended_and_the_stage_goes_on(
 def moved_home(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The run where the program looks for runs, once its runner has gone."""
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
-    wait(lambda: not RunReader(folder).runner_alive, "the runner's end")
+    wait(lambda: not list(processes_of(folder)), "the runner's end")  # not that of its lease: it closes its files later
     there = home / "eksml-tui" / "runs" / folder.name
     there.parent.mkdir(parents=True)
     return folder.rename(there)

@@ -60,7 +60,7 @@ def is_told_to_be_locked(folder: Path) -> bool:
 def test_a_runner_waits_for_a_locked_journal_as_long_as_it_takes(
     program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = a_long_run(program, sandbox, monkeypatch, command="echo begun; sleep 800; echo done")
+    folder = a_long_run(program, sandbox, monkeypatch, command="echo begun; sleep 1500; echo done")
     runner = runner_of(program, folder)
     with locked(folder) as holder:
         os.kill(holder.pid, signal.SIGSTOP)  # it will not even end by itself

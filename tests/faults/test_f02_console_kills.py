@@ -14,6 +14,7 @@ from actions.run.client import load_run, send_request, start_runner
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from tests.faults.test_runner_kills import HISTORY, ROOT
+from tests.support.leftover import processes_of
 from tests.support.polling import wait
 from tests.unit.run.world import World, make_run
 
@@ -87,6 +88,8 @@ def test_f02_a_killed_console_is_followed_by_one_that_ends_in_the_same_world(
         ("teardown", lambda view: view.state is RunState.TORN_DOWN),
     ):
         if deed == killed_deed:
+            if deed == "teardown":  # a runner that has not ended yet would take the request: no other one is started
+                wait(lambda: not list(processes_of(folder)), "the end of the first runner")
             assert a_console_does(folder, deed, point) in _ends(deed, point)
         the_next_console_does(folder, deed)
         wait(lambda done=is_done: done(load_run(folder)), deed, deadline_seconds=60)  # type: ignore[misc]
