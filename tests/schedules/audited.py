@@ -69,7 +69,7 @@ def changes_of_foreign(machine: Machine, journals: Sequence[Sequence[JournalReco
     allowed = {f"{CONFIG_MAPS.plural} {record.namespace}/{record.name}"}
     for records in journals:
         allowed |= set(_owned_keys(records))
-    pods = {_key_of(seen) for seen in machine.history.objects.values() if seen.kind == PODS.kind and seen.run == run}
+    pods = {_key_of(seen) for seen in machine.history.seen() if seen.kind == PODS.kind and seen.run == run}
     for change in changes(machine):
         if change.key not in allowed and change.key not in pods:
             yield change.text

@@ -87,6 +87,10 @@ class History:
         self._client = ApiClient(self._session, SystemClock())
         self._tasks = [self._run(self._begin(kind)) for kind in KINDS]
 
+    def seen(self) -> list[Seen]:
+        """All objects until now; a list of its own, as the thread goes on."""
+        return list(self.objects.values())
+
     def put(self, kind: Kind, document: Document) -> str:
         """Make an object of somebody else; its uid."""
         made = self._run(self._client.create(kind, document))
@@ -116,6 +120,10 @@ class History:
         with suppress(Exception):
             self._run(self._session.request("DELETE", f"/sandbox/faults/{name}"))
 
+    def catch_up(self) -> None:
+        """Wait until everything that is gone by now has been seen to go: the run may know sooner than these watches."""
+        self._run(self._caught_up())
+
     def end(self) -> None:
         """End the thread."""
         self._run(self._ended())
@@ -144,6 +152,14 @@ class History:
         async with asyncio.timeout(_SECONDS):
             while await self._client.read(kind, key) is not None:
                 await asyncio.sleep(0.02)
+
+    async def _caught_up(self) -> None:
+        async with asyncio.timeout(_SECONDS):
+            for kind in KINDS:
+                known = [seen for seen in self.objects.values() if seen.kind == kind.kind and not seen.gone_at]
+                there = {uid_of(item) for item in (await self._session.get(kind.path()))["items"]}
+                while any(not seen.gone_at and seen.uid not in there for seen in known):
+                    await asyncio.sleep(0.02)
 
     async def _ended(self) -> None:
         for task in self._tasks:

@@ -113,9 +113,7 @@ def _ours(story: Story, machine: Machine) -> list[Seen]:
     foreign = {item.uid for item in story.foreign}
     run = story.folder.name
     return [
-        seen
-        for seen in machine.history.objects.values()
-        if seen.run == run and not seen.has_owner and seen.uid not in foreign
+        seen for seen in machine.history.seen() if seen.run == run and not seen.has_owner and seen.uid not in foreign
     ]
 
 
@@ -171,7 +169,7 @@ def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
         yield Violation(Broken.LOG, error.sentence())
         return
     expected = printed_lines()
-    for seen in machine.history.objects.values():
+    for seen in machine.history.seen():
         if seen.kind != "Pod" or seen.namespace != NAMESPACE:
             continue
         lines, marked = max(copies, key=lambda copy: len(copy[0][seen.name]))
@@ -295,7 +293,7 @@ def _is_explained(story: Story, machine: Machine, outcome: Outcome, stage: str, 
 def _is_job_alive(machine: Machine, moment: float) -> bool:
     return any(
         seen.kind == "Job" and seen.first_at < moment and not (seen.deletion_at or seen.gone_at) < moment
-        for seen in machine.history.objects.values()
+        for seen in machine.history.seen()
         if seen.namespace == NAMESPACE
     )
 

@@ -121,6 +121,8 @@ class Life:
             for injected in self._injected:
                 self._end(injected)
             self._look()
+        if is_over:
+            self._machine.history.catch_up()
         return Story(
             schedule=self._schedule,
             folder=self._folder,
@@ -199,6 +201,7 @@ class Life:
     def _end(self, injected: Injected) -> None:
         if injected.is_open:
             self._injector.end(injected.fault, injected.number)
+            self._look()  # what it has made fail is seen before its end, however long what follows keeps this loop
             injected.ended_at = time.time()
             self._tell(f"{injected.fault}: ended")
 

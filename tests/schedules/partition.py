@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -31,10 +32,14 @@ class Relay:
         self._flows = asyncio.Event()
         self._flows.set()
         self._server: asyncio.Server | None = None
+        self._holder = socket.socket()
+        """Keeps the port while nobody listens on it: else another program could be given it."""
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self.port = self._holder.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.port = 0
         self.accept()
 
     def accept(self) -> None:
@@ -69,13 +74,13 @@ class Relay:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._holder.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port, limit=1 << 20)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port, limit=1 << 20, reuse_port=True)
 
     async def _close(self) -> None:
         if self._server is not None:

@@ -22,7 +22,7 @@ def record_that_is_left(story: Story, machine: Machine) -> Iterator[str]:
     audit = story.view.audit if story.view else None
     told = [*audit.leftovers, *getattr(audit, "unknown", ())] if audit else []
     name = ref_of(story.folder.name).name
-    for seen in machine.history.objects.values():
+    for seen in machine.history.seen():
         is_left = seen.kind == "ConfigMap" and seen.name == name and not seen.gone_at
         if is_left and not any(name in line for line in told):
             yield f"{seen.key} is there; told: {told}"
