@@ -155,6 +155,7 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
         for one in store.answered[asked:]
         if one.method not in ("GET", "HEAD") and is_of(one.headers.get("User-Agent", ""), old.pid)
     ]
+    wait(lambda: all(one.status for one in puts), "the answers to what it had asked when it ended")
     # Parts of a series are named by epoch: one that it was about to send when it was stopped lies beside the new ones.
     assert all(one.status == 412 or "/000001-" in one.path for one in puts), puts
     assert "was taken over" in runner_log_path(folder).read_text()
@@ -172,12 +173,16 @@ def test_a_copy_of_the_folder_on_a_machine_of_the_same_name_changes_nothing(
     folder = in_training(anna)
     wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
     (ben.state / "runs").mkdir(parents=True, exist_ok=True)
-    copy = ben.state / "runs" / folder.name
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("machine"))
+    copy, first = ben.state / "runs" / folder.name, runner_of(anna, folder)
+    stop_between_records(first, folder)  # else files could go, and the journal change, while they are copied
+    try:
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("machine"))
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
     with closing(sqlite3.connect(journal_path(copy))) as connection:
         connection.execute("DELETE FROM lease")
         connection.commit()
-    first, asked = runner_of(anna, folder), len(store.answered)
+    asked = len(store.answered)
 
     done = ben.run("runs", "resume", copy.name)
     assert done.returncode == 0, done.stderr

@@ -27,19 +27,21 @@ async def test_the_controller_starts_its_pod_when_it_is_due(tmp_path: Path, monk
     session = await KubeSession.connect(ClusterTarget(kubeconfig))
     discovery = Discovery(session)
 
-    async def pods() -> list[dict[str, Any]]:
+    pods: list[dict[str, Any]] = []
+
+    async def has_pod() -> bool:
         found = await list_objects(session, discovery, "v1", "Pod", namespace="default")
-        return [pod for pod in found if pod["spec"].get("serviceAccountName") == name]
+        pods.extend(pod for pod in found if pod["spec"].get("serviceAccountName") == name)
+        return bool(pods)
 
     try:
         async with carried_out(folder):
             await until(lambda: "CronJob" in names_of(folder), "the watchdog")
             await merge_patch(session, discovery, ObjectRef("batch/v1", "CronJob", "default", name), EVERY_MINUTE)
-            await until(pods, "its pod", deadline_seconds=600)
-            pod = (await pods())[0]
+            await until(has_pod, "its pod", deadline_seconds=600)
     finally:
         await session.aclose()
-    (container,) = pod["spec"]["containers"]
+    (container,) = pods[0]["spec"]["containers"]
     assert container["command"][:3] == ["python3", "-I", "-c"]
     mounts = [one["mountPath"] for one in container["volumeMounts"]]
     assert mounts == ["/var/run/secrets/kubernetes.io/serviceaccount"]

@@ -69,8 +69,8 @@ def audited(cloud: RunningSandbox, pid: int = 0) -> Sequence[dict[str, Any]]:
         pid: Only of this process on this machine; 0 for all.
     """
     path = cloud.kubeconfig.parent / AUDIT_LOG
-    lines = path.read_text().splitlines() if path.exists() else []
-    events = [json.loads(line) for line in lines]
+    text = path.read_text() if path.exists() else ""
+    events = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]  # the last may be half written
     return [event for event in events if not pid or is_of(event["userAgent"], pid)]
 
 

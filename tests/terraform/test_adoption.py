@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,6 +34,7 @@ from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import CREDENTIALS, a_sandbox, begin, kill, tear_down, wait_for_run
 from tests.support.account import client
 from tests.support.homes import BUCKET, URL, Proxy, a_home
+from tests.support.leftover import delete_folder
 from tests.support.missing import needs
 from tests.terraform.stub import StubAccount, provider_mirror
 from tests.terraform.test_blueprints import a_blueprint, findings
@@ -123,7 +123,7 @@ def test_a_run_without_disk_and_home_is_rebuilt_with_what_terraform_has_made(
     run = launched(tmp_path / "blueprints", sandbox, environment)
     before, lost = load_run(run), lost_states(tmp_path / "states")
     assert set(lost) == {"network", "provision", "filesystem"}
-    shutil.rmtree(run.parent)
+    delete_folder(run.parent)
     delete_home()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
     pretend_account(monkeypatch, before.id, lost)
