@@ -20,6 +20,7 @@ from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
 from tests.faults.rehearsal import uids_by_object
+from tests.support.leftover import read_all
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -102,7 +103,7 @@ def test_a_runner_is_a_service_that_is_started_again_and_gets_its_secrets_by_a_f
     assert CANARY in handed_over.read_text()
     assert stat.S_IMODE(handed_over.stat().st_mode) == 0o600
     assert stat.S_IMODE(handed_over.parent.stat().st_mode) == 0o700
-    assert not [path for path in folder.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+    assert [path for path, data in read_all(folder).items() if CANARY.encode() in data] == []
 
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the end of the runner")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.faults.rehearsal import SKIPPED
+from tests.support.leftover import read_all
 from tests.support.missing import needs
 from tests.support.program import Program
 
@@ -95,6 +96,6 @@ def test_state_is_readable_by_its_owner_only(played: tuple[Program, dict[str, An
 
 def test_s14_no_token_of_a_cluster_is_on_disk(played: tuple[Program, dict[str, Any], str]) -> None:
     program, _, _ = played
-    files = [path for path in program.home.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = read_all(program.home)
     assert any(path.name == "journal.db" for path in files)
-    assert [str(path) for path in files if b"k8s-aws-v1." in path.read_bytes()] == []
+    assert [str(path) for path, data in files.items() if b"k8s-aws-v1." in data] == []

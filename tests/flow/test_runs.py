@@ -19,6 +19,7 @@ import pytest
 from actions.base.process import is_alive
 from actions.run.client import load_run
 from actions.run.state.view import RunState, StageState
+from tests.support.leftover import read_all
 from tests.support.missing import needs
 from tests.support.polling import wait
 from tests.support.program import Program
@@ -220,12 +221,8 @@ def test_a_teardown_without_the_console_leaves_nothing(program: Program) -> None
 
 
 def test_no_secret_of_the_operator_stays_on_disk(program: Program) -> None:
-    found = [
-        str(path)
-        for path in program.home.rglob("*")
-        if path.is_file() and b"CANARY" in path.read_bytes() and path.name != "launch.yaml"
-    ]
-    assert found == []
+    found = [str(path) for path, data in read_all(program.home).items() if b"CANARY" in data]
+    assert [path for path in found if not path.endswith("/launch.yaml")] == []
 
 
 def test_a_damaged_journal_is_named_and_hides_no_other_run(program: Program) -> None:
