@@ -69,6 +69,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(*_SELDOM)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Begin with a usual umask: the program's `main`, which some tests call in this process, leaves one of its own."""
+    os.umask(0o022)
+
+
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_tuning, "THRESHOLDS", _SELDOM)

@@ -85,7 +85,10 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
             argv, env=dict(program.environment), cwd=home, stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
     try:
-        wait(lambda: _finished(home / "last.txt") or console.poll() is not None, "the last screen of the live console")
+        wait(
+            lambda: _finished(home / "last.txt") or console.poll() is not None, "the last screen of the live console",
+            deadline_seconds=300,
+        )  # fmt: skip
         assert console.poll() is None, (home / "out").read_text()
         size = file.stat().st_size
         wait(lambda: file.stat().st_size > size, "a flush after the last screen")

@@ -41,7 +41,7 @@ def test_a_console_goes_on_with_a_run_whose_runner_was_killed(program: Program, 
     terminal = Terminal(program.argv("--demo"), environment=program.environment, size=(120, 30), directory=program.home)
     try:
         terminal.wait("interrupted")
-        wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the run's success", deadline_seconds=180)
+        wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the run's success", deadline_seconds=400)
         owned = load_run(folder).owned
         assert len({(item.kind, item.namespace, item.name) for item in owned}) == len(owned)
         assert len({item.uid for item in owned if item.uid}) == len(owned)

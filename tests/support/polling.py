@@ -21,7 +21,7 @@ def pause_after(cost_seconds: float, waited_seconds: float) -> float:
 
 
 async def until(
-    holds: Callable[[], object] | Callable[[], Awaitable[object]], what: str, *, deadline_seconds: float = 60.0
+    holds: Callable[[], object] | Callable[[], Awaitable[object]], what: str, *, deadline_seconds: float = 120.0
 ) -> None:
     """Let the loop work until `holds()` is true.
 

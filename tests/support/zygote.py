@@ -36,7 +36,7 @@ IS_USED = True
 _MODULES = frozenset({"actions.run", "actions.sandbox", "tests.support.crashing", "tests.unit.run.world"})
 _COMMAND_LINE_BYTES = 2048
 _REQUEST_BYTES = 1 << 20
-_START_SECONDS = 60.0
+_START_SECONDS = 240.0
 
 _spawn_detached = process.spawn_detached
 _OWNER = os.getpid()
