@@ -111,9 +111,9 @@ def test_whoever_has_lost_the_lease_writes_nothing_and_ends(
 ) -> None:
     folder = a_long_run(program, sandbox, monkeypatch)
     runner = runner_of(program, folder)
-    before = load_run(folder).last_seq
     journal = Journal(journal_path(folder), CLOCK)
     journal.connection.execute("UPDATE lease SET token = 'of another runner'")
+    before = journal.last_seq()
     journal.close()
     wait(lambda: not is_alive(runner), "the end of the runner that was fenced")
     assert load_run(folder).last_seq == before

@@ -27,9 +27,9 @@ def test_f04_after_a_reboot_no_process_id_is_trusted(
 ) -> None:
     folder = a_long_run(program, sandbox, monkeypatch)
     runner = runner_of(program, folder)
-    before = uids_by_object(folder)
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the end of the runner")
+    before = uids_by_object(folder)
     connection = sqlite3.connect(folder / "journal.db")
     with connection:  # something else has its number now
         connection.execute("UPDATE lease SET pid = ?, boot_id = 'of an earlier boot' WHERE id = 1", (os.getpid(),))
