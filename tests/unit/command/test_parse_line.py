@@ -126,6 +126,36 @@ def test_kubectls_flags_set_what_they_mean() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("logs --previous", {"previous": True}),
+        ("logs -p ml/worker-0 -c main", {"object": "ml/worker-0", "container": "main", "previous": True}),
+        ("logs ml/worker-0 --since=10m --tail 50", {"object": "ml/worker-0", "since": "10m", "tail": 50}),
+        ("drain node-1 --even-if-lost", {"object": "node-1", "even_if_lost": True}),
+        ("launch x --workers=2 --set steps=5", {"blueprint": "x", "set": {"workers": "2", "steps": "5"}}),
+        ("replay seek -30s", {"action": "seek", "to": "-30s"}),
+        ("search --nproc", {"pattern": "--nproc"}),
+    ],
+)
+def test_flags_are_written_as_on_a_command_line(line: str, values: dict[str, object]) -> None:
+    assert parse_line(line).values() == values
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("logs --prevous", "logs has no --prevous. Usage: logs [OBJECT]"),
+        ("logs -n ml worker-0", "logs has no -n."),
+        ("logs --since", "logs has nothing after --since."),
+    ],
+)
+def test_a_flag_is_no_name_of_an_object(line: str, sentence: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        parse_line(line)
+    assert caught.value.sentence().startswith(sentence)
+
+
+@pytest.mark.parametrize(
     ("line", "text"),
     [
         ("filter -l 'tier in (web, db)' fast", "-l 'tier in (web, db)' fast"),
