@@ -135,33 +135,39 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
 
     Args:
         text: The line so far.
-        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, or of one command, by both
-            names: `{"drain object": ["node-1"]}`.
+        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, of one command, by both
+            names: `{"drain object": ["node-1"]}`, or behind a first value: `{"open run of": ["train"]}`.
     """
     head, separator, last = text.rpartition(" ")
     if not separator:
         names = _words()
         kinds = [kind for kind in choices.get("kind", ()) if kind not in names]
         return tuple(name for name in (*names, *kinds) if name.startswith(last))
-    words = ALIASES.get(head.split()[0], head.split()[0]).split() if head.split() else []
+    first, *others = head.split() or [""]
+    words = [*ALIASES.get(first, first).split(), *others]
     command = next((c for c in COMMANDS if words and c.id == words[0]), None)
     if command is None:
         spaces = choices.get("namespace", ()) if len(words) == 1 else ()  # behind a kind
         return tuple(f"{head} {space}" for space in spaces if space.startswith(last))
     name, equals, prefix = last.partition("=")
-    if equals:
-        return tuple(f"{head} {name}={v}" for v in choices.get(name, ()) if v.startswith(prefix))
     fields = command.fields()
-    place = len(words) - 1 + sum("=" not in word for word in head.split()[1:])
-    candidates = [*_known_values(command.id, fields[place], choices)] if place < len(fields) else []
+    if equals:
+        field = next((field for field in fields if field.name == name), None)
+        known = _known_values(words, field, choices) if field is not None else choices.get(name, ())
+        return tuple(f"{head} {name}={value}" for value in known if value.startswith(prefix))
+    place = sum("=" not in word for word in words[1:])
+    candidates = [*_known_values(words, fields[place], choices)] if place < len(fields) else []
     candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
 
 
 def _known_values(
-    command: str, field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
+    words: Sequence[str], field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
 ) -> Sequence[str]:
-    return choices.get(f"{command} {field.name}") or choices.get(field.name) or _choices_of(field.type)
+    """Return what an argument may be behind the words of a line: what is known most closely, else what its type has."""
+    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", field.name)
+    known = next((values for name in names if (values := choices.get(name))), None)
+    return known or (("true",) if _is_switch(field.type) else _choices_of(field.type))
 
 
 def _words() -> list[str]:

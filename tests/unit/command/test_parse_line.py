@@ -70,6 +70,12 @@ def test_completion_knows_commands_values_and_names() -> None:
     assert complete("drain n", {"object": ["ns/pod"], "drain object": ["n1", "m1"]}) == ("drain n1",)
     assert complete("launch x pre", {}) == ("launch x preset=",)
     assert complete("open ", {"pane": ["nodes", "pods"]})[:2] == ("open nodes", "open pods")
+    runs = {"open run of": ["train", "r-1"], "of": ["other"], "open pods of": ["node-1"]}
+    assert complete("open run of=", runs) == ("open run of=train", "open run of=r-1")
+    assert complete("run r", runs) == ("run r-1",)
+    assert complete("open pods n", runs) == ("open pods node-1",)
+    assert complete("logs previous=", {}) == ("logs previous=true",)
+    assert complete("delete pod/x propagation=o", {}) == ("delete pod/x propagation=orphan",)
     assert complete("layout delete m", {"saved": ["mine", "night"]}) == ("layout delete mine",)
     assert complete("resize l", {}) == ("resize left",)
     assert complete("split right p", {"pane": ["nodes", "pods"]}) == ("split right pods", "split right pane=")
