@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,8 +44,11 @@ ALIASES: Mapping[str, str] = {
 }
 """Short words of the `:` line, and the commands they stand for. `logs` is a command of its own."""
 
-_FLAGS = {"-l": "labels", "-F": "fields", "-n": "namespace"}
-"""Flags of kubectl, and the arguments that the word behind them stands for."""
+_FLAGS = {"-l": "labels", "-F": "fields", "-n": "namespace", "-c": "container", "-p": "previous"}
+"""Short flags of kubectl, and the arguments that they stand for. Other flags are the arguments' own names."""
+_FLAG = re.compile(r"--?[A-Za-z]")
+_OF_TEXT = ("filter", "search")
+"""Commands on a text, which may begin with a hyphen."""
 
 _MISSPELT = 0.8
 """Likeness, from 0 to 1, from which an unknown word is taken for a misspelt command."""
@@ -54,8 +58,8 @@ def parse_line(text: str) -> Call:
     """Read a `:` line such as `launch bionemo-esm1nv workers=2`.
 
     The first word without `=` is the command's positional argument; `name=value` sets an argument of that name, or a
-    parameter where the command takes parameters (`set`). `-l`, `-F` and `-n` set labels, fields and namespace. All that
-    stands behind `filter` is its text.
+    parameter where the command takes parameters (`set`). `--name value`, `--name=value` and kubectl's short flags do
+    so, too; a switch needs no value: `logs --previous`. All that stands behind `filter` is its text.
 
     Raises:
         MissingError: Unknown command.
@@ -131,33 +135,39 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
 
     Args:
         text: The line so far.
-        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, or of one command, by both
-            names: `{"drain object": ["node-1"]}`.
+        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, of one command, by both
+            names: `{"drain object": ["node-1"]}`, or behind a first value: `{"open run of": ["train"]}`.
     """
     head, separator, last = text.rpartition(" ")
     if not separator:
         names = _words()
         kinds = [kind for kind in choices.get("kind", ()) if kind not in names]
         return tuple(name for name in (*names, *kinds) if name.startswith(last))
-    words = ALIASES.get(head.split()[0], head.split()[0]).split() if head.split() else []
+    first, *others = head.split() or [""]
+    words = [*ALIASES.get(first, first).split(), *others]
     command = next((c for c in COMMANDS if words and c.id == words[0]), None)
     if command is None:
         spaces = choices.get("namespace", ()) if len(words) == 1 else ()  # behind a kind
         return tuple(f"{head} {space}" for space in spaces if space.startswith(last))
     name, equals, prefix = last.partition("=")
-    if equals:
-        return tuple(f"{head} {name}={v}" for v in choices.get(name, ()) if v.startswith(prefix))
     fields = command.fields()
-    place = len(words) - 1 + sum("=" not in word for word in head.split()[1:])
-    candidates = [*_known_values(command.id, fields[place], choices)] if place < len(fields) else []
+    if equals:
+        field = next((field for field in fields if field.name == name), None)
+        known = _known_values(words, field, choices) if field is not None else choices.get(name, ())
+        return tuple(f"{head} {name}={value}" for value in known if value.startswith(prefix))
+    place = sum("=" not in word for word in words[1:])
+    candidates = [*_known_values(words, fields[place], choices)] if place < len(fields) else []
     candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
 
 
 def _known_values(
-    command: str, field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
+    words: Sequence[str], field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
 ) -> Sequence[str]:
-    return choices.get(f"{command} {field.name}") or choices.get(field.name) or _choices_of(field.type)
+    """Return what an argument may be behind the words of a line: what is known most closely, else what its type has."""
+    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", field.name)
+    known = next((values for name in names if (values := choices.get(name))), None)
+    return known or (("true",) if _is_switch(field.type) else _choices_of(field.type))
 
 
 def _words() -> list[str]:
@@ -177,15 +187,7 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     positional = iter(name for name in fields if name != "set")
-    flag = ""
-    for word in words:
-        if flag:
-            given[_FLAGS[flag]] = word
-            flag = ""
-            continue
-        if _FLAGS.get(word, "") in fields:
-            flag = word
-            continue
+    for word in _without_flags(command, words):
         name, equals, value = word.partition("=")
         if equals and name in fields:
             given[name] = value
@@ -195,11 +197,35 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
             given[target] = word
         else:
             raise ParameterError(f"{command.id} cannot use {word!r}.", hint=_usage(command))
-    if flag:
-        raise ParameterError(f"{command.id} has nothing after {flag}.", hint=_usage(command))
     if parameters:
         given["set"] = parameters
     return given
+
+
+def _without_flags(command: Command, words: Sequence[str]) -> list[str]:
+    """Return the words, with flags and their values as `name=value`.
+
+    Raises:
+        ParameterError: The command has no such flag, or nothing stands after it.
+    """
+    if command.id in _OF_TEXT:
+        return list(words)
+    types = {field.name: field.type for field in command.fields()}
+    found, rest = list[str](), iter(words)
+    for word in rest:
+        if not _FLAG.match(word):
+            found.append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        name = _FLAGS.get(flag) or flag.lstrip("-").replace("-", "_")
+        if name not in types and "set" not in types:
+            raise ParameterError(f"{command.id} has no {flag}.", hint=_usage(command))
+        if not equals:
+            value = "true" if name in types and _is_switch(types[name]) else next(rest, "")
+        if not value:
+            raise ParameterError(f"{command.id} has nothing after {flag}.", hint=_usage(command))
+        found.append(value if name == "set" else f"{name}={value}")
+    return found
 
 
 def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
@@ -217,10 +243,20 @@ def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
 
 
 def _choices_of(annotation: object) -> tuple[str, ...]:
+    inner = _inner(annotation)
+    return tuple(str(value) for value in inner.values) if isinstance(inner, msgspec.inspect.LiteralType) else ()
+
+
+def _is_switch(annotation: object) -> bool:
+    return isinstance(_inner(annotation), msgspec.inspect.BoolType)
+
+
+def _inner(annotation: object) -> msgspec.inspect.Type:
+    """Return the type of a field without its description."""
     inner = msgspec.inspect.type_info(annotation)
     while isinstance(inner, msgspec.inspect.Metadata):
         inner = inner.type
-    return tuple(str(value) for value in inner.values) if isinstance(inner, msgspec.inspect.LiteralType) else ()
+    return inner
 
 
 def _usage(command: Command) -> str:

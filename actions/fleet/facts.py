@@ -23,6 +23,11 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     neuron_cores: int = 0
     """`aws.amazon.com/neuroncore`. How many a device has depends on its node: `NodeFacts.requested` converts them."""
 
+    @property
+    def accelerators(self) -> int:
+        """GPUs and Neuron devices; of a pod that requests cores alone, at least one."""
+        return self.gpu + self.neuron
+
     def plus(self, other: Resources) -> Resources:
         """Sum, resource by resource."""
         return Resources(

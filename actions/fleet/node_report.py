@@ -56,7 +56,7 @@ def sorted_nodes(nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
 
 def has_accelerators(node: NodeFacts) -> bool:
     """True if it offers GPUs or Neuron devices."""
-    return node.allocatable.gpu > 0 or node.allocatable.neuron > 0
+    return node.allocatable.accelerators > 0
 
 
 def nodes_table(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage], model: CostModel) -> str:

@@ -160,7 +160,7 @@ DIALOGUES = (
 )
 SMALL_DIALOGUES = (
     Shot("why", line(f"why pod/{BROKEN}"), Viewer, ("escape",)),
-    Shot("command-line", keys(":", *"open "), "open pods", ("escape",)),
+    Shot("command-line", keys(":", *"open "), "nodes  pods", ("escape",)),
     Shot("filter-line", keys("/", *"worker", after="open pods"), "worker-7", ("escape", "escape")),
     Shot("prefix-keys", keys("ctrl+w"), PrefixScreen, ("escape",)),
     Shot("message", keys(":", *"teardwon", "enter"), "teardwon"),

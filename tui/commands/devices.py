@@ -54,8 +54,8 @@ class DeviceDetails:
             found = [pod for pod in snapshot.pods.values() if pod.node == subject.name]
         else:
             return None
-        able = [pod for pod in found if pod.phase == "Running" and (pod.requests.gpu or pod.requests.neuron)]
-        return max(able, key=lambda pod: pod.requests.gpu + pod.requests.neuron, default=None)
+        able = [pod for pod in found if pod.phase == "Running" and pod.requests.accelerators]
+        return max(able, key=lambda pod: pod.requests.accelerators, default=None)
 
     async def _read(self, pod: PodFacts) -> Sequence[str]:
         """Ask a pod.

@@ -188,14 +188,24 @@ class ObjectCommands:
     async def _logs(self, arguments: args.LogsArguments) -> None:
         subject = self._subject(arguments)
         begin = self._begin(arguments)
-        if subject.kind == "Run":
+        is_job = subject.row is not None and subject.row.is_watched
+        failing = self._failing_pod_of(subject)
+        if (
+            failing is None
+            and (is_job or subject.kind == _RUN)
+            and arguments != args.LogsArguments(object=arguments.object)
+        ):
+            raise RefusedError(
+                f"The lines of all pods of {subject.title()} are shown as they come.",
+                hint="Name one of its pods: :logs NAMESPACE/POD --previous.",
+            )
+        if subject.kind == _RUN:
             view = self._services.runs.view
             if self._services.watched is not None or view is None or view.id != subject.name:
                 self._services.unwatch()
                 self._services.open_run(subject.name)
             self._workspace.open("logs", "", is_of_it=True)
             return
-        failing = self._failing_pod_of(subject)
         if failing is not None:
             self._show_log(failing, arguments.container, begin)
         elif subject.kind == "Pod":
@@ -206,6 +216,10 @@ class ObjectCommands:
     def _show_log(self, pod: PodFacts, container: str, begin: LogBegin) -> None:
         from tui.panes.logs import LogsPane
 
+        if begin.is_previous and not pod.restarts:
+            raise MissingError(
+                f"Pod {pod.key} has not restarted: it has no log before a restart.", hint=f"Its log: :logs {pod.key}."
+            )
         pane = self._workspace.pane("logs")
         if isinstance(pane, LogsPane):
             pane.show_pod(pod, container, begin)

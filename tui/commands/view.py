@@ -200,7 +200,8 @@ class ContextCommand:
         lines = ["Connect to one with :context NAME", ""]
         try:
             for name, cluster in contexts_of(ClusterTarget(self._services.settings.target.kubeconfig)):
-                lines.append(f"{'▶' if name == current else ' '} {name:<40} {cluster}")
+                of = "" if cluster == name else cluster  # `aws eks update-kubeconfig` gives both the cluster's ARN
+                lines.append(f"{'▶' if name == current else ' '} {name:<40} {of}".rstrip())
         except ConfigError as error:
             lines.append(f"  {error.sentence()}")
         folder = self._services.runs.folder

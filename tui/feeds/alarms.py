@@ -13,6 +13,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConsoleError
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, redact
+from actions.base.wording import counted
 from actions.run.state.view import RunView
 from tui.feeds.cluster import CredentialsFeed
 from tui.feeds.runs import RunFeed
@@ -113,7 +114,8 @@ class AlarmFeed:
         """Call for alarms, unless the hour is quiet; begin to wait for an acknowledgement."""
         if not self.settings.is_quiet_at(self._clock.now().time()):
             if self.sound is not None:
-                self.sound(alarms[0].text)
+                others = f" And {counted(len(alarms) - 1, 'more alarm')}." if len(alarms) > 1 else ""
+                self.sound(f"{alarms[0].text}{others}")
             if (self.settings.hook or self.settings.webhook) and len(self._calls) < _MOST_CALLS:
                 task = asyncio.create_task(self._call_out(alarms))
                 self._calls.add(task)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actions.base.clock import Clock
-from actions.base.errors import MissingError
+from actions.base.errors import MissingError, RefusedError
 from actions.cluster.logs.batch import marker_of, stamp_in, tagged_lines
 from actions.cluster.logs.lines import LogCursor, ns_of, stamp_of
 from actions.fleet.facts import PodFacts
@@ -157,14 +157,20 @@ class PodLogFeed:
                 tasks.create_task((self._read_previous if self._begin.is_previous else self._follow)(container, live))
 
     async def _read_previous(self, container: str, live: Callable[[], None]) -> None:
-        """Read what the container before the last restart has written."""
+        """Read what the container before the last restart has written; one that has not restarted is named."""
         from actions.cluster.logs.batch import batches_of
         from actions.cluster.logs.follow import ContainerLog, read_log
 
         source = ContainerLog(self.pod.namespace, self.pod.name, container)
         since = LogCursor(self._begin.since_ns, 0) if self._begin.since_ns else None
         tail = None if since else self._begin.tail
-        lines = await read_log(self._cluster.session, source, tail_lines=tail, since=since, previous=True)
+        try:
+            lines = await read_log(self._cluster.session, source, tail_lines=tail, since=since, previous=True)
+        except RefusedError:
+            text = f"{container} has no log before a restart"
+            at_ns = round(self._clock.now().timestamp() * 1e9)
+            self._lines.append(marker_of(text, self._names.number_of(container), at_ns))
+            lines = []
         live()
         for batch in batches_of(lines):
             await self._queue(container, batch)

@@ -177,8 +177,7 @@ class TrainingFeed:
         return {
             pod.name
             for pod in self._pods()
-            if (pod.run, pod.stage, pod.phase) == (run_id, stage, "Running")
-            and (pod.requests.gpu or pod.requests.neuron or pod.requests.neuron_cores)
+            if (pod.run, pod.stage, pod.phase) == (run_id, stage, "Running") and pod.requests.accelerators
         }
 
     async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:

@@ -274,7 +274,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             return []
         run, watched = self.services.runs.view, self.services.watched
         self._is_one_job = watched is not None
-        busy = [pod for pod in snapshot.pods.values() if _has_accelerators(pod) and pod.phase == "Running"]
+        busy = [pod for pod in snapshot.pods.values() if pod.requests.accelerators and pod.phase == "Running"]
         if watched is not None:
             self.entitle(f"accelerators of {watched.title}")
             workers = [pod for pod in busy if role_of(watched.job, pod)]
@@ -317,7 +317,3 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         view = self.services.runs.view
         stage = next((one for one in view.stages if one.id == place.stage), None) if view is not None else None
         return stage is not None and stage.state not in AT_WORK
-
-
-def _has_accelerators(pod: PodFacts) -> bool:
-    return bool(pod.requests.gpu or pod.requests.neuron)

@@ -190,7 +190,7 @@ class ChartsPane(PlotPane):
             self.next_plot(STEPS[metric])
             return
         if metric == _ALL:
-            self._want_several(len(charts))
+            self._want_several(charts)
             return
         self._is_several = False
         if metric:
@@ -236,10 +236,16 @@ class ChartsPane(PlotPane):
             raise MissingError("There is no curve yet.")
         return chart_rows(charts, source.curves, {chart.name for chart in self._charts_now()})
 
-    def _want_several(self, count: int) -> None:
+    def _want_several(self, charts: Sequence[MetricChart]) -> None:
         if self._compared:
             raise RefusedError("Compared runs are shown one chart at a time.", hint="m shows the next one.")
-        columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, count)
+        if not self._is_several and len(charts) == 1:
+            if len(self._all_charts()) > 1:
+                raise RefusedError(f"Only the chart {charts[0].name} is chosen.", hint="Enter chooses more.")
+            raise RefusedError(
+                f"The log has one chart only, {charts[0].name}.", hint="More appear when it has further metrics."
+            )
+        columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, len(charts))
         if not self._is_several and columns * rows < 2:
             is_whole = self.size.width >= self.screen.size.width - _FRAME
             way = "Enlarge the window; m shows the next chart." if is_whole else "Zoom the pane with z."

@@ -314,7 +314,8 @@ class LogsPane(Pane):
 
     def _health(self) -> FeedHealth:
         if isinstance(self._feed, PodLogFeed):
-            return self.services.supervisor.health(_WORK)
+            health = self.services.supervisor.health(_WORK)
+            return health if health.state is not FeedState.ENDED else FeedHealth(health.state, "ended")
         if isinstance(self._feed, JobFeed):
             return self.services.supervisor.health(WATCH)
         if self._feed is None:

@@ -37,7 +37,7 @@ COLUMNS: tuple[Column[PodFacts], ...] = (
         width=5,
         align="right",
         drop=5,
-        sort_key=lambda pod: pod.requests.gpu + pod.requests.neuron,
+        sort_key=lambda pod: pod.requests.accelerators,
     ),
     Column("owner", "OWNER", pods.owner_cell, width=18, flex=2, limit=44, drop=8),
     Column("node", "NODE", pods.node_cell, width=16, flex=2, limit=46, drop=2),

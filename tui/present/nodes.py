@@ -29,7 +29,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     @property
     def accelerators(self) -> int:
         """The number of GPUs and Neuron devices of the node."""
-        return self.node.allocatable.gpu + self.node.allocatable.neuron
+        return self.node.allocatable.accelerators
 
 
 def node_rows(

@@ -142,7 +142,7 @@ def requests_cell(pod: PodFacts) -> str:
 
 def accelerators_cell(pod: PodFacts) -> CellValue:
     """Requested GPUs or Neuron devices."""
-    return str(pod.requests.gpu or pod.requests.neuron or "") or _ABSENT
+    return str(pod.requests.accelerators or "") or _ABSENT
 
 
 def owner_cell(pod: PodFacts) -> CellValue:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -34,6 +35,9 @@ class Confirmation(msgspec.Struct, frozen=True):
     lines: Sequence[Cells] = ()
     word: str = ""
     word_is: str = ""
+
+
+_ANSWERS = {"y  yes": True, "n  no": False}
 
 
 class _Asking(ModalScreen[bool]):
@@ -97,7 +101,7 @@ class ConfirmModal(_Asking):
     ]
 
     def __init__(self, question: Confirmation) -> None:
-        super().__init__(question, "y  yes      n  no")
+        super().__init__(question, "      ".join(_ANSWERS))
 
     def compose(self) -> ComposeResult:
         """Yield title, body and the two answers."""
@@ -105,6 +109,15 @@ class ConfirmModal(_Asking):
             dialog.border_title = Content(self._question.title)
             yield self._body
             yield self._keys
+
+    def on_click(self, event: events.Click) -> None:
+        """Answer with the key under the pointer."""
+        place, at = self._keys.content_region, event.screen_offset
+        column = at.x - place.x if at in place else -1
+        for text, is_yes in _ANSWERS.items():
+            first = self._answers.index(text)
+            if first <= column < first + len(text):
+                self.dismiss(is_yes)
 
     def action_answer(self, is_yes: bool) -> None:
         """Close with the answer."""

@@ -310,9 +310,28 @@ class ConsoleScreen(LiveScreen[None]):
                 "job": _jobs_in(snapshot),
                 "run": _run_ids(self._services),
                 "stage": [stage.id for stage in view.stages] if view else [],
+                **{f"open {pane} of": of for pane, of in self._shown_in_panes().items()},
             },
         )
         return (*own, *found)
+
+    def _shown_in_panes(self) -> dict[str, list[str]]:
+        """Return what each pane can show, by its name."""
+        snapshot, view, kinds = (
+            self._services.cluster.snapshot(),
+            self._services.runs.view,
+            self._services.objects.known_kinds,
+        )
+        stages = [stage.id for stage in view.stages] if view else []
+        pods, nodes = list(snapshot.pods) if snapshot else [], _nodes_in(snapshot)
+        return {
+            "run": [*_run_ids(self._services), *stages],
+            "pods": [*(["run"] if view else []), *stages, *nodes],
+            "logs": [*stages, *pods],
+            "charts": stages,
+            "events": [*(f"node/{node}" for node in nodes), *pods],
+            "objects": list(kinds.words()) if kinds is not None else [],
+        }
 
 
 def _run_ids(services: ConsoleServices) -> list[str]:

@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from actions.base.errors import RefusedError
+from actions.base.wording import counted
 from tui.present.cells import Cells, Span, Tone
 from tui.present.text import WrappedLine, rows_of
 from tui.terminal.clipboard import Clipboard, Clipping, copy_out
@@ -210,7 +211,7 @@ class Viewer(ModalScreen[None]):
         """Search for the entered text."""
         event.stop()
         found = self._view.search(event.value)
-        self._view.border_subtitle = Content(f"{found} lines with {event.value!r}" if event.value else "")
+        self._view.border_subtitle = Content(f"{counted(found, 'line')} with {event.value!r}" if event.value else "")
         self._stop_searching()
 
     def _stop_searching(self) -> None:

@@ -277,7 +277,7 @@ def movement_of(lines: LogLines) -> Cells:
     if lines.is_following:
         return (Span("● following", Tone.GOOD),)
     if lines.unseen:
-        return (Span(f"‖ paused · +{lines.unseen:,} new lines (G)", Tone.WARN),)
+        return (Span(f"‖ paused · +{lines.unseen:,} new line{'s' * (lines.unseen > 1)} (G)", Tone.WARN),)
     return (Span("‖ paused", Tone.WARN),)
 
 
@@ -329,7 +329,8 @@ def holdings_of(buffer: LogBuffer, options: LogOptions) -> Cells:
     dropped = f"{buffer.evicted:,} older dropped · " if buffer.evicted else ""
     wrap = {Wrap.TRACEBACKS: "", Wrap.ALL: " · wrap", Wrap.NONE: " · cut"}[options.wrap]
     raw = "" if options.lays_json else " · JSON raw"
-    return (Span(f"{dropped}{buffer.end - buffer.start:,} lines{wrap}{raw}", Tone.MUTED),)
+    held = buffer.end - buffer.start
+    return (Span(f"{dropped}{held:,} line{'s' * (held != 1)}{wrap}{raw}", Tone.MUTED),)
 
 
 def _more(search: LineSearch) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -123,7 +124,8 @@ class PromptLine(Horizontal):
     def _changed(self, event: Input.Changed) -> None:
         event.stop()
         if self._completer is not None:
-            self._others.update("  ".join(self._completer(event.value)[:SHOWN_COMPLETIONS]))
+            known = len(event.value) - len(re.split(r"[ =]", event.value)[-1])  # of the last word or value
+            self._others.update("  ".join(line[known:] for line in self._completer(event.value)[:SHOWN_COMPLETIONS]))
         if self.is_open:
             self.post_message(self.Changed(self, event.value))
 

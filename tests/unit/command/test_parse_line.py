@@ -70,6 +70,12 @@ def test_completion_knows_commands_values_and_names() -> None:
     assert complete("drain n", {"object": ["ns/pod"], "drain object": ["n1", "m1"]}) == ("drain n1",)
     assert complete("launch x pre", {}) == ("launch x preset=",)
     assert complete("open ", {"pane": ["nodes", "pods"]})[:2] == ("open nodes", "open pods")
+    runs = {"open run of": ["train", "r-1"], "of": ["other"], "open pods of": ["node-1"]}
+    assert complete("open run of=", runs) == ("open run of=train", "open run of=r-1")
+    assert complete("run r", runs) == ("run r-1",)
+    assert complete("open pods n", runs) == ("open pods node-1",)
+    assert complete("logs previous=", {}) == ("logs previous=true",)
+    assert complete("delete pod/x propagation=o", {}) == ("delete pod/x propagation=orphan",)
     assert complete("layout delete m", {"saved": ["mine", "night"]}) == ("layout delete mine",)
     assert complete("resize l", {}) == ("resize left",)
     assert complete("split right p", {"pane": ["nodes", "pods"]}) == ("split right pods", "split right pane=")
@@ -123,6 +129,36 @@ def test_kubectls_flags_set_what_they_mean() -> None:
     )
     with pytest.raises(ParameterError, match="objects has nothing after -l"):
         parse_line("objects pods -l")
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("logs --previous", {"previous": True}),
+        ("logs -p ml/worker-0 -c main", {"object": "ml/worker-0", "container": "main", "previous": True}),
+        ("logs ml/worker-0 --since=10m --tail 50", {"object": "ml/worker-0", "since": "10m", "tail": 50}),
+        ("drain node-1 --even-if-lost", {"object": "node-1", "even_if_lost": True}),
+        ("launch x --workers=2 --set steps=5", {"blueprint": "x", "set": {"workers": "2", "steps": "5"}}),
+        ("replay seek -30s", {"action": "seek", "to": "-30s"}),
+        ("search --nproc", {"pattern": "--nproc"}),
+    ],
+)
+def test_flags_are_written_as_on_a_command_line(line: str, values: dict[str, object]) -> None:
+    assert parse_line(line).values() == values
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("logs --prevous", "logs has no --prevous. Usage: logs [OBJECT]"),
+        ("logs -n ml worker-0", "logs has no -n."),
+        ("logs --since", "logs has nothing after --since."),
+    ],
+)
+def test_a_flag_is_no_name_of_an_object(line: str, sentence: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        parse_line(line)
+    assert caught.value.sentence().startswith(sentence)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,15 @@ async def test_an_acknowledged_alarm_stays_quiet_until_its_cause_comes_again() -
     called.feed.close()
 
 
+async def test_of_several_alarms_at_once_the_first_is_named_and_the_others_are_counted() -> None:
+    called = Called()
+    runs = [a_summary(), replace(a_summary(), id="second"), replace(a_summary(), id="third")]
+    called.are(*runs)
+    called.are(*(replace(run, state=RunState.FAILED) for run in runs))
+    assert called.rang == [f"Run {RUN} has failed at train. And 2 more alarms."]
+    called.feed.close()
+
+
 async def test_quiet_hours_and_scripts_send_no_alarm() -> None:
     quiet = Called(AlarmSettings(quiet_from=time(22), quiet_to=NOW.time().replace(minute=59)))
     quiet.are(a_summary())

@@ -8,6 +8,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from actions.cluster.job_pods import JobRef
+from actions.cluster.state.pod_requests import resources_of
 from actions.fleet.totals import totals_of
 from actions.telemetry.tools.devices import Device, DeviceReading
 from tests.support.builders import a_node, a_pod, a_snapshot, console_services
@@ -93,6 +94,15 @@ async def test_a_job_without_accelerators_is_not_given_those_of_others() -> None
         pane.refresh_data()
         await settle(pilot)
         assert "No running pod of Job work/tokenise requests an accelerator." in screen_text(app)
+
+
+async def test_pods_are_sampled_by_whatever_name_they_request_devices() -> None:
+    names = ("nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice")
+    pods = [replace(a_pod(f"of-{place}"), requests=resources_of({name: "1"})) for place, name in enumerate(names)]
+    pane = AcceleratorsPane(console_services(a_snapshot(nodes=[a_node()], pods=[a_pod("none"), *pods])))
+    async with PaneApp(pane).run_test(size=(120, 20)):
+        pane.services.supervisor.drop("accelerators")
+        assert list(pane._workers()) == pods
 
 
 async def test_where_devices_of_claims_are_not_counted_panes_with_sums_state_it() -> None:

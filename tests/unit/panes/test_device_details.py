@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from actions.base.errors import RefusedError
 from actions.cluster.remote import exec as remote
 from actions.cluster.remote.exec import ExecResult
-from actions.fleet.facts import PodFacts, Resources
+from actions.cluster.state.pod_requests import resources_of
+from actions.fleet.facts import PodFacts
 from tests.support.builders import ShownCluster, a_node, a_pod, a_snapshot, console_services
 from tests.unit.telemetry.test_topology import EIGHT
 from tui.commands.devices import DeviceDetails
@@ -65,7 +66,7 @@ async def test_a_refusal_is_one_line_and_is_asked_again(monkeypatch: pytest.Monk
 
 async def test_neuron_devices_have_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     chip = {"neuron_device": 0, "bdf": "00:1e.0", "connected_to": [1], "nc_count": 2, "neuron_processes": []}
-    pod = replace(a_pod("trn"), requests=Resources(neuron=1))
+    pod = replace(a_pod("trn"), requests=resources_of({"aws.amazon.com/neuroncore": "1"}))
     found = details(pod, monkeypatch=monkeypatch, asked=Asked(json.dumps([chip]).encode()))
     section = "\n".join(await found.section(Subject("Pod", "trn", "default")))
     assert "ND0" in section

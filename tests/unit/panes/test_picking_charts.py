@@ -13,6 +13,8 @@ from tests.support.waiting import wait_for
 from tui.screens.chart_picker import ChartPicker
 from tui.textual_private import screen_text
 
+ONE_METRIC = ("{'loss': 2.5, 'epoch': 0.1}", "{'loss': 2.4, 'epoch': 0.2}")
+
 
 @pytest.fixture(autouse=True)
 def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -70,6 +72,25 @@ async def test_charts_are_picked_by_name_and_a_name_that_is_left_out_ends_the_ch
         await console.line("chart loss")
         await console.calm("loss (1/5) of")
         assert console.app.services.picked_charts == {}
+
+
+async def test_several_charts_are_refused_with_the_reason_where_there_is_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts")
+        await console.calm("loss (1/5) of")
+        await console.line("chart loss,")
+        await console.calm("loss of")
+        await console.press("M")
+        await console.calm("Only the chart loss is chosen.")
+    fixed_runs.spool_text(tmp_path / "only" / RUN, "train", "worker-0", "\n".join(ONE_METRIC))
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / "only" / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts")
+        await console.calm("loss of")
+        await console.press("M")
+        await console.calm("The log has one chart only, loss.")
 
 
 async def test_esc_changes_nothing_and_without_a_mark_the_chart_under_the_cursor_is_meant(

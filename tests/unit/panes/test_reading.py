@@ -9,7 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.errors import RefusedError
+from actions.cluster.logs.follow import ContainerLog
+from actions.cluster.logs.lines import LogLine
 from tests.support import fixed_runs
+from tests.support.builders import a_node, a_pod, a_snapshot
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import Scene, a_fixed_console
 from tui.panes.base import Pane
@@ -294,3 +297,36 @@ async def test_long_lines_of_a_text_are_cut_by_command(tmp_path: Path, monkeypat
             assert (len(viewer._view._rows) == rows) is is_wrapped, line
         await console.line("set time")
         await console.calm("A text has no 'time' to set. It has wrap.")
+
+
+async def test_the_log_before_a_restart_names_containers_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sidecar that has not restarted kept the whole log away, and its refusal was repeated without end."""
+
+    async def read_log(_session: object, source: ContainerLog, **_: object) -> list[LogLine]:
+        if source.container == "side":
+            raise RefusedError("Refused: previous terminated container not found.")
+        return [LogLine(1_000_000_000, "out of memory")]
+
+    monkeypatch.setattr("actions.cluster.logs.follow.read_log", read_log)
+    restarted = replace(a_pod("again"), containers=("main", "side"), restarts=1)
+    scene = Scene(a_snapshot(nodes=[a_node()], pods=[a_pod("calm"), restarted]), view=fixed_runs.a_training_run())
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        for line in ("open pods", "filter again", "logs --previous"):
+            await console.line(line)
+            await console.calm()
+        await console.calm(("out of memory", "side has no log before a restart", "ended ─"))
+        await console.line("logs default/calm --previous")
+        await console.calm("Pod default/calm has not restarted")
+
+
+async def test_options_of_one_pods_log_are_refused_for_a_whole_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), summaries=fixed_runs.summaries(tmp_path))
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open runs")
+        await console.calm("parked")
+        await console.line("logs --previous")
+        await console.calm("Name one of its pods")

@@ -100,7 +100,7 @@ async def test_s02_what_is_searched_for_in_a_text_is_no_markup(text: str) -> Non
         await pilot.press("slash")
         app.screen.query_one(Input).value = text
         await pilot.press("enter")
-        await wait_for(pilot, lambda: f"1 lines with {text!r}" in screen_text(app), "the count")
+        await wait_for(pilot, lambda: f"1 line with {text!r}" in screen_text(app), "the count")
 
 
 def test_s02_nothing_in_the_console_can_be_taken_for_markup() -> None:

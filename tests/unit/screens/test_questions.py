@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from textual.app import App
 
@@ -47,6 +48,19 @@ async def test_a_long_question_is_read_to_its_end_by_keys_before_the_yes() -> No
         await settle(pilot)
 
     assert answers == [True]
+
+
+@pytest.mark.parametrize(("text", "answer"), [("y  yes", [True]), ("n  no", [False]), ("Go on?", [])])
+async def test_a_click_on_a_key_answers(text: str, answer: list[bool]) -> None:
+    app = Asking()
+    answers: list[bool | None] = []
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(ConfirmModal(Confirmation("Go on?", [(Span("one line"),)])), answers.append)
+        await wait_for(pilot, lambda: text in screen_text(app), "the question")
+        row, line = next((row, line) for row, line in enumerate(screen_text(app).splitlines()) if text in line)
+        await pilot.click(offset=(line.index(text) + 1, row))
+        await settle(pilot)
+        assert answers == answer
 
 
 async def test_a_question_that_fits_names_no_keys_to_move() -> None:

@@ -34,9 +34,11 @@ current-context: prod
 contexts:
 - {name: prod, context: {cluster: big, user: me}}
 - {name: dev, context: {cluster: small, user: me}}
+- {name: same, context: {cluster: same, user: me}}
 clusters:
 - {name: big, cluster: {server: "http://127.0.0.1:9"}}
 - {name: small, cluster: {server: "http://127.0.0.1:9"}}
+- {name: same, cluster: {server: "http://127.0.0.1:9"}}
 users:
 - {name: me, user: {}}
 """
@@ -83,7 +85,7 @@ async def test_contexts_are_listed_where_none_is_named(tmp_path: Path) -> None:
     app_actions = Hands()
     await ContextCommand(with_kubeconfig(tmp_path), app_actions.app_actions()).handlers()["context"](ContextArguments())
     lines = [line.split() for line in app_actions.shown[0].splitlines()[2:]]
-    assert lines == [["dev", "small"], ["prod", "big"]]
+    assert lines == [["dev", "small"], ["prod", "big"], ["same"]]
 
 
 async def test_a_context_that_is_none_is_refused_and_nothing_changes(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.support.snapshots import strips
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.cli.main import main
+from tui.screens.console import ConsoleScreen
 from tui.screens.viewer import Viewer
 from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import screen_text
@@ -118,6 +119,17 @@ async def test_before_its_first_samples_the_pane_denies_no_accelerator(monkeypat
         shown = screen_text(console.app)
         assert "No running pod" not in shown
         assert "Asking the pods that request the" in shown
+
+
+async def test_behind_a_pane_what_it_can_show_is_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), summaries=fixed_runs.summaries(tmp_path))
+    async with a_fixed_console(scene, monkeypatch, size=(200, 36)) as console:
+        await console.calm("Runs")
+        screen = console.app.screen
+        assert isinstance(screen, ConsoleScreen)
+        for pane, value in (("run", RUN), ("run", "train"), ("pods", "run"), ("charts", "train"), ("events", "node/")):
+            found = screen._completions(f"open {pane} of={value[:2]}")
+            assert any(line.startswith(f"open {pane} of={value}") for line in found), (pane, found)
 
 
 async def test_a_wide_screen_shows_amounts_and_names_whole(monkeypatch: pytest.MonkeyPatch) -> None:

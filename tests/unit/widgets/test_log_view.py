@@ -63,7 +63,9 @@ async def test_scrolled_up_the_same_lines_stay_and_new_ones_are_counted() -> Non
         app.append(*numbered(100))
         await pilot.press("k")
         await wait_for(pilot, lambda: shown(app)[0] == "line 00088", "one line up")
-        app.append(*numbered(250, first=100))
+        app.append(*numbered(1, first=100))
+        await wait_for(pilot, lambda: "+1 new line (G)" in shown(app)[11], "one new line")
+        app.append(*numbered(249, first=101))
         await wait_for(pilot, lambda: "+250 new lines" in shown(app)[11], "the count of new lines")
         assert shown(app)[0] == "line 00088"
         await pilot.press("G")

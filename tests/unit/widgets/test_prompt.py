@@ -10,7 +10,7 @@ from tests.support.waiting import wait_for
 from tui.textual_private import screen_text
 from tui.widgets.prompt import PromptLine
 
-COMMANDS = ("nodes", "node ip-10-0-0-1", "launch bionemo-esm1nv", "logs", "quit")
+COMMANDS = ("open run of=one", "open run of=two", "nodes", "node ip-10-0-0-1", "launch bionemo-esm1nv", "logs", "quit")
 
 
 def completions(text: str) -> Sequence[str]:
@@ -69,6 +69,13 @@ async def test_completions_are_shown_and_tab_takes_the_first() -> None:
         await wait_for(pilot, lambda: "launch bionemo-esm1nv  logs" in screen_text(app), "the candidates")
         await pilot.press("tab")
         await wait_for(pilot, lambda: app.prompt.text == "launch bionemo-esm1nv", "the first of them")
+
+
+async def test_completions_of_a_value_do_not_repeat_the_line() -> None:
+    app = PromptApp()
+    async with app.run_test(size=(70, 4)) as pilot:
+        app.prompt.open("open run of=")
+        await wait_for(pilot, lambda: "one  two" in screen_text(app), "the values")
 
 
 async def test_what_was_entered_can_be_recalled() -> None:
