@@ -130,8 +130,11 @@ RESTORED = "It was restored from an archive, to look at only."
 
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
     """Return the state of a run, corrected by the notices about its runner."""
-    is_stalled = any(notice.kind is NoticeKind.STALLED for notice in notices)
-    return RunState.STALLED if is_stalled and state in _CAN_STALL else state
+    return RunState.STALLED if _is_stalled(notices) and state in _CAN_STALL else state
+
+
+def _is_stalled(notices: Sequence[Notice]) -> bool:
+    return any(notice.kind is NoticeKind.STALLED for notice in notices)
 
 
 _LONGEST_PATH = 5000
@@ -178,7 +181,10 @@ class RunReader:
 
     @property
     def is_starting(self) -> bool:
-        """True if at the last poll a runner was about to start: its request is in the journal, and none had died."""
+        """True if at the last poll a runner was started and had not begun, or one was about to be started.
+
+        The latter: a request for it is in the journal, and none had died.
+        """
         return self._is_starting
 
     @property
@@ -211,9 +217,9 @@ class RunReader:
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
         troubles = dict(beat.troubles) if beat and lease is not None else {}
-        is_idle = lease is None or any(notice.kind is NoticeKind.STALLED for notice in notices)
+        is_idle = lease is None or _is_stalled(notices)
         fence = read_fence(self.folder) if is_idle else None
-        is_starting = self._awaits_runner()
+        is_starting = self._awaits_runner() if lease is None else not (lease.is_taken or _is_stalled(notices))
         seen = (len(self._records), lease, notices, notes, troubles, fence, is_starting)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
@@ -232,7 +238,7 @@ class RunReader:
         elif lease is None and not is_starting and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
         notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)
-        view = replace(view, state=state_with(view.state, notices), notices=notices)
+        view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
         self.newest = _with_troubles(_with_notes(view, notes), troubles)
         return self.newest
 

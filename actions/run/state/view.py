@@ -335,6 +335,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
     """Problems of its runner, disk, journal or pods; added by a reader."""
+    is_starting: bool = False
+    """Its runner was started, or is about to be, and has not begun to work; added by a reader."""
     account: RunAccount | None = None
     """The AWS account that it works in; `None` before its first contact with AWS."""
     prices: tuple[HeldPrice, ...] = ()
