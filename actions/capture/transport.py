@@ -67,6 +67,11 @@ class CapturingTransport:
         self._writer = writer
         self._session = session
 
+    @property
+    def answered_at(self) -> float | None:
+        """See `AnyTransport.answered_at`."""
+        return self._inner.answered_at
+
     async def close(self) -> None:
         """End every connection."""
         await self._inner.close()

@@ -85,6 +85,11 @@ class ReplayTransport:
         self._watched: Counter[SourceKey] = Counter()
         """Watches that are open."""
 
+    @property
+    def answered_at(self) -> float | None:
+        """Return nothing: a capture is not asked for the present time."""
+        return None
+
     async def close(self) -> None:
         """End every stream at its next entry."""
         self._is_closed = True

@@ -42,6 +42,20 @@ def capacity_request(blueprint: Blueprint, binding: Binding) -> CapacityRequest 
     preset = blueprint.presets.get(binding.preset)
     if preset is not None and preset.is_cost_simulated:
         return None
+    return _first_request(blueprint, binding)
+
+
+def named_reservation(blueprint: Blueprint, binding: Binding) -> str:
+    """Return the id of the capacity reservation that a run names, also in a rehearsal; empty for none.
+
+    Raises:
+        ParameterError: The number of nodes is not one.
+    """
+    request = _first_request(blueprint, binding)
+    return request.reservation if request is not None else ""
+
+
+def _first_request(blueprint: Blueprint, binding: Binding) -> CapacityRequest | None:
     text = partial(fill, values=binding.everything)
     region = binding.text("region", blueprint.cluster.region)
     for stage in blueprint.stages:

@@ -213,6 +213,8 @@ def idle_words(view: RunView) -> str:
     """Return why a runner that is started for a run will do nothing; empty if it goes on."""
     if view.state not in OVER or not isinstance(next_step(view), Finish):
         return ""
+    if any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices):
+        return ""
     way = " A retry goes on with it." if view.state in TO_RETRY else ""
     return f"Run {view.id} has nothing left to do: it is {view.state.value}.{way}"
 
@@ -225,7 +227,7 @@ def resume_interrupted(
     needs_room: bool = False,
     module: str = RUNNER_MODULE,
 ) -> list[str]:
-    """Start a runner for every interrupted run of the present AWS endpoint.
+    """Start a runner for every interrupted run of the present AWS endpoint, also if only its home lacks its end.
 
     Args:
         environment: See `start_runner`.
@@ -242,7 +244,8 @@ def resume_interrupted(
     sentences = []
     clock = SystemClock()
     for run in list_runs(home):
-        if not run.is_interrupted or not may_start_now(run.folder, clock) or read_fence(run.folder).epoch:
+        is_needed = run.is_interrupted or run.is_home_behind
+        if not is_needed or not may_start_now(run.folder, clock) or read_fence(run.folder).epoch:
             continue
         if needs_room and not _takes_writes(run.folder):
             continue
@@ -250,11 +253,17 @@ def resume_interrupted(
             if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") not in (endpoint, *endpoints):
                 continue
             if start_runner(run.folder, environment=environment, module=module, is_asked_for=False) is not None:
-                sentences.append(f"Run {run.id} was interrupted and has been resumed.")
+                sentences.append(_resumed_words(run))
         except (ConsoleError, OSError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
             sentences.append(f"Run {run.id} was interrupted and cannot be resumed: {reason}")
     return sentences
+
+
+def _resumed_words(run: RunSummary) -> str:
+    if run.is_interrupted:
+        return f"Run {run.id} was interrupted and has been resumed."
+    return f"Run {run.id} is over ({run.state.value}), and its home may not have that: a runner brings it there."
 
 
 def _takes_writes(folder: Path) -> bool:

@@ -291,6 +291,8 @@ def _noticed(view: RunView) -> list[str]:
 
 
 def _unattended(view: RunView) -> str:
+    if view.is_starting:
+        return "Its runner is starting.\n"
     texts = [notice.text for notice in view.notices if notice.kind is NoticeKind.NO_RUNNER]
     return f"{texts[0] if texts else 'It has no runner.'} Resume it with: eksml-tui runs resume {view.id}\n"
 

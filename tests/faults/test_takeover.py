@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +31,7 @@ from actions.run.state.view import RunState, RunView, StageState
 from actions.run.takeover import adopt as adopting
 from actions.run.takeover.adopt import Adoption, adopt_run
 from actions.run.takeover.arrival import objects_of
+from actions.run.takeover.take_over import YOUNG_SECONDS
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, records_of, tear_down, wait_for_run
 from tests.support.leftover import delete_folder
@@ -71,7 +74,13 @@ async def published(sandbox: RunningSandbox, run_id: str) -> None:
 
 
 async def adopt(
-    sandbox: RunningSandbox, run: str, environment: dict[str, str], *, confirm: str = "", clock: Clock = CLOCK
+    sandbox: RunningSandbox,
+    run: str,
+    environment: dict[str, str],
+    *,
+    confirm: str = "",
+    clock: Clock = CLOCK,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Adoption:
     connection = await connection_to(sandbox)
     try:
@@ -83,9 +92,17 @@ async def adopt(
             catalogue=Catalogue([shipped_blueprints()]),
             confirm=confirm,
             environment={**environment, **CREDENTIALS},
+            say=say,
         )
     finally:
         await connection.session.aclose()
+
+
+class Ahead(SystemClock):
+    """A clock by which each heartbeat of a moment ago is old."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=YOUNG_SECONDS + 30.0)
 
 
 class Impatient(SystemClock):
@@ -133,8 +150,12 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
     await published(sandbox, folder.name)
     environment = lose_machine(folder, runner, monkeypatch, tmp_path / "empty")
 
-    with pytest.raises(UsageError, match="carries out"):  # its last sign is some seconds old
-        await adopt(sandbox, "", environment)
+    said: list[str] = []
+    for wrong in (Ahead(), CLOCK):
+        with pytest.raises(UsageError, match=r"carries out .* is \d\d? s old"):
+            await adopt(sandbox, "", environment, clock=wrong, say=said.append)
+    (sentence,) = said
+    assert re.match(r"The clock of this machine is 1[12]\d s ahead of that of the cluster, ", sentence)
     clock = Impatient()
     with monkeypatch.context() as patch:
         patch.setattr(adopting, "_write_states", cut_short)  # ^C while Terraform imports

@@ -382,7 +382,10 @@ class RunActions:
                 await self._runs.refresh_list()
             pause = LOOK_SECONDS if told else min(2 * pause, LONGEST_PAUSE_SECONDS)  # some cannot be started here
             await self._clock.sleep(pause)
-            while not (self._runs.is_interrupted or any(run.is_interrupted for run in self._runs.summaries)):
+            while not (
+                self._runs.is_interrupted
+                or any(run.is_interrupted or run.is_home_behind for run in self._runs.summaries)
+            ):
                 await self._clock.sleep(LOOK_SECONDS)
 
     async def resume_interrupted(self) -> list[str]:

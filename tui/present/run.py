@@ -573,6 +573,8 @@ def stage_cell(run: RunSummary) -> CellValue:
         return Span(f"{counted(run.leftovers, 'object')} left", Tone.BAD)
     if run.unknown:
         return Span("leftovers unknown", Tone.WARN)
+    if run.is_home_behind:
+        return Span("home behind", Tone.WARN)
     trouble = trouble_in(run.notices)
     if trouble:
         return Span(trouble.partition(": ")[2], Tone.BAD)

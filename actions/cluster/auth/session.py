@@ -164,6 +164,11 @@ class KubeSession:
             transport = through(transport, chosen)
         return cls(chosen, transport, credentials, readonly=is_bound)
 
+    @property
+    def answered_at(self) -> float | None:
+        """The time of the newest answer to a request by the server's clock; see `AnyTransport.answered_at`."""
+        return self._transport.answered_at
+
     async def request(
         self,
         method: str,

@@ -26,6 +26,7 @@ from actions.cluster.http.endpoint import (
     tls_error,
 )
 from actions.cluster.http.errors import ApiError, SilenceError, error_of, status_of
+from actions.cluster.http.retry import read_date
 from actions.cluster.limits import (
     BODY_BYTES,
     INFORMATIONAL_ANSWERS,
@@ -295,6 +296,8 @@ class PooledTransport:
             response_class=_PromptAnswer,
         )
         self._bodies = BodyReader()
+        self.answered_at: float | None = None
+        """See `AnyTransport.answered_at`."""
 
     async def close(self) -> None:
         """End every connection, also the open streams."""
@@ -316,6 +319,7 @@ class PooledTransport:
                 allow_redirects=False,
                 **self._route,
             ) as response:
+                self._note_date(response)
                 if response.status >= 300:
                     self._refuse(response, await self._bodies.refusal(response, asked=asked), asked=asked)
                 return await self._bodies.whole(response, asked=asked)
@@ -395,6 +399,10 @@ class PooledTransport:
 
     def _url(self, path_and_query: str) -> URL:
         return URL(self.endpoint.server + path_and_query, encoded=True)
+
+    def _note_date(self, response: aiohttp.ClientResponse) -> None:
+        moment = read_date(response.headers.get("Date", ""))
+        self.answered_at = moment.timestamp() if moment is not None else self.answered_at
 
     def _refuse(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> NoReturn:
         status = status_of(data, code=response.status, headers=response.headers)

@@ -70,10 +70,10 @@ def read_retry_after(text: str, *, date: str = "", now: datetime | None = None) 
     text = text.strip()
     if _DELTA.fullmatch(text):
         return capped_wait(float(text) if len(text) <= _LONG_DIGITS else math.inf)
-    moment = _moment(text)
+    moment = read_date(text)
     if moment is None:
         return None
-    since = _moment(date.strip()) or now or SystemClock().now()
+    since = read_date(date.strip()) or now or SystemClock().now()
     return capped_wait((moment - since).total_seconds())
 
 
@@ -84,7 +84,8 @@ def capped_wait(seconds: float | None) -> float | None:
     return min(max(seconds, 0.0), RETRY_AFTER_SECONDS)
 
 
-def _moment(text: str) -> datetime | None:
+def read_date(text: str) -> datetime | None:
+    """Read an HTTP date; `None` for a text that is not one."""
     from email.utils import parsedate_to_datetime  # takes as long to import as a frame to draw, and is rarely needed
 
     try:

@@ -36,6 +36,14 @@ class ByteStream(Protocol):
 class AnyTransport(Protocol):
     """The sender of a session's requests: `Transport`, one around it, or one that answers by itself."""
 
+    @property
+    def answered_at(self) -> float | None:
+        """The time of the newest answer to a call by the server's clock, in seconds since the epoch.
+
+        `None` if there was no answer yet, or none that names its time.
+        """
+        ...
+
     async def close(self) -> None:
         """End every connection, also the open streams."""
         ...
@@ -73,6 +81,11 @@ class Transport:
         self._pool: PooledTransport | None = None
         self._importing = asyncio.Lock()
         self._is_closed = False
+
+    @property
+    def answered_at(self) -> float | None:
+        """See `AnyTransport.answered_at`."""
+        return self._pool.answered_at if self._pool is not None else None
 
     async def close(self) -> None:
         """End every connection, also the open streams."""

@@ -30,7 +30,7 @@ from actions.blueprint.stages import (
     TerraformStage,
 )
 from actions.cloud.eks import token_factory
-from actions.run.capacity_survey import capacity_request
+from actions.run.capacity_survey import named_reservation
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import AuditReport, Performed, StageHandler, StageJournal
 from actions.run.context.retry import AWAY, ONCE, TEARDOWN
@@ -180,8 +180,7 @@ class LiveBackend:
         return view.goal is Goal.TEARDOWN and not is_left and self._is_own_cluster(view)
 
     def reservation(self, view: RunView) -> str:
-        request = capacity_request(self._blueprint, self._binding(view))
-        return request.reservation if request is not None else ""
+        return named_reservation(self._blueprint, self._binding(view))
 
     async def aclose(self) -> None:
         if self._access is not None:

@@ -223,6 +223,11 @@ class Lease(msgspec.Struct, frozen=True):
     """Of a runner of an earlier version; newer ones keep them in their heartbeat."""
 
     @property
+    def is_taken(self) -> bool:
+        """True if the holder has begun to carry out the run; until then it was started."""
+        return self.token != _GRANTED
+
+    @property
     def is_alive(self) -> bool:
         """True if the holder still runs, in this boot of this machine."""
         return is_alive(self.holder)

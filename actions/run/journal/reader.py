@@ -125,13 +125,17 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
     return Notice(NoticeKind.NO_RUNNER, text)
 
 
+HOME_BEHIND = "Its runner was lost before its end was in its home {home}, where others may see it at work, and lost."
 RESTORED = "It was restored from an archive, to look at only."
 
 
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
     """Return the state of a run, corrected by the notices about its runner."""
-    is_stalled = any(notice.kind is NoticeKind.STALLED for notice in notices)
-    return RunState.STALLED if is_stalled and state in _CAN_STALL else state
+    return RunState.STALLED if _is_stalled(notices) and state in _CAN_STALL else state
+
+
+def _is_stalled(notices: Sequence[Notice]) -> bool:
+    return any(notice.kind is NoticeKind.STALLED for notice in notices)
 
 
 _LONGEST_PATH = 5000
@@ -178,7 +182,10 @@ class RunReader:
 
     @property
     def is_starting(self) -> bool:
-        """True if at the last poll a runner was about to start: its request is in the journal, and none had died."""
+        """True if at the last poll a runner was started and had not begun, or one was about to be started.
+
+        The latter: a request for it is in the journal, and none had died.
+        """
         return self._is_starting
 
     @property
@@ -211,9 +218,9 @@ class RunReader:
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
         troubles = dict(beat.troubles) if beat and lease is not None else {}
-        is_idle = lease is None or any(notice.kind is NoticeKind.STALLED for notice in notices)
+        is_idle = lease is None or _is_stalled(notices)
         fence = read_fence(self.folder) if is_idle else None
-        is_starting = self._awaits_runner()
+        is_starting = self._awaits_runner() if lease is None else not (lease.is_taken or _is_stalled(notices))
         seen = (len(self._records), lease, notices, notes, troubles, fence, is_starting)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
@@ -231,10 +238,17 @@ class RunReader:
             notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)
         elif lease is None and not is_starting and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
+        elif self._has_left_home_behind(view):
+            notices = (Notice(NoticeKind.HOME_BEHIND, HOME_BEHIND), *notices)
         notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)
-        view = replace(view, state=state_with(view.state, notices), notices=notices)
+        view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
         self.newest = _with_troubles(_with_notes(view, notes), troubles)
         return self.newest
+
+    def _has_left_home_behind(self, view: RunView) -> bool:
+        """Return whether nothing is left to do, and the runner was lost: one that ends gives its lease back."""
+        is_lost = self._lease is not None and not self._lease.is_alive
+        return is_lost and bool(view.home) and isinstance(next_step(view), Finish)
 
     def _awaits_runner(self) -> bool:
         """Return whether a request was written just now, which its writer starts a runner for."""
@@ -353,6 +367,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """See `RunView.home`."""
     has_runner: bool = False
     """A runner of this machine is alive, stalled or not."""
+    is_home_behind: bool = False
+    """Nothing is left but to bring its end into its home: a crash or a reboot has interrupted that."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 
@@ -409,6 +425,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         stage=_stage_of(view),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
         is_interrupted=any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices),
+        is_home_behind=any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices),
         error="",
         number=own_number if numbers is None else known,
         notices=view.notices,

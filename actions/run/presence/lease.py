@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.clock import Clock
 from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
 from actions.base.untrusted import one_line
@@ -78,6 +79,15 @@ async def list_cluster_leases(connection: ClusterConnection) -> tuple[list[Clust
         except FormatError as error:
             unread.append(error.message)
     return found, unread
+
+
+def time_in_cluster(connection: ClusterConnection, clock: Clock) -> float:
+    """Return the present time by the API server's clock, in seconds since the epoch, as of its newest answer.
+
+    Call it after a request; if no answer has named its time, it is this machine's.
+    """
+    answered_at = connection.session.answered_at
+    return clock.now().timestamp() if answered_at is None else answered_at
 
 
 def lease_of(document: Document) -> ClusterLease:

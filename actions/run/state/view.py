@@ -268,6 +268,8 @@ class NoticeKind(StrEnum):
     """The run's home does not answer: what is new waits on this machine's disk."""
     HOME_REFUSED = "home refused"
     """The run's home refuses the credentials, or is gone."""
+    HOME_BEHIND = "home behind"
+    """Nothing is left to do, and the runner was lost before it knew the run's end to be in the home."""
     WATCHDOG_IDLE = "watchdog idle"
     """The run's watchdog cannot be kept in its cluster, or its pods do not end well."""
     LIMIT = "limit near"
@@ -335,6 +337,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
     """Problems of its runner, disk, journal or pods; added by a reader."""
+    is_starting: bool = False
+    """Its runner was started, or is about to be, and has not begun to work; added by a reader."""
     account: RunAccount | None = None
     """The AWS account that it works in; `None` before its first contact with AWS."""
     prices: tuple[HeldPrice, ...] = ()

@@ -44,7 +44,7 @@ from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.launch import create_folder, first_record, found_supplies
 from actions.run.objects.inventory import RELEASE_VERSION
 from actions.run.objects.survey import fetch_kinds, survey
-from actions.run.presence.lease import ClusterLease, claim_cluster_lease, list_cluster_leases
+from actions.run.presence.lease import ClusterLease, claim_cluster_lease, list_cluster_leases, time_in_cluster
 from actions.run.presence.publish import program_version
 from actions.run.presence.record import RunPresence
 from actions.run.stages.helm import KIND as RELEASE_KIND
@@ -74,7 +74,7 @@ from actions.run.takeover.arrival import (
 )
 from actions.run.takeover.evidence import DatedBody, FoundObjects, rebuilt_stages, records_of
 from actions.run.takeover.imports import FoundResource
-from actions.run.takeover.take_over import Say, grace_sentence, heard_sentence, is_young, require_confirmed
+from actions.run.takeover.take_over import Say, grace_sentence, heard_sentence, is_young, name_clocks, require_confirmed
 from actions.run.takeover.terraform_state import rebuilt_state, tagged_resources, zone_of_nodes
 
 _ID = re.compile(r"(?P<blueprint>[a-z0-9][a-z0-9-]*)-(?P<month>\d\d)(?P<day>\d\d)-[a-z2-7]{13}")
@@ -160,13 +160,14 @@ async def adopt_run(
     """
     refuse_if_readonly(f"the adoption of {run or 'a run'}")
     reached = await connection.session.identity()
+    name_clocks(clock.now().timestamp() - time_in_cluster(connection, clock), "the cluster", say)
     lost, was_alive = await _adoptable(run, connection, reached, clock, confirm)
     plan = await planned_adoption(lost, catalogue, target, reached, clock)
     found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
-    copy, heard_at = new_copy(), clock.now().timestamp()
+    copy, asked_at = new_copy(), time_in_cluster(connection, clock)
     epoch = await _claimed(connection, lost.lease, clock, copy=copy, may_be_alive=was_alive)
     if was_alive and lost.lease is not None:
-        say(grace_sentence(lost.lease.owner, heard_sentence("its cluster", heard_at - lost.lease.seen_at)))
+        say(grace_sentence(lost.lease.owner, heard_sentence("its cluster", asked_at - lost.lease.seen_at)))
         await clock.sleep(GRACE_SECONDS)
         found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
     put_aside(runs_home() / lost.run_id, epoch)
@@ -188,11 +189,14 @@ async def adopt_run(
 async def _adoptable(
     run: str, connection: ClusterConnection, reached: ClusterIdentity, clock: Clock, confirm: str
 ) -> tuple[Lost, bool]:
-    """Return the run, and whether its machine may be alive, which the operator has confirmed then."""
+    """Return the run, and whether its machine may be alive, which the operator has confirmed then.
+
+    Ages are measured by the cluster's clock, as this machine's may be wrong.
+    """
     lost = await _chosen(run, connection, reached)
     _refuse_own(runs_home() / lost.run_id)
     require_own_cluster(lost, reached)
-    lease, now = lost.lease, clock.now().timestamp()
+    lease, now = lost.lease, time_in_cluster(connection, clock)
     was_alive = lease is not None and is_young(lease, now)
     if lease is not None and was_alive:
         require_confirmed(lost.run_id, lease.owner, now - lease.seen_at, confirm, "its cluster")

@@ -22,7 +22,7 @@ from actions.run.journal.elsewhere import takeover_hint
 from actions.run.journal.machine import machine_id
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import append_record
-from actions.run.presence.lease import claim_cluster_lease, read_cluster_lease
+from actions.run.presence.lease import claim_cluster_lease, read_cluster_lease, time_in_cluster
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunView
 from actions.run.storage.archive import require_fit, take_up
@@ -95,7 +95,7 @@ async def _claim_cluster(
         raise _unknown(view, CLUSTER_ARBITER, error) from error
     if lease is None or connection is None:
         return
-    if lease.epoch > view.epoch or is_young(lease, clock.now().timestamp()):
+    if lease.epoch > view.epoch or is_young(lease, time_in_cluster(connection, clock)):
         raise _refusal(view, lease.owner, lease.epoch, CLUSTER_ARBITER)
     owner, epoch = present_operator(), lease.epoch + 1
     append_record(folder, TakenOver(owner, epoch, lease.owner), deed=f"carrying out {view.id}", clock=clock)

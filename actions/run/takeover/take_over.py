@@ -56,6 +56,8 @@ _CLAIMS = 4
 """Attempts to write between two renewals of the earlier machine's lease."""
 YOUNG_SECONDS = 90.0
 """A heartbeat in the cluster that is younger than this may be followed by another one."""
+_CLOCKS_SECONDS = 30.0
+"""Difference of two clocks from which on it is named."""
 _LOOK_SECONDS = 10.0
 """Limit of the look at the cluster of a run whose home has had no sign for a while."""
 
@@ -173,7 +175,7 @@ async def take_over_run(
     refuse_if_readonly(f"the takeover of {run_id}")
     folder = private_directory(runs_home()) / run_id
     lease = await _known_lease(home, run_id)
-    ahead = seconds_ahead(clock, lease)
+    ahead = name_clocks(seconds_ahead(clock, lease), "the home", say)
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
@@ -393,6 +395,23 @@ def is_young(lease: ClusterLease, now: float) -> bool:
 def heard_sentence(where: str, age_seconds: float) -> str:
     """Return the last sign of a machine as a clause: `the last heartbeat in its home is 4 s old`."""
     return f"the last heartbeat in {where} is {max(age_seconds, 0.0):.0f} s old"
+
+
+def name_clocks(ahead_seconds: float, place: str, say: Say) -> float:
+    """Print a sentence if the clock of this machine differs much from that of a place. Returns `ahead_seconds`.
+
+    Args:
+        ahead_seconds: By which this machine's is ahead; negative if it is behind.
+        place: `the home` or `the cluster`.
+        say: Takes the sentence.
+    """
+    if abs(ahead_seconds) >= _CLOCKS_SECONDS:
+        way = "ahead of" if ahead_seconds > 0 else "behind"
+        say(
+            f"The clock of this machine is {abs(ahead_seconds):.0f} s {way} that of {place}, which counts for the age "
+            "of a heartbeat. Set it right: what this machine records has its times."
+        )
+    return ahead_seconds
 
 
 def grace_sentence(owner: Operator | None, heard: str) -> str:

@@ -11,11 +11,13 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
+from actions.base.process import own_identity
 from actions.run.client import find_run, idle_words, list_runs, load_run, send_request
 from actions.run.journal.folder import environment_path, journal_path
-from actions.run.journal.lease import Heartbeat, take_runner_lease
+from actions.run.journal.lease import Heartbeat, grant_lease, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
+from actions.run.report import run_table
 from actions.run.state.records import Action, Intent, RequestKind
 from actions.run.state.view import RunState, StageState
 from tests.support.builders import a_run, a_stage
@@ -38,6 +40,25 @@ def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     assert find_run("latest", home=tmp_path / "runs") == folder
     with pytest.raises(MissingError, match="no run 'zzz'"):
         find_run("zzz", home=tmp_path / "runs")
+
+
+def test_a_runner_that_was_started_and_has_not_begun_is_not_missing(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    reader = RunReader(folder)
+    reader.poll()
+    assert "It has no runner. Resume it with" in run_table(load_run(folder))
+    grant_lease(journal_path(folder), CLOCK, own_identity)
+    text = run_table(load_run(folder))
+    assert text.endswith("\nIts runner is starting.\n")
+    seen = reader.poll()
+    assert seen is not None
+    assert seen.is_starting
+    take_runner_lease(journal_path(folder), CLOCK)
+    text, view = run_table(load_run(folder)), load_run(folder)
+    assert "runner" not in text
+    assert view.state is RunState.RUNNING
+    assert not view.is_starting
+    reader.close()
 
 
 def test_a_list_shows_an_unreadable_run_with_the_reason(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cloud.s3 import S3Listed
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.client import send_request, start_runner
+from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.home_address import parse_home, run_key
 from actions.run.home import files
 from actions.run.home.files import unpack_launched
@@ -65,6 +65,8 @@ from tests.unit.run.replicating import stored
 from tests.unit.run.world import creation
 from tui.cli.main import main
 from tui.cli.run_verbs.home import home_json, home_table
+from tui.present.cells import Span, Tone
+from tui.present.run import stage_cell
 
 RUNNER = "tests.unit.run.world"
 
@@ -118,6 +120,37 @@ def test_a_home_that_is_away_delays_no_stage(home: Proxy, tmp_path: Path) -> Non
     took = stored(folder)[-1].at - stored(folder)[0].at
     assert took < 60
     wait(lambda: "home: " in (folder / "runner.log").read_text(), "the reason in the log")
+
+
+def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(home: Proxy, tmp_path: Path) -> None:
+    """Its runner stayed for that, and was killed, or its machine has started again."""
+    folder = a_run(tmp_path, "fake-behind")
+    environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}
+
+    def look() -> list[str]:
+        return resume_interrupted(environment=environment, home=folder.parent, endpoints=("",), module=RUNNER)
+
+    (folder / "hold-operators").mkdir()
+    runner = start_runner(folder, environment=environment, module=RUNNER)
+    assert runner is not None
+    wait(lambda: rows_in_home(folder.name), "a record in the home")
+    home.is_away = True
+    (folder / "hold-operators").rmdir()
+    wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
+    os.kill(runner.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(runner), "the end of its runner")
+    (run,) = list_runs(folder.parent)
+    assert (run.is_interrupted, run.is_home_behind) == (False, True)
+    assert stage_cell(run) == Span("home behind", Tone.WARN)
+    assert f"Its runner was lost before its end was in its home {URL}, where" in run_table(load_run(folder))
+    home.is_away = False
+
+    assert look() == ["Run fake-behind is over (succeeded), and its home may not have that: a runner brings it there."]
+    wait(lambda: not list_runs(folder.parent)[0].has_runner, "the end of the next runner")
+    assert rows_in_home(folder.name) == stored(folder)
+    (run,) = list_runs(folder.parent)
+    assert (run.is_home_behind, run.notices) == (False, ())
+    assert look() == []
 
 
 def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Path) -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, UnreachableError
+from actions.base.files import shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.parameters import bind
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import Reservation
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.client import load_run
+from actions.run.engine.backend import LiveBackend
+from actions.run.launch import create_run
 from actions.run.limits import ends
 from actions.run.limits.ends import NO_RESERVATION, UNNAMED_CREDENTIALS, fetch_ends
 from actions.run.state.records import EndsKnown, Limits
@@ -67,3 +76,13 @@ async def test_an_end_that_cannot_be_asked_for_stays_as_it_was(monkeypatch: pyte
     assert (await found()).missing == ("The reservation cr-1 could not be looked up: EC2 does not answer.",)
     answer(monkeypatch, MissingError("There is no capacity reservation cr-1."))
     assert (await found(known)).missing == ("There is no capacity reservation cr-1.",)
+
+
+def test_the_reservation_of_a_rehearsal_is_the_one_that_it_names(tmp_path: Path) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "efa-nccl-tests")
+    named = {"capacity_type": "CAPACITY_BLOCK", "capacity_reservation_id": "cr-30000000000000ab1"}
+    bound = bind(blueprint, named, preset="rehearsal")
+    folder = create_run(
+        blueprint, bound, target=ClusterTarget(), environment={}, clock=SystemClock(), home=tmp_path / "runs"
+    )
+    assert LiveBackend(folder, SystemClock()).reservation(load_run(folder)) == "cr-30000000000000ab1"
