@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from actions.command.parse import ALIASES
-from actions.command.verbs import COMMANDS
+from actions.command.verbs import COMMANDS, Command
 from tests.support.sources import ROOT
 from tui.cli.arguments import parser, subcommands_of
 
@@ -55,13 +55,17 @@ def program() -> argparse.ArgumentParser:
 
 @cache
 def options() -> frozenset[str]:
-    """Return the options of all commands."""
-    found, commands = set[str](), [program()]
+    """Return the options of all commands, also of those after `:`."""
+    found, commands = {option for command in COMMANDS for option in _flags_of(command)}, [program()]
     while commands:
         command = commands.pop()
         found |= options_of(command)
         commands += subcommands_of(command).values()
     return frozenset(found)
+
+
+def _flags_of(command: Command) -> Iterator[str]:
+    yield from ("--" + field.name.replace("_", "-") for field in command.fields())
 
 
 @cache
@@ -76,6 +80,10 @@ def wrong_in(line: str) -> Iterator[str]:
         yield from _wrong_in_call(called)
     if (found := _AFTER_COLON.match(line)) and found[1] not in ALIASES.keys() | _KINDS | {one.id for one in COMMANDS}:
         yield f":{found[1]}"
+    command = next((one for one in COMMANDS if found and one.id == found[1]), None)
+    if command is not None:
+        yield from (option for option in _OPTION.findall(line) if option not in _flags_of(command))
+        return
     if line.startswith("make "):
         yield from (
             f"make {word}" for word in line.partition("#")[0].split()[1:] if _WORD.match(word) and word not in targets()

@@ -296,8 +296,14 @@ class PooledTransport:
             response_class=_PromptAnswer,
         )
         self._bodies = BodyReader()
-        self.answered_at: float | None = None
+        self._date = ""
+        """The server's time at its newest answer, as it stands there."""
+
+    @property
+    def answered_at(self) -> float | None:
         """See `AnyTransport.answered_at`."""
+        moment = read_date(self._date)
+        return None if moment is None else moment.timestamp()
 
     async def close(self) -> None:
         """End every connection, also the open streams."""
@@ -319,7 +325,7 @@ class PooledTransport:
                 allow_redirects=False,
                 **self._route,
             ) as response:
-                self._note_date(response)
+                self._date = response.headers.get("Date", self._date)
                 if response.status >= 300:
                     self._refuse(response, await self._bodies.refusal(response, asked=asked), asked=asked)
                 return await self._bodies.whole(response, asked=asked)
@@ -399,10 +405,6 @@ class PooledTransport:
 
     def _url(self, path_and_query: str) -> URL:
         return URL(self.endpoint.server + path_and_query, encoded=True)
-
-    def _note_date(self, response: aiohttp.ClientResponse) -> None:
-        moment = read_date(response.headers.get("Date", ""))
-        self.answered_at = moment.timestamp() if moment is not None else self.answered_at
 
     def _refuse(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> NoReturn:
         status = status_of(data, code=response.status, headers=response.headers)
