@@ -52,7 +52,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         for _ in range(4)
     ]  # fmt: skip
     try:
-        answers = [process.communicate(timeout=90)[0].decode() for process in asking]
+        answers = [process.communicate(timeout=240)[0].decode() for process in asking]
         assert [process.returncode for process in asking] == [0] * 4, answers
         yield started
     finally:

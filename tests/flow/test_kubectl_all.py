@@ -236,7 +236,7 @@ async def test_a_terminal_in_a_pod_takes_lines_and_ends_with_its_shell(cluster: 
     try:
         child = await _spawn(cluster, "exec", "-it", "one", "--", "sh", terminal=follower)
         os.write(leader, b"echo over $((40+2))\nexit 5\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             assert await child.wait() == 5
     finally:
         os.close(leader)
@@ -248,7 +248,7 @@ async def test_a_port_of_a_pod_is_forwarded(cluster: Kubectl) -> None:
     await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=240s")
     child = await _spawn(cluster, "port-forward", "pod/one", ":8080", "--address=127.0.0.1")
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             assert child.stdout is not None
             told = (await child.stdout.readline()).decode()
             port = int(told.split()[2].rpartition(":")[2])

@@ -167,7 +167,7 @@ def test_following_the_logs_ends_with_the_run(program: Program) -> None:
             wait(lambda: load_run(folder).stage("train").state is StageState.RUNNING, "the training")
             table = said(program, "show", "latest")
             assert re.search(r"^train +running +\d+s +20s–1m30s ", table, re.MULTILINE), table
-            follower.wait(120)
+            follower.wait(LONGEST_SECONDS)
         finally:
             follower.kill()
     assert follower.returncode == 0
