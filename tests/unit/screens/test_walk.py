@@ -96,7 +96,7 @@ async def test_the_form_names_the_run_that_is_in_the_place_of_the_launch(
         await settle(pilot)
         app.dispatcher.submit("launch bionemo-esm1nv")
         await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is there")
-        told = f"The run {RUN} of this blueprint is running in default"
+        told = f"The run {RUN} of this blueprint, running, is in default"
         await wait_for(pilot, lambda: told in " ".join(screen_text(app).split()), "it names the run")
 
 
