@@ -165,10 +165,17 @@ class ChartsPane(PlotPane):
         self.services.ticker.request_paint()
 
     def show_target(self, of: str) -> None:
-        """Show the curves of one stage, or of the one at work (empty): compared runs stay."""
+        """Show the curves of one stage, or of the one at work (empty): compared runs stay.
+
+        Raises:
+            MissingError: The run on screen has no such stage.
+        """
+        runs = self.services.runs
+        stages = [stage.id for stage in runs.view.stages] if runs.view is not None and runs.remote is None else [of]
+        if of and of not in stages:
+            raise MissingError(f"The run on screen has no stage {of!r}.", hint=f"It has {', '.join(stages)}.")
         if of:
             self._compared = ()
-        runs = self.services.runs
         if runs.remote is not None:
             runs.remote_stage, of = of, ""  # of its pods, while there are any
         self._chosen = of
