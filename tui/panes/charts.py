@@ -444,6 +444,9 @@ class ChartsPane(PlotPane):
             return f"No curve yet. Curves are read from the log of {watched.title}."
         if view is None:
             return f"No run is on screen: {self._launch_key} opens the blueprints, :watch KIND/NAME shows a job."
+        stage = _stage_of(self.services, self._source)
+        if stage is not None and stage.kind == "job" and stage.state in _ENDED:
+            return f"No curve: no line of the log of {stage.title} was read as a value of a step."
         jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
         return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 
