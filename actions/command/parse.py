@@ -235,7 +235,7 @@ _WANTED = {
     "Expected `float`": "not a number",
     "Expected `bool`": "neither true nor false",
 }
-"""What msgspec expects, by the beginning of its message, in plain words."""
+"""The mistakes that msgspec finds, in plain words, by the beginning of its message."""
 
 
 def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
