@@ -385,7 +385,8 @@ def _text(name: str, parameter: Parameter, value: Scalar) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     is_printable = text.isprintable() and len(text) <= _TEXT_LIMIT
     if not is_printable or not _has_form(name, parameter, text):
-        raise ParameterError(f"{name} is {_shown(text)}; it must be {bounds_of(parameter)}.", hint=_instead(name))
+        hint = parameter.help if is_printable and parameter.help else _instead(name)
+        raise ParameterError(f"{name} is {_shown(text)}; it must be {bounds_of(parameter)}.", hint=hint)
     return text
 
 

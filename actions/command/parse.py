@@ -228,11 +228,21 @@ def _without_flags(command: Command, words: Sequence[str]) -> list[str]:
     return found
 
 
+_WANTED = {
+    "Expected `int` >= ": "not a whole number, or too small",
+    "Expected `int` <= ": "not a whole number, or too large",
+    "Expected `int`": "not a whole number",
+    "Expected `float`": "not a number",
+    "Expected `bool`": "neither true nor false",
+}
+"""The mistakes that msgspec finds, in plain words, by the beginning of its message."""
+
+
 def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
     """Return msgspec's message in plain words: the field, the mistake, the values that are allowed."""
     text, _, path = str(error).partition(" - at `$")
     name = path.strip("`").lstrip(".")
-    text = f"{text[:1].lower()}{text[1:]}"
+    text = next((word for prefix, word in _WANTED.items() if text.startswith(prefix)), f"{text[:1].lower()}{text[1:]}")
     field = next((f for f in msgspec.structs.fields(struct) if f.name == name), None)
     choices = _choices_of(field.type) if field is not None else ()
     if choices:

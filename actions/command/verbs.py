@@ -303,4 +303,6 @@ def nearest_hint(word: str, known: object) -> str:
 
     names = sorted(str(name) for name in known) if isinstance(known, (dict, list, tuple, set, frozenset)) else []
     near = difflib.get_close_matches(word, names, n=3)
-    return f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(names)}."
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"Known: {', '.join(names)}." if names else "There is none yet."

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
+from actions.base.errors import MissingError
 from actions.base.executors import in_thread
 from actions.base.wording import folded
 from actions.command.arguments import (
     Arguments,
     ExportArguments,
+    RetryArguments,
     TakeoverArguments,
     TeardownArguments,
     WaiveArguments,
@@ -31,7 +33,7 @@ from tui.screens.confirm import Confirmation
 if TYPE_CHECKING:
     from actions.cluster.auth.exec_plugins import PluginRequest
 
-_REQUESTS = ("cancel", "park")
+_REQUESTS = ("cancel", "park", "retry")
 """Commands with a dialog that are requests to the run's runner; those of `approve` and `teardown` are complete only
 after it."""
 _PLAN_LINES = 14
@@ -62,6 +64,9 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
         from actions.run.client import refuse_unfit  # imports what starts runners, which a dialog does not need
 
         refuse_unfit(view, RequestKind(call.command.id))  # before a yes, which would not help
+    stages = [stage.id for stage in view.stages]
+    if isinstance(call.arguments, RetryArguments) and call.arguments.stage not in ("", *stages):
+        raise MissingError(f"Run {view.id} has no stage {call.arguments.stage!r}.", hint=f"It has {', '.join(stages)}.")
     match call.command.danger:
         case Danger.CONFIRM:
             return _yes_or_no(call, view)

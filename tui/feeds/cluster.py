@@ -171,6 +171,8 @@ class ClusterFeed:
         state: ClusterState | None = None
         try:
             kept = await keeper.confirm(session) if keeper else None
+            if self._through is not None:
+                kept = None  # a capture needs the lists: a replay has no snapshot from which a watch goes on
             self._state = state = ClusterState(session, clock=self._clock, kept=kept)
             await self._watch(state, session, keeper, live, is_first=is_first)
         finally:

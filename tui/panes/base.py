@@ -368,7 +368,8 @@ class TablePane(Pane, Generic[RowT]):
         lowered = {title.lower() for title in known}
         missing = next((title for title in titles if title.lower() not in lowered), None)
         if missing is not None:
-            raise MissingError(f"{self.CONTEXT} has no column {missing!r}.", hint=f"It has {', '.join(known)}.")
+            hint = f"It has {', '.join(known)}." if known else "It has none yet."
+            raise MissingError(f"{self.CONTEXT} has no column {missing!r}.", hint=hint)
 
     @property
     def active_filter(self) -> str:

@@ -165,10 +165,17 @@ class ChartsPane(PlotPane):
         self.services.ticker.request_paint()
 
     def show_target(self, of: str) -> None:
-        """Show the curves of one stage, or of the one at work (empty): compared runs stay."""
+        """Show the curves of one stage, or of the one at work (empty): compared runs stay.
+
+        Raises:
+            MissingError: The run on screen has no such stage.
+        """
+        runs = self.services.runs
+        stages = [stage.id for stage in runs.view.stages] if runs.view is not None and runs.remote is None else [of]
+        if of and of not in stages:
+            raise MissingError(f"The run on screen has no stage {of!r}.", hint=f"It has {', '.join(stages)}.")
         if of:
             self._compared = ()
-        runs = self.services.runs
         if runs.remote is not None:
             runs.remote_stage, of = of, ""  # of its pods, while there are any
         self._chosen = of
@@ -437,6 +444,9 @@ class ChartsPane(PlotPane):
             return f"No curve yet. Curves are read from the log of {watched.title}."
         if view is None:
             return f"No run is on screen: {self._launch_key} opens the blueprints, :watch KIND/NAME shows a job."
+        stage = _stage_of(self.services, self._source)
+        if stage is not None and stage.kind == "job" and stage.state in _ENDED:
+            return f"No curve: no line of the log of {stage.title} was read as a value of a step."
         jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
         return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
+from actions.base.errors import MissingError
 from actions.fleet.facts import PodFacts
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
@@ -83,6 +84,9 @@ class PodsPane(TablePane[PodFacts]):
         """Show the pods of a node (its name), the run on screen (`run`), one of its stages, or all (empty).
 
         `job` is the watched job; `Deployment/NAMESPACE/NAME` is a workload.
+
+        Raises:
+            MissingError: It is none of these.
         """
         run = self.services.runs.view
         if run is not None and of == "run":
@@ -93,9 +97,24 @@ class PodsPane(TablePane[PodFacts]):
             self._scope = PodScope(run=run.id, stage=of)
         else:
             owner = of.split("/")
-            self._scope = PodScope(owner=PodOwner(*owner)) if len(owner) == _OWNER_WORDS else PodScope(node=of)
+            is_owner = len(owner) == _OWNER_WORDS
+            self._scope = PodScope(owner=PodOwner(*owner)) if is_owner else PodScope(node=self._node(of))
         self._point_at(replace(self._scope, namespace=self.services.namespace))
         self.refresh_data()
+
+    def _node(self, name: str) -> str:
+        """Return the whole name of a node, which may be written without its domain.
+
+        Raises:
+            MissingError: There is none of that name.
+        """
+        snapshot = self.services.cluster.snapshot()
+        if not name or snapshot is None or not snapshot.nodes:
+            return name
+        found = next((node for node in snapshot.nodes if node == name or node.startswith(f"{name}.")), None)
+        if found is None:
+            raise MissingError(f"There is no node {name!r}.", hint="Write a node, a stage of the run, run or job.")
+        return found
 
     def _point_at(self, scope: PodScope) -> None:
         self._scope, self._shown = scope, None

@@ -202,6 +202,7 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
         maximum=parameter.maximum,
         choices=parameter.choices,
         unit=parameter.unit,
+        pattern=parameter.pattern,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from actions.base.patterns import compile_pattern
 from tui.present.cells import Cells, Span, Tone
 
 Value: TypeAlias = int | float | str | bool
@@ -42,6 +43,7 @@ class Field(msgspec.Struct, frozen=True):
         maximum: Greatest number, if limited.
         choices: Options of a choice.
         unit: Unit, shown after the bounds.
+        pattern: Regular expression that a text must match; empty for any text.
     """
 
     key: str
@@ -53,6 +55,7 @@ class Field(msgspec.Struct, frozen=True):
     maximum: float | None = None
     choices: tuple[Value, ...] = ()
     unit: str = ""
+    pattern: str = ""
 
     @property
     def bounds(self) -> str:
@@ -89,6 +92,10 @@ def read_field(field: Field, text: str) -> Value:
             return _chosen(field, text)
         case FieldKind.SECRET if not _SECRET.fullmatch(text) and text != field.default:
             raise ValueError("must be a reference: env:NAME, file:PATH or secretsmanager:ID")
+        case FieldKind.TEXT if field.pattern and text != field.default:
+            if not compile_pattern(field.pattern).fullmatch(text):
+                raise ValueError("is not of its form")
+            return text
         case FieldKind.TEXT | FieldKind.SECRET:
             return text
 

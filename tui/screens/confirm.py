@@ -113,7 +113,7 @@ class ConfirmModal(_Asking):
     def on_click(self, event: events.Click) -> None:
         """Answer with the key under the pointer."""
         place, at = self._keys.content_region, event.screen_offset
-        column = at.x - place.x if at in place else -1
+        column = at.x - place.x if place.contains_point(at) else -1
         for text, is_yes in _ANSWERS.items():
             first = self._answers.index(text)
             if first <= column < first + len(text):

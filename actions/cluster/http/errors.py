@@ -202,7 +202,9 @@ def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
                 hint=f"Ask for the right, or use another user than {context}'s.",
             )
         case 404:
-            return ApiMissingError(f"{message} ({asked}).", status=status)
+            is_object = message.endswith("not found") and '"' in message
+            hint = "Check name and namespace; it may be gone already." if is_object else ""
+            return ApiMissingError(f"{message} ({asked}).", status=status, hint=hint)
         case 409:
             return ApiConflictError(f"{message}.", status=status, hint="Look at the object, then try again.")
         case code if code == _THROTTLED or code >= _UNAVAILABLE_FROM or code == 0:

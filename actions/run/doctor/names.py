@@ -193,7 +193,7 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
             continue
         namespace, is_alike = view.cluster.namespace, view.blueprint_id == launch.blueprint.id
         if is_alike and namespace == launch.namespace:
-            detail = f"The run {run.id} of this blueprint is {run.state} in {namespace} of {run.cluster}."
+            detail = f"The run {run.id} of this blueprint, {run.state}, is in {namespace} of {run.cluster}."
         elif launch.makes_cluster and not (is_alike or view.existing_cluster):
             detail = f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide."
         else:

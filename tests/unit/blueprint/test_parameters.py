@@ -57,6 +57,15 @@ def test_a_value_is_read_as_its_type(value: Scalar) -> None:
     assert isinstance(read, int)
 
 
+def test_a_text_of_another_form_is_explained_by_the_parameters_help() -> None:
+    zone = Parameter(
+        type=ParameterType.TEXT, title="Zone", default="auto", pattern="auto|z-[0-9]", help="z-1, or auto."
+    )
+    with pytest.raises(ParameterError) as caught:
+        read_value("zone", zone, "xx")
+    assert caught.value.hint == "z-1, or auto."
+
+
 def test_a_broken_rule_fills_its_sentence(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="5 workers want more than 4 GPUs"):
         bind(load_blueprint(a_blueprint(tmp_path / "b")), {"workers": 5})

@@ -85,7 +85,7 @@ def test_a_second_launch_beside_a_run_at_work_is_refused_with_the_sentence_of_th
     capsys.readouterr()
     assert main([*WORDS, *words, "--yes"]) == 1
     told = capsys.readouterr().err
-    assert f"The run {run.id} of this blueprint is waiting in default of {run.cluster}." in told
+    assert f"The run {run.id} of this blueprint, waiting, is in default of {run.cluster}." in told
     assert f"Tear it down: eksml-tui runs teardown {run.id} --confirm {run.cluster}; or" in told
     assert list_runs() == [run]
     assert main([*WORDS, *words, "--yes", "--waive", "other runs"]) == 0
@@ -107,7 +107,7 @@ def test_of_two_launches_at_one_instant_the_later_is_refused(
     assert main([*WORDS, "--yes"]) == 1
     (run,) = list_runs()
     told = capsys.readouterr().err
-    assert f"The run {run.id} of this blueprint is waiting in default of {run.cluster}." in told
+    assert f"The run {run.id} of this blueprint, waiting, is in default of {run.cluster}." in told
     assert "--waive 'other runs'" in told
 
 

@@ -17,6 +17,7 @@ from actions.command.verbs import (
     COMMANDS,
     Danger,
     command_of,
+    nearest_hint,
 )
 
 
@@ -49,7 +50,9 @@ def test_a_single_value_stands_for_the_positional_argument() -> None:
         ("zoom now", "cannot use 'now'"),
         ("launch 'x", "Close the quotes"),
         ("", "Nothing to do"),
-        ("teardown x delete_data=perhaps", "delete_data"),
+        ("teardown x delete_data=perhaps", "delete_data: neither true nor false."),
+        ("resize left 0", "cells: not a whole number, or too small."),
+        ("resize left many", "cells: not a whole number."),
     ],
 )
 def test_a_mistake_is_one_sentence(line: str, words: str) -> None:
@@ -57,6 +60,10 @@ def test_a_mistake_is_one_sentence(line: str, words: str) -> None:
         parse_line(line)
     assert words in caught.value.sentence()
     assert "\n" not in caught.value.sentence()
+
+
+def test_where_there_is_no_name_none_is_listed() -> None:
+    assert nearest_hint("mine", []) == "There is none yet."
 
 
 def test_an_unknown_command_is_missing_not_a_guess() -> None:

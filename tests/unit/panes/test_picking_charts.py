@@ -93,6 +93,14 @@ async def test_several_charts_are_refused_with_the_reason_where_there_is_only_on
         await console.calm("The log has one chart only, loss.")
 
 
+async def test_where_a_job_is_over_no_curve_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_runs.spool_text(tmp_path / RUN, "train", "worker-0", "`Trainer.fit` stopped: `max_steps=300` reached.")
+    scene = Scene(picture(), view=fixed_runs.a_torn_down_run(), folder=tmp_path / RUN, is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts of=train")
+        await console.calm("No curve: no line of the log of Pre-training")
+
+
 async def test_esc_changes_nothing_and_without_a_mark_the_chart_under_the_cursor_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

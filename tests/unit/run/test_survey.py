@@ -176,7 +176,7 @@ async def test_sessions_are_those_of_the_pool_only_inside_of_it(pool: SessionPoo
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("bionemo-esm1nv", "The run bionemo-esm1nv-1121-k3v7q2mzxa4pe of this blueprint is running in default"),
+        ("bionemo-esm1nv", "The run bionemo-esm1nv-1121-k3v7q2mzxa4pe of this blueprint, running, is in default"),
         ("nemo-gpt3-5b", "The run bionemo-esm1nv-1121-k3v7q2mzxa4pe, running, has made a cluster bionemo-on-eks"),
     ],
 )
@@ -217,5 +217,5 @@ async def test_a_run_that_is_over_is_named_and_refuses_nothing_by_itself(
     await survey.run()
     (line,) = survey.lines
     assert (line.result, line.blocks) == (CheckResult.FAILED, False)
-    assert "of this blueprint is failed in" in line.detail
+    assert "of this blueprint, failed, is in" in line.detail
     require_no_other_run(planned(blueprint, bound, "default"))

@@ -201,7 +201,19 @@ def test_an_approval_where_nothing_waits_is_refused_at_once() -> None:
         confirmation_for(parse_line("approve"), feed_with())
 
 
-@pytest.mark.parametrize(("line", "state"), [("cancel", RunState.SUCCEEDED), ("park", RunState.TORN_DOWN)])
+def test_a_retry_of_a_stage_that_the_run_does_not_have_is_refused_before_the_question() -> None:
+    feed = feed_with(StageState.FAILED)
+    assert feed.view is not None
+    feed.view = replace(feed.view, state=RunState.FAILED)
+    assert confirmation_for(parse_line(f"retry {feed.view.stages[0].id}"), feed) is not None
+    with pytest.raises(MissingError, match="has no stage 'nothing'"):
+        confirmation_for(parse_line("retry nothing"), feed)
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [("cancel", RunState.SUCCEEDED), ("park", RunState.TORN_DOWN), ("retry", RunState.SUCCEEDED)],
+)
 def test_a_request_that_the_run_does_not_accept_is_refused_before_the_question(line: str, state: RunState) -> None:
     feed = feed_with()
     assert feed.view is not None

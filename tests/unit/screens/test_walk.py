@@ -96,7 +96,7 @@ async def test_the_form_names_the_run_that_is_in_the_place_of_the_launch(
         await settle(pilot)
         app.dispatcher.submit("launch bionemo-esm1nv")
         await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is there")
-        told = f"The run {RUN} of this blueprint is running in default"
+        told = f"The run {RUN} of this blueprint, running, is in default"
         await wait_for(pilot, lambda: told in " ".join(screen_text(app).split()), "it names the run")
 
 
@@ -130,6 +130,25 @@ async def test_behind_a_pane_what_it_can_show_is_completed(monkeypatch: pytest.M
         for pane, value in (("run", RUN), ("run", "train"), ("pods", "run"), ("charts", "train"), ("events", "node/")):
             found = screen._completions(f"open {pane} of={value[:2]}")
             assert any(line.startswith(f"open {pane} of={value}") for line in found), (pane, found)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("open pods of=nothing", "There is no node 'nothing'."),
+        ("open charts of=nothing", "The run on screen has no stage 'nothing'."),
+        ("sort nothing", "objects has no column 'nothing'. There is none yet."),
+        ("columns nothing", "objects has no column 'nothing'. It has none yet."),
+    ],
+)
+async def test_what_is_not_there_is_refused_in_one_sentence(
+    line: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_fixed_console(Scene(picture(), view=fixed_runs.a_training_run()), monkeypatch, size=SIZE) as console:
+        await console.line("open objects")
+        await console.calm("[K objects]")
+        await console.line(line)
+        await console.calm(sentence)
 
 
 async def test_a_wide_screen_shows_amounts_and_names_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ TOKEN = Field("token", "NGC key", FieldKind.SECRET, "env:NGC_API_KEY")
         (Field("rate", "Rate", FieldKind.NUMBER), "3e-4", 3e-4),
         (INSTANCE, "p4d.24xlarge", "p4d.24xlarge"),
         (Field("gpus", "GPUs", FieldKind.CHOICE, 4, choices=(1, 4, 8)), "8", 8),
+        (Field("zone", "Zone", FieldKind.TEXT, "auto", pattern="auto|[a-z]-[0-9]"), "b-1", "b-1"),
         (SPOT, "yes", True),
         (TOKEN, "file:/run/secrets/ngc", "file:/run/secrets/ngc"),
         (Field("token", "Token", FieldKind.SECRET, ""), "", ""),
@@ -46,6 +47,7 @@ def test_text_is_read_by_kind(field: Field, text: str, value: Value) -> None:
         (Field("rate", "Rate", FieldKind.NUMBER, minimum=0), "-1", "must be at least 0"),
         (INSTANCE, "g5.48xlarge", "must be one of g5.12xlarge, p4d.24xlarge"),
         (TOKEN, "hunter2", "must be a reference: env:NAME, file:PATH or secretsmanager:ID"),
+        (Field("zone", "Zone", FieldKind.TEXT, "auto", pattern="auto|[a-z]-[0-9]"), "xx", "is not of its form"),
     ],
 )
 def test_what_is_wrong_is_one_phrase_with_the_bounds(field: Field, text: str, says: str) -> None:
