@@ -37,6 +37,7 @@ class Forgettable(msgspec.Struct, frozen=True):
         records: The number of records in its journal.
         is_restored: It was restored from an archive.
         home: Where a copy of all but its logs stays; empty for nowhere.
+        is_anothers: Another machine has it, or may have it if it was restored: what is in its home is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
     """
@@ -52,6 +53,7 @@ class Forgettable(msgspec.Struct, frozen=True):
     records: int = 0
     is_restored: bool = False
     home: str = ""
+    is_anothers: bool = False
     put_aside: tuple[Path, ...] = ()
     put_aside_bytes: int = 0
 
@@ -79,6 +81,7 @@ def survey_run(folder: Path) -> Forgettable:
         records=view.last_seq,
         is_restored=is_restored,
         home=view.home,
+        is_anothers=is_restored or is_taken,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
     )
