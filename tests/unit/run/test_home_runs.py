@@ -54,6 +54,7 @@ from tests.support.homes import (
     BUCKET,
     CREDENTIALS,
     DENIED,
+    EXPIRED,
     TAKEN,
     URL,
     Proxy,
@@ -339,6 +340,25 @@ async def test_a_run_that_is_not_created_as_its_home_fails_is_not_listed_there(h
     with pytest.raises(AccessError):
         await announce_run(store, created)
     assert created.run_id not in {run.id for run in await list_home(store)}
+    store.close()
+
+
+async def test_a_run_that_its_home_keeps_although_it_was_not_created_is_named(home: Proxy) -> None:
+    """The login ends between the two writes of the announcement: nothing can be taken back."""
+    requests: list[str] = []
+
+    def is_later(method: str, path: str) -> bool:
+        requests.append(f"{method} {path}")
+        return len(requests) > 1
+
+    home.fault, home.applies = EXPIRED, is_later
+    store = opened()
+    with pytest.raises(ConsoleError) as refused:
+        await announce_run(store, replace(creation(), run_id="fake-kept"))
+    home.mend()
+    command = f"aws s3 rm {URL}/runs/fake-kept/about.json"
+    assert f"Nothing was launched, but the home lists fake-kept until `{command}`." in refused.value.hint
+    assert "fake-kept" in {run.id for run in await list_home(store)}
     store.close()
 
 
