@@ -24,6 +24,7 @@ from actions.base.errors import (
     ConsoleError,
     FormatError,
     MissingError,
+    RefusedError,
     UsageError,
 )
 from actions.base.process import is_alive
@@ -33,6 +34,7 @@ from actions.cloud.s3 import S3Listed
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.home_address import parse_home, run_key
+from actions.run.forget import forget_run
 from actions.run.home import files
 from actions.run.home.files import unpack_launched
 from actions.run.home.lease import read_lease, take_lease
@@ -143,6 +145,9 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     (run,) = list_runs(folder.parent)
     assert (run.is_interrupted, run.is_home_behind) == (False, True)
     assert stage_cell(run) == Span("home behind", Tone.WARN)
+    with pytest.raises(RefusedError, match=f"its home {URL} may not have its end") as refused:
+        forget_run(folder, confirm=folder.name)
+    assert refused.value.hint == f"Bring it there first: eksml-tui runs resume {folder.name}"
     assert f"Its runner was lost before its end was in its home {URL}, where" in run_table(load_run(folder))
     home.is_away = False
 
