@@ -37,6 +37,8 @@ class Forgettable(msgspec.Struct, frozen=True):
         records: The number of records in its journal.
         is_restored: It was restored from an archive.
         home: Where a copy of all but its logs stays; empty for nowhere.
+        remedy: What to do about the obstacles.
+        is_anothers: Another machine has it, or may have it if it was restored: what is in its home is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
     """
@@ -52,6 +54,8 @@ class Forgettable(msgspec.Struct, frozen=True):
     records: int = 0
     is_restored: bool = False
     home: str = ""
+    remedy: str = ""
+    is_anothers: bool = False
     put_aside: tuple[Path, ...] = ()
     put_aside_bytes: int = 0
 
@@ -79,6 +83,12 @@ def survey_run(folder: Path) -> Forgettable:
         records=view.last_seq,
         is_restored=is_restored,
         home=view.home,
+        remedy=(
+            f"Bring it there first: eksml-tui runs resume {view.id}"
+            if _is_home_behind(view)
+            else f"Tear it down first: eksml-tui runs teardown {view.id}"
+        ),
+        is_anothers=is_restored or is_taken,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
     )
@@ -116,7 +126,7 @@ def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | No
     if found.obstacles:
         raise RefusedError(
             f"Run {found.id} cannot be forgotten: {'; '.join(found.obstacles)}.",
-            hint=f"Tear it down first: eksml-tui runs teardown {found.id}",
+            hint=found.remedy,
         )
     if confirm != found.id:
         raise ConfigError(f"Forgetting run {found.id} removes {folder}.", hint=f"Add --confirm {found.id} to confirm.")
@@ -138,6 +148,12 @@ def _life_of(folder: Path, view: RunView) -> Iterator[str]:
         reader.close()
     if view.state not in OVER:
         yield f"it is {view.state.value}, and a runner may go on with it"
+    if _is_home_behind(view):
+        yield f"its home {view.home} may not have its end, which others would see at work, and lost, for good"
+
+
+def _is_home_behind(view: RunView) -> bool:
+    return any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices)
 
 
 def _left_of(folder: Path, view: RunView) -> Iterator[str]:

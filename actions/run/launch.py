@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from types import MappingProxyType
@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, ConsoleError, MissingError, RefusedError
+from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, private_directory, take_lock, write_private
 from actions.base.own_images import registry_variable
 from actions.base.process import holders_of_locks
@@ -41,7 +41,7 @@ from actions.fleet.prices import PriceBook
 from actions.run.context.home_address import parse_home
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import is_remote, resolve_secret
-from actions.run.home.listing import announce_run, forget_announced
+from actions.run.home.listing import announce_run, withdraw_announced
 from actions.run.home.store import open_home
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
@@ -390,9 +390,8 @@ def _announced(created: Created, clock: Clock) -> Iterator[None]:
         asyncio.run(announce_run(store, created, clock=clock))
         try:
             yield
-        except BaseException:
-            with suppress(ConsoleError):
-                asyncio.run(forget_announced(store, created.run_id))
+        except BaseException as error:
+            asyncio.run(withdraw_announced(store, created.run_id, error))
             raise
     finally:
         store.close()

@@ -286,6 +286,20 @@ async def test_a_backend_that_refuses_the_state_is_made_good_when_it_takes_it_ag
     assert root.told() == ["a", "b", "gone b", "gone a"]
 
 
+async def test_what_a_backend_holds_from_before_a_run_is_named(
+    make: Callable[..., Path], root: Root, backend: StateBackend, tmp_path: Path, account: str
+) -> None:
+    root.go_on.touch()
+    folder = make(backend.block())
+    assert (await carry_out(folder)).stage("net").message == "Applied."
+    other = roots.a_root_run(tmp_path / "other", root.source(backend.block()), endpoint=account)
+    assert (await carry_out(other)).stage("net").message == (
+        "Nothing to change. The root's own backend holds 2 resources from before this run, "
+        f"and a teardown destroys what it holds: {A}, {B}."
+    )
+    assert (await torn_down(folder)).state is RunState.TORN_DOWN
+
+
 async def test_what_was_made_and_not_yet_written_to_the_backend_is_imported_by_the_id_that_was_told(
     make: Callable[..., Path], root: Root, backend: StateBackend
 ) -> None:

@@ -432,7 +432,9 @@ def _approve(options: Namespace) -> int:
             given = _environment(options)
             in_the_way = send_request(folder, RequestKind.APPROVE, plan_hash=stage.plan.plan_hash, environment=given)
             _warn(in_the_way)
-            _say(f"Approved the plan of {stage.id}: {stage.plan.add} to add, {stage.plan.destroy} to destroy.")
+            plan = stage.plan
+            counts = f"{plan.add} to add, {plan.change} to change, {plan.destroy} to destroy"
+            _say(f"Approved the plan of {stage.id}: {counts}.")
             return 0
     raise RefusedError(f"No {'such ' if options.plan else ''}plan of run {folder.name} is waiting for approval.")
 

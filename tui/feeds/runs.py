@@ -29,6 +29,8 @@ def waiting_stage(view: RunView, stage_id: str = "") -> StageView:
     for stage in view.stages:
         if stage.state is StageState.AWAITING_APPROVAL and stage_id in ("", stage.id):
             return stage
+    if stage_id and all(stage.id != stage_id for stage in view.stages):
+        raise RefusedError(f"Run {view.id} has no stage {stage_id}.", hint="Another run is named by run=ID.")
     what = f"Stage {stage_id}" if stage_id else "No stage"
     raise RefusedError(f"{what} of run {view.id} {'is not waiting' if stage_id else 'is waiting'} for approval.")
 

@@ -177,7 +177,7 @@ def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
     """
     there = [run for run in list_runs(home) if run.cluster == launch.cluster]
     left = [run for run in there if run.error or run.state is not RunState.TORN_DOWN]
-    return runs_observation(launch, sorted(left, key=lambda run: run.state in OVER))
+    return runs_observation(launch, sorted(left, key=lambda run: bool(run.taken_by) or run.state in OVER))
 
 
 def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:
@@ -192,6 +192,13 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
         if view.is_cost_simulated != launch.is_cost_simulated:
             continue
         namespace, is_alike = view.cluster.namespace, view.blueprint_id == launch.blueprint.id
+        if is_alike and namespace == launch.namespace and run.taken_by:
+            return failed(
+                f"{run.taken_by} has taken over the run {run.id} of this blueprint in {namespace} of {run.cluster}: "
+                "what is left of it there is not known here.",
+                remedy="Look at it with `eksml-tui runs list --cluster`; or choose another namespace with -n.",
+                is_bearable=True,
+            )
         if is_alike and namespace == launch.namespace:
             detail = f"The run {run.id} of this blueprint, {run.state}, is in {namespace} of {run.cluster}."
         elif launch.makes_cluster and not (is_alike or view.existing_cluster):

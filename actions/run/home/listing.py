@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
@@ -85,20 +83,27 @@ async def announce_run(store: ObjectStore, created: Created, *, clock: Clock | N
         await store.put_if_absent(name, data + b"\n")
     except PreconditionError:
         return
-    except BaseException:
-        with suppress(ConsoleError):  # the run will not be created, and is not to be listed
-            await forget_announced(store, created.run_id)
+    except BaseException as error:
+        await withdraw_announced(store, created.run_id, error)
         raise
-    await forget_announced(store, created.run_id)
+    await store.delete(name)
     raise ConfigError(
         f"{store.address} cannot be a home: its store replaces an object that a write must not replace.",
         hint="Use a store with conditional writes, such as Amazon S3.",
     )
 
 
-async def forget_announced(store: ObjectStore, run_id: str) -> None:
-    """Remove `about.json` of a run that was not created after all."""
-    await store.delete(run_key(run_id, _NAME))
+async def withdraw_announced(store: ObjectStore, run_id: str, error: BaseException) -> None:
+    """Remove `about.json` of a run that was not created after all; if that fails, too, name it in the error's hint."""
+    name = run_key(run_id, _NAME)
+    try:
+        await store.delete(name)
+    except ConsoleError:
+        if isinstance(error, ConsoleError):
+            place = f"{store.address}/{name}"
+            error.hint = (
+                f"{error.hint} Nothing was launched, but the home lists {run_id} until `aws s3 rm {place}`.".strip()
+            )
 
 
 async def list_home(store: ObjectStore) -> list[HomeRun]:

@@ -30,6 +30,8 @@ class ClusterRuns(msgspec.Struct, frozen=True):
     """Newest first, each id once."""
     note: str = ""
     """The part that could not be read, in one sentence; empty if everything was."""
+    at: float | None = None
+    """The present time by the API server's clock, in seconds since the epoch; `None` if it has named none."""
 
 
 async def list_cluster_runs(session: KubeSession) -> ClusterRuns:
@@ -39,12 +41,12 @@ async def list_cluster_runs(session: KubeSession) -> ClusterRuns:
         ConsoleError: It does not answer, or accepts no credentials.
     """
     try:
-        return ClusterRuns(await _read(session, EVERYWHERE))
+        return ClusterRuns(await _read(session, EVERYWHERE), at=session.answered_at)
     except ApiAccessError as error:
         if error.status.code != _FORBIDDEN:
             raise
     try:
-        return ClusterRuns(await _read(session, IN_DEFAULT))
+        return ClusterRuns(await _read(session, IN_DEFAULT), at=session.answered_at)
     except ApiAccessError as error:
         if error.status.code != _FORBIDDEN:
             raise

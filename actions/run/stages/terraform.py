@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from actions.base.errors import ConsoleError, ToolError
-from actions.base.wording import listed
+from actions.base.wording import counted, listed
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, variables_of
 from actions.blueprint.stages import TerraformStage
@@ -41,6 +41,7 @@ LOCK_SECONDS = 600.0
 """Time to wait for a state that another process has locked."""
 _BUCKET = re.compile(r"(?<!data\.)\baws_s3_bucket\.[\w-]+(?:\[[^\[\]]*\])?$")
 _SHOWN_BUCKETS = 5
+_SHOWN_HELD = 3
 _LOCK_LOOK_SECONDS = 5.0
 _COMPARED_SECONDS = 30.0
 """Time for which a comparison of accounts counts: an init or a wait for a lock may take minutes."""
@@ -198,15 +199,34 @@ class TerraformHandler:
             async with _EventLog(self._context, terraform, "plan") as on_event:
                 return await terraform.plan(self._variables(), on_event=on_event)
 
+        others = await self._held_before(terraform)
         found = await self._interruptible(terraform, lambda: self._retried(terraform, plan))
         if found.is_empty:
-            return Performed("Nothing to change." + _simulated(terraform), outputs=await terraform.outputs())
+            return Performed("Nothing to change." + _simulated(terraform) + others, outputs=await terraform.outputs())
         if self._is_approved(found):
             return await self._applied(terraform, found.plan_hash)
         return Performed(
-            f"{found.add} to add, {found.change} to change, {found.destroy} to destroy." + _simulated(terraform),
+            f"{found.add} to add, {found.change} to change, {found.destroy} to destroy."
+            + _simulated(terraform)
+            + others,
             plan=_offer_of(found),
         )
+
+    async def _held_before(self, terraform: Terraform) -> str:
+        """Return a sentence on what the root's own backend holds before the run has made anything; empty if nothing."""
+        stage = self._context.stage
+        is_begun = stage.attempt > 1 or stage.plan is not None or self._place.has_history
+        if is_begun or not self._place.has_own_backend:
+            return ""
+        held = (await self._place.state(terraform)).managed
+        if not held:
+            return ""
+        sentence = (
+            f"The root's own backend holds {counted(len(held), 'resource')} from before this run, and a teardown "
+            f"destroys what it holds: {listed(held, _SHOWN_HELD)}."
+        )
+        self._say(sentence)
+        return f" {sentence}"
 
     async def _applied(self, terraform: Terraform, plan_hash: str) -> Performed:
         if not terraform.running():

@@ -44,6 +44,11 @@ class RootPlace:
         backend = own_backend(self._root)
         return may_hold(self._context.view, self._context.stage, is_prepared=self.is_prepared, backend=backend)
 
+    @property
+    def has_own_backend(self) -> bool:
+        """True if the root configures a backend, which keeps the state of other runs, too, if its key is the same."""
+        return bool(own_backend(self._root))
+
     async def home(self) -> StateHome | None:
         """Return the place of the state in the run's home; the first time, fetch the region of its bucket.
 

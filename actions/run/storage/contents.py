@@ -33,6 +33,7 @@ from actions.run.journal.schema import make_tables, migrate
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import translated
 from actions.run.spool.compacted import opened
+from actions.terraform.working_directory import SIMULATED_STATE
 
 FOLDERS = ("blueprint", "operators", "modules", "terraform", "series", "logs")
 """The folders of a run that an archive holds; `logs` is the last one, and `lines.log` the last file of each stage."""
@@ -117,7 +118,7 @@ def contents(folder: Path, withheld: list[Withheld]) -> Iterator[ArchiveEntry]:
         name = path.relative_to(folder).as_posix()
         if _LEFT_OUT.search(name):
             continue
-        if _STATE.search(name):
+        if _STATE.search(name) and path.name != SIMULATED_STATE:  # that has names and parameters, which are redacted
             reason = secrets_of_state(path)
             if reason:
                 withheld.append(Withheld(name, reason))

@@ -21,7 +21,7 @@ from actions.run.objects.inventory import inventory_of, ref_of_owned
 from actions.run.objects.ownership import Ownership, entry_of
 from actions.run.objects.survey import ObjectListing, survey
 from actions.run.state.planner import kept_stages
-from actions.run.state.view import OwnedObject, RunState, RunView
+from actions.run.state.view import OwnedObject, RunState, RunView, is_watched_only
 
 CLAIM = "PersistentVolumeClaim"
 _LABELLED = (
@@ -45,7 +45,7 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
         RefusedError: With the runs, and what of it they use.
         ConfigError: The folder of all runs cannot be read.
     """
-    others = list(_other_runs(folder))
+    others = list(_runs_of_this_machine(folder))
     users = runs_using(view, others, deletes_data=deletes_data)
     if users:
         circle = _circle(view, others, deletes_data=deletes_data)
@@ -64,7 +64,7 @@ def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    return runs_using(view, _other_runs(folder), deletes_data=deletes_data)
+    return runs_using(view, _runs_of_this_machine(folder), deletes_data=deletes_data)
 
 
 SHARING_HINT = "Tear those down first. To remove it anyway, add --even-if-shared, in the console even_if_shared=true."
@@ -213,6 +213,11 @@ def _removed(view: RunView, *, deletes_data: bool) -> list[OwnedObject]:
 def _is_same_cluster(view: RunView, other: RunView) -> bool:
     one, two = view.cluster, other.cluster
     return (one.name, one.region) == (two.name, two.region)
+
+
+def _runs_of_this_machine(folder: Path) -> Iterator[RunView]:
+    """Read the others that this machine carries out. The records of another's are old: for those the cluster counts."""
+    return (other for other in _other_runs(folder) if not is_watched_only(other.notices))
 
 
 def _other_runs(folder: Path) -> Iterator[RunView]:

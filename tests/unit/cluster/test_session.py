@@ -330,3 +330,18 @@ async def test_of_a_cluster_whose_objects_are_odd_little_is_known(tmp_path: Path
     async with session_to(odd, tmp_path) as session:
         identity = await session.identity()
     assert (identity.version, identity.uid, identity.region) == ("v1.31.0", "", "")
+
+
+async def test_the_time_of_the_newest_answer_is_the_servers(tmp_path: Path) -> None:
+    dates = iter(["Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT", "yesterday"])
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({}, headers={"Date": next(dates)})
+
+    async with session_to(answer, tmp_path) as session:
+        assert session.answered_at is None
+        seen: list[float | None] = []
+        for _ in range(3):
+            await session.get("/version")
+            seen.append(session.answered_at)
+    assert seen == [784111777.0, 784111837.0, None]

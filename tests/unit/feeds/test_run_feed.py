@@ -8,13 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
+from actions.base.errors import RefusedError
 from actions.run.journal.folder import runs_home
 from actions.run.journal.store import append_record
 from actions.run.launch import create_folder
 from actions.run.state.records import RequestKind, RunRequest
-from tests.support.builders import console_services
+from actions.run.state.view import StageState
+from tests.support.builders import a_run, a_stage, console_services
 from tests.unit.run.world import creation, make_run
-from tui.feeds.runs import RunFeed
+from tui.feeds.runs import RunFeed, waiting_stage
 from tui.screens.status_lines import header_facts
 
 
@@ -63,3 +65,12 @@ async def test_the_newest_run_is_shown_where_none_is_named(tmp_path: Path, monke
     await feed.refresh_list()
     assert (feed.folder, feed.unreadable) == (newest, None)
     feed.close()
+
+
+def test_a_stage_that_a_run_does_not_have_is_refused_with_the_way_to_name_another_run() -> None:
+    view = a_run(a_stage("train", StageState.RUNNING))
+    with pytest.raises(RefusedError, match="is not waiting for approval"):
+        waiting_stage(view, "train")
+    with pytest.raises(RefusedError, match=f"Run {view.id} has no stage bionemo-1126-x") as refused:
+        waiting_stage(view, "bionemo-1126-x")
+    assert "run=ID" in refused.value.hint

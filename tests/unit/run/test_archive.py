@@ -31,6 +31,7 @@ from actions.run.state.records import Operator, Output, RequestKind
 from actions.run.state.view import NoticeKind
 from actions.run.storage.archive import MANIFEST, Manifest, archive_run, restore_run, take_up
 from actions.run.storage.compaction import compact_run
+from actions.terraform.working_directory import SIMULATED_STATE
 from tests.support.released import CASES, unpack
 from tests.unit.run.test_runner import carry_out
 from tests.unit.run.world import make_run
@@ -164,6 +165,7 @@ def talkative(tmp_path: Path) -> Path:
     (stage / ".terraform" / "providers").mkdir(parents=True)
     (stage / ".terraform" / "providers" / "plugin").write_bytes(b"binary")
     (stage / "main.tf").write_text(f'token = "{SECRET}"\n')
+    (stage / SIMULATED_STATE).write_text(f'{{"resources": ["terraform_data.vpc"], "variables": {{"x": "{SECRET}"}}}}')
     (stage / "run.tfplan").write_bytes(b"PK plan-1234567")
     (stage / "apply.log").write_text("log-1234567")
     state = {
@@ -204,6 +206,7 @@ def test_no_secret_is_in_an_archive(talkative: Path, tmp_path: Path) -> None:
     }
     restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "elsewhere")
     restored = tmp_path / "elsewhere" / talkative.name
+    assert (restored / "terraform" / "provision" / SIMULATED_STATE).exists()
     assert load_run(restored).outputs["train"] == {"password": "env:TOKEN"}
     assert msgspec.json.decode(environment_path(restored).read_bytes()) == {
         "AWS_REGION": "us-west-2", "AWS_SESSION_TOKEN": ""

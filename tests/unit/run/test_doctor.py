@@ -28,8 +28,9 @@ from actions.run.doctor.names import NameKind, TakenName, check_runs, names_of
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
+from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.launch import create_run
-from actions.run.state.records import CheckResult
+from actions.run.state.records import CheckResult, Operator
 from tests.support.account import REGION, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
 
@@ -227,6 +228,15 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     assert f"eksml-tui runs teardown {folder.name} --confirm" in found.remedy
     other = msgspec.structs.replace(launch, wanted_namespace="other")
     assert (await check_runs(other)).result is CheckResult.PASSED
+    assert not found.is_bearable
+
+    note_elsewhere(
+        folder, Operator("ben", "laptop-2"), 2
+    )  # its state here is old, and this machine cannot tear it down
+    found = await check_runs(launch)
+    assert (found.result, found.is_bearable) == (CheckResult.FAILED, True)
+    assert found.detail.startswith(f"ben@laptop-2 has taken over the run {folder.name} of this blueprint")
+    assert "teardown" not in found.remedy
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from actions.base.errors import (
     ConsoleError,
     FormatError,
     MissingError,
+    RefusedError,
     UsageError,
 )
 from actions.base.process import is_alive
@@ -33,6 +34,7 @@ from actions.cloud.s3 import S3Listed
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.home_address import parse_home, run_key
+from actions.run.forget import forget_run
 from actions.run.home import files
 from actions.run.home.files import unpack_launched
 from actions.run.home.lease import read_lease, take_lease
@@ -54,6 +56,7 @@ from tests.support.homes import (
     BUCKET,
     CREDENTIALS,
     DENIED,
+    EXPIRED,
     TAKEN,
     URL,
     Proxy,
@@ -142,6 +145,9 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     (run,) = list_runs(folder.parent)
     assert (run.is_interrupted, run.is_home_behind) == (False, True)
     assert stage_cell(run) == Span("home behind", Tone.WARN)
+    with pytest.raises(RefusedError, match=f"its home {URL} may not have its end") as refused:
+        forget_run(folder, confirm=folder.name)
+    assert refused.value.hint == f"Bring it there first: eksml-tui runs resume {folder.name}"
     assert f"Its runner was lost before its end was in its home {URL}, where" in run_table(load_run(folder))
     home.is_away = False
 
@@ -339,6 +345,25 @@ async def test_a_run_that_is_not_created_as_its_home_fails_is_not_listed_there(h
     with pytest.raises(AccessError):
         await announce_run(store, created)
     assert created.run_id not in {run.id for run in await list_home(store)}
+    store.close()
+
+
+async def test_a_run_that_its_home_keeps_although_it_was_not_created_is_named(home: Proxy) -> None:
+    """The login ends between the two writes of the announcement: nothing can be taken back."""
+    requests: list[str] = []
+
+    def is_later(method: str, path: str) -> bool:
+        requests.append(f"{method} {path}")
+        return len(requests) > 1
+
+    home.fault, home.applies = EXPIRED, is_later
+    store = opened()
+    with pytest.raises(ConsoleError) as refused:
+        await announce_run(store, replace(creation(), run_id="fake-kept"))
+    home.mend()
+    command = f"aws s3 rm {URL}/runs/fake-kept/about.json"
+    assert f"Nothing was launched, but the home lists fake-kept until `{command}`." in refused.value.hint
+    assert "fake-kept" in {run.id for run in await list_home(store)}
     store.close()
 
 

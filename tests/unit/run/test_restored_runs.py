@@ -22,6 +22,7 @@ from actions.run.takeover.restored import take_up_restored
 from actions.run.takeover.take_over import take_over_run
 from tests.support.homes import ANNA, URL, Proxy, a_home, a_run_with_home, opened
 from tests.unit.run.world import creation
+from tui.cli.main import main
 
 CLOCK = SystemClock()
 
@@ -120,3 +121,12 @@ def test_a_home_that_does_not_exist_any_more_names_nobody(
     folder = restored(tmp_path, "fake-gone")
     take_up(folder)
     assert not restored_path(folder).exists()
+
+
+def test_a_copy_that_is_forgotten_names_no_command_that_deletes_its_home(
+    home: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another machine carries the run out from there."""
+    folder = restored(tmp_path, "fake-rm")
+    assert main(["runs", "rm", folder.name, "--confirm", folder.name]) == 0
+    assert capsys.readouterr().out.endswith(f"The run stays in its home {URL}: another machine may carry it out.\n")

@@ -41,7 +41,7 @@ def print_cluster_runs(options: Namespace) -> int:
     """Print the runs of this machine and those that the cluster has a record of, one row each."""
     found = asyncio.run(_asked(options, list_cluster_runs))
     runs = known_runs(list_runs(), asyncio.run(named_by_home(found.runs, options.home, options.region)))
-    now = SystemClock().now().timestamp()
+    now = SystemClock().now().timestamp() if found.at is None else found.at
     print_table(
         options.output,
         table=lambda: cluster_runs_table(runs, now=now, note=found.note, is_short=sys.stdout.isatty()),

@@ -103,7 +103,9 @@ def _forget(options: Namespace) -> int:
 
     forgotten = forget_run(folder, confirm=options.confirm, archive=archive if options.archive else None)
     _say(f"Forgot run {forgotten.id}: {counted(forgotten.files, 'file')}, {size_text(forgotten.size_bytes)}.")
-    if forgotten.home:
+    if forgotten.home and forgotten.is_anothers:
+        _say(f"The run stays in its home {forgotten.home}: another machine may carry it out.")
+    elif forgotten.home:
         place = f"{forgotten.home}/runs/{forgotten.id}/"
         _say(f"Its copy in the home stays. To delete it: aws s3 rm --recursive {place}")
     return 0
