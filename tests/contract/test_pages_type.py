@@ -89,13 +89,7 @@ def wrong_in(line: str) -> Iterator[str]:
             f"make {word}" for word in line.partition("#")[0].split()[1:] if _WORD.match(word) and word not in targets()
         )
     if not _CALLED.search(line):
-        flags = {
-            f"--{field.name.replace('_', '-')}"
-            for one in COMMANDS
-            if found and one.id == found[1]
-            for field in one.fields()
-        }
-        yield from (option for option in _OPTION.findall(line) if option not in options() | _FOREIGN | flags)
+        yield from (option for option in _OPTION.findall(line) if option not in options() | _FOREIGN)
 
 
 def _wrong_in_call(called: str) -> Iterator[str]:
