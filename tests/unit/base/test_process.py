@@ -28,7 +28,7 @@ from actions.base.process import (
     spawn_detached,
     stream_tool,
 )
-from tests.support.polling import until
+from tests.support.polling import until, wait
 
 
 def test_we_are_alive_and_a_namesake_is_not() -> None:
@@ -65,9 +65,10 @@ async def test_a_tool_that_hangs_is_ended_with_its_children() -> None:
         await run_tool([sys.executable, "-c", "import time; time.sleep(60)"], deadline_seconds=0.5)
 
 
+@pytest.mark.parametrize("is_early", [False, True], ids=["at work", "before its pipes are read"])
 @pytest.mark.parametrize("how", [run_tool, partial(stream_tool, on_line=print)], ids=["run", "stream"])
 def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
-    how: Callable[..., Coroutine[Any, Any, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: Callable[..., Coroutine[Any, Any, object]], is_early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that it has left behind holds its pipes open: no wait for that one, and no complaint at the end."""
     pid = tmp_path / "pid"
@@ -80,12 +81,20 @@ def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
     monkeypatch.setattr(process, "_END_SECONDS", 0.2)
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
 
+    def has_child() -> bool:
+        return pid.exists() and pid.read_text() != ""
+
     async def work() -> None:
         tool = asyncio.ensure_future(how([sys.executable, "-c", program], deadline_seconds=600))
-        await until(lambda: pid.exists() and pid.read_text(), "the child of the tool")
+        if is_early:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            wait(has_child, "the child of the tool")  # the loop stands still meanwhile
+        else:
+            await until(has_child, "the child of the tool")
         tool.cancel()
         with suppress(asyncio.CancelledError):
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(30):
                 await tool
 
     try:
