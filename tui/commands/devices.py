@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
+from tui.feeds.accelerators import container_to_ask
 from tui.feeds.services import ConsoleServices
 from tui.present.describe import neuron_section, topology_section
 
@@ -69,8 +70,8 @@ class DeviceDetails:
         from actions.telemetry.tools.traffic import read_traffic
 
         command = TOPOLOGY_COMMAND if pod.requests.gpu else _NEURON
-        container = pod.containers[0] if pod.containers else ""
         session = self._services.cluster.session
+        container = await container_to_ask(session, pod)
         answer = await run_in_pod(
             session, pod.namespace, pod.name, container, command, deadline_seconds=_DEADLINE_SECONDS
         )

@@ -102,6 +102,8 @@ class AcceleratorFeed:
         """Moment of the newest sample of each pod that is in the histories."""
         self._meters: dict[str, RateMeter] = {}
         """By the pod's uid."""
+        self._containers: dict[str, str] = {}
+        """The one to ask of each pod, by its uid."""
         self._past_bytes = 0
 
     async def run(
@@ -139,7 +141,7 @@ class AcceleratorFeed:
         """Drop all samples: they are of pods that are not shown any more."""
         self.readings, self.asked, self.zero_since = (), 0, {}
         self.past = None
-        self.histories, self._seen, self._meters = {}, {}, {}
+        self.histories, self._seen, self._meters, self._containers = {}, {}, {}, {}
         self.revision += 1
 
     async def _show_present(self, pods: list[PodFacts], place: Sampled | None) -> None:
@@ -148,6 +150,7 @@ class AcceleratorFeed:
         self.asked = len(pods)
         gate = asyncio.Semaphore(AT_ONCE)
         kept = self._samples(place)
+        self._containers = {pod.uid: self._containers[pod.uid] for pod in pods if pod.uid in self._containers}
         readings = tuple(await asyncio.gather(*(self._read(gate, pod, kept) for pod in pods)))
         if place is not None:
             self._begin_from(place, [pod for pod in pods if pod.key not in self._seen])
@@ -277,9 +280,28 @@ class AcceleratorFeed:
         from actions.telemetry.tools.devices import NVIDIA_COMMAND
 
         tool = _NEURON if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
-        container = pod.containers[0] if pod.containers else ""
+        container = self._containers.get(pod.uid) or await container_to_ask(session, pod)
+        self._containers[pod.uid] = container
         answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
         return (answer.stdout or answer.stderr).decode("utf-8", "replace")
+
+
+async def container_to_ask(session: KubeSession, pod: PodFacts) -> str:
+    """Return the container of a pod that has its accelerators: a sidecar before it has none.
+
+    It is the first one if the pod may not be read.
+    """
+    first = pod.containers[0] if pod.containers else ""
+    if len(pod.containers) < 2:
+        return first
+    from actions.base.names import segment
+    from actions.cluster.state.decode import container_with_devices
+
+    try:
+        document = await session.get(f"/api/v1/namespaces/{segment(pod.namespace)}/pods/{segment(pod.name)}")
+    except ConsoleError:
+        return first
+    return container_with_devices(document)
 
 
 def _past_reading(

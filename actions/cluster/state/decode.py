@@ -7,7 +7,7 @@ blank a screen.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -292,6 +292,21 @@ def workload_of(document: dict[str, Any]) -> WorkloadFacts:
         run=shared(labels.get(RUN_LABEL, "")),
         stage=shared(labels.get(STAGE_LABEL, "")),
     )
+
+
+def container_with_devices(document: Mapping[str, Any]) -> str:
+    """Return the name of the first container of a pod that requests accelerators or claims devices; else of the first.
+
+    Args:
+        document: The pod, as its API server has it, so each requests what it is limited to.
+    """
+    containers = [*(document.get("spec", {}).get("containers") or ()), {}]
+    able = (one for one in containers if _has_devices(one.get("resources") or {}))
+    return str(next(able, containers[0]).get("name", ""))
+
+
+def _has_devices(resources: Mapping[str, Any]) -> bool:
+    return resources_of(resources.get("requests")).accelerators > 0 or bool(resources.get("claims"))
 
 
 def _requests(spec: PodSpec) -> Resources:

@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.state.decode import (
+    container_with_devices,
+    decode_claim,
+    decode_event,
+    decode_node,
+    decode_pod,
+    workload_decoder,
+)
 from actions.cluster.state.pod_requests import effective_requests, parse_quantity, resources_of
 from actions.fleet.facts import NOTHING, PodFacts, Resources
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_container, a_pod, with_conditions
@@ -246,6 +253,21 @@ def test_neuron_cores_count_as_devices() -> None:
 )
 def test_gpus_count_under_every_name(amounts: dict[str, str], gpus: int) -> None:
     assert resources_of(amounts).gpu == gpus
+
+
+@pytest.mark.parametrize(
+    ("resources", "found"),
+    [
+        ({"requests": {"nvidia.com/gpu": "8"}}, "trainer"),
+        ({"requests": {"aws.amazon.com/neuroncore": "2"}}, "trainer"),
+        ({"claims": [{"name": "gpus"}]}, "trainer"),
+        ({"requests": {"cpu": "4"}}, "proxy"),
+    ],
+)
+def test_the_container_that_has_the_devices_is_found_behind_a_sidecar(resources: dict[str, Any], found: str) -> None:
+    containers = [{"name": "proxy", "resources": {}}, {"name": "trainer", "resources": resources}]
+    assert container_with_devices({"spec": {"containers": containers}}) == found
+    assert container_with_devices({"spec": {"containers": None}}) == ""
 
 
 def test_requests_follow_the_schedulers_rule() -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
+from actions.base.errors import RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.remote import exec as remote
+from actions.cluster.remote.exec import ExecResult
 from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
 from actions.telemetry.tools.device_history import Extent, Quantity
@@ -85,6 +91,42 @@ async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
     assert feed.past.ended_at == NOW.timestamp() - 1
     await feed._show_present([], None)
     assert feed.past is None
+
+
+class Asked:
+    """A session whose pods have a sidecar first, and `run_in_pod` for them."""
+
+    def __init__(self, *, may_read: bool) -> None:
+        self.read, self.containers = list[str](), list[str]()
+        self._may_read = may_read
+
+    async def get(self, path: str) -> dict[str, Any]:
+        self.read.append(path)
+        if not self._may_read:
+            raise RefusedError("pods is forbidden")
+        trainer = {"name": "trainer", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+        return {"spec": {"containers": [{"name": "proxy"}, trainer]}}
+
+    async def run_in_pod(
+        self, _session: object, _namespace: str, _pod: str, container: str, *_: object, **_m: Any
+    ) -> ExecResult:
+        self.containers.append(container)
+        return ExecResult(ROW.encode(), b"", 0)
+
+
+@pytest.mark.parametrize(("may_read", "container"), [(True, "trainer"), (False, "proxy")])
+async def test_the_container_with_the_accelerators_is_asked_and_looked_for_once(
+    may_read: bool, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, feed = Asked(may_read=may_read), a_feed()
+    monkeypatch.setattr(remote, "run_in_pod", asked.run_in_pod)
+    pod = replace(a_pod("worker-0", gpu=1), containers=("proxy", "trainer"))
+    for _ in range(2):
+        assert await feed._ask(cast(KubeSession, asked), pod) == ROW
+    assert asked.containers == [container, container]
+    assert asked.read == ["/api/v1/namespaces/default/pods/worker-0"]
+    await feed._ask(cast(KubeSession, asked), a_pod("worker-1", gpu=1))
+    assert len(asked.read) == 1  # with one container there is nothing to look for
 
 
 class Rounds(StillClock):
