@@ -120,7 +120,8 @@ def remote_view(
         troubles: Notices on what cannot be read here.
     """
     presence = run.presence
-    notice = _gone(run) if is_gone else _notice(run, is_silent=is_silent)
+    is_priced = copy is not None and bool(copy.prices)  # then its cost is summed up to now
+    notice = _gone(run) if is_gone else _notice(run, is_silent=is_silent, names_cost=not is_priced)
     if presence is None:
         return replace(_bare(run), notices=(notice, *troubles))
     if copy is not None and copy.epoch > presence.epoch:
@@ -177,10 +178,10 @@ def _gone(run: RemoteRun) -> Notice:
     return Notice(NoticeKind.ELSEWHERE, text)
 
 
-def _notice(run: RemoteRun, *, is_silent: bool) -> Notice:
+def _notice(run: RemoteRun, *, is_silent: bool, names_cost: bool) -> Notice:
     if run.presence is None:
         return Notice(NoticeKind.ELSEWHERE, f"Its record in the cluster cannot be read. {run.error}")
-    spent = f" It has cost ${_money(run.presence)} so far." if run.presence.spent_usd else ""
+    spent = f" It has cost ${_money(run.presence)} so far." if names_cost and run.presence.spent_usd else ""
     sign = sign_text(run, is_silent=is_silent)
     told = f", {sign} UTC" if is_silent else ""
     stopped = f" {stopped_sentence(run)}" if run.stopped else ""

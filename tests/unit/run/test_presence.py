@@ -38,7 +38,7 @@ from actions.run.presence.record import (
 )
 from actions.run.presence.remote_view import job_on_screen, remote_view
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
-from actions.run.state.records import Operator, StageOutline
+from actions.run.state.records import HeldPrice, Operator, StageOutline
 from actions.run.state.view import Notice, NoticeKind, RunState, StageState
 from actions.run.watchdog import script
 from tests.support import fixed_runs
@@ -258,6 +258,10 @@ def test_of_record_and_copy_the_one_with_the_later_epoch_names_the_machine() -> 
     view = remote_view(read(), copy)
     assert view.stage("train").message == copy.stage("train").message
     assert view.owned == copy.owned
+    costly = replace(read(), presence=replace(a_presence(), spent_usd="5.0000"))
+    assert "It has cost $5.00 so far." in remote_view(costly).notices[0].text
+    priced = replace(copy, prices=(HeldPrice("nodes", "train", "100"),))
+    assert "has cost" not in remote_view(costly, priced).notices[0].text  # its own sum is on the screen
     notice = Notice(NoticeKind.ELSEWHERE, "It belongs to ben@laptop-2; here it can only be watched.")
     taken = replace(copy, epoch=2, owner=BEN, notices=(notice,))
     seen = remote_view(read(), taken, is_silent=True)
