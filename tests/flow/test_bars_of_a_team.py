@@ -129,6 +129,30 @@ def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
     assert view.audit.is_clean, view.audit
 
 
+@pytest.mark.terminal
+@needs_tmux
+def test_a_run_that_waits_for_its_first_plan_is_in_a_colleagues_console(anna: Member, ben: Member) -> None:
+    """No cluster has a record of it yet: it is known to the home alone."""
+    launched = anna.run("launch", BLUEPRINT, "--yes", "--no-checks", "--preset", "rehearsal")
+    assert launched.returncode == 0, launched.stderr
+    (folder,) = anna.run_folders()
+    wait(lambda: load_run(folder).stage("network").state is StageState.AWAITING_APPROVAL, "the plan")
+
+    terminal = Terminal(ben.argv(), environment=ben.environment, size=(160, 45), directory=ben.home)
+    try:
+        terminal.wait(r"\S")
+        terminal.press("0")
+        terminal.wait(r"awaiting approval +network")
+        sys.stdout.write(f"{terminal.text()}\n")
+        terminal.press("Enter")
+        terminal.wait("can only be watched")
+        terminal.wait(rf"runs takeover {folder.name}")
+        terminal.wait(r"Awaiting approval|to add, \d+ to change")  # the plan, which its home has
+        sys.stdout.write(f"{terminal.text()}\n")
+    finally:
+        terminal.close()
+
+
 def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
     anna: Member, ben: Member, cloud: RunningSandbox, store: Proxy
 ) -> None:

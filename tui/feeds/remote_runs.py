@@ -7,7 +7,7 @@ is away or slow delays no log, and a cluster without the job no history.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actions.run.home.lease import HomeLease
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
+    from actions.run.presence.remote_view import HomeRuns
     from tui.feeds.job import JobFeed
 
 COPY_SECONDS = 5.0
@@ -34,6 +35,8 @@ OWNER_SECONDS = 1.5
 """Between two looks at the lease in the home: a takeover is there before it is in the cluster."""
 OWNERS_SECONDS = 10.0
 """Between two looks at the leases of all runs that are listed."""
+HOME_SECONDS = 30.0
+"""Between two looks for runs that only the home has."""
 _ANSWER_SECONDS = 5.0
 """Limit of one of these looks."""
 AGAIN_SECONDS = 10.0
@@ -80,6 +83,8 @@ class RemoteRunFeed:
         """By uid."""
         self._leases: dict[str, HomeLease] = {}
         """By id: leases in the operator's home that have a later epoch than the record in the cluster."""
+        self._of_home: dict[str, RemoteRun] = {}
+        """By id: runs that the operator's home has and the cluster, when it was asked last, had not."""
         self._signs: dict[str, tuple[str, float]] = {}
         """By id: the newest version, and its monotonic second: other machines' clocks may be wrong."""
 
@@ -138,6 +143,38 @@ class RemoteRunFeed:
             live()
             await self._clock.sleep(OWNERS_SECONDS)
 
+    async def follow_home(self, home: str, local: Callable[[], Collection[str]], live: Callable[[], None]) -> None:
+        """Look for runs that only the operator's home has, until cancelled.
+
+        Their first plan waits for an approval, so there is no cluster yet; or they are of another one.
+
+        Args:
+            home: `s3://BUCKET/PREFIX`.
+            local: Returns the ids of the runs that this machine has.
+            live: Called after each look.
+        """
+        over: frozenset[str] = frozenset()
+        while True:
+            skipped = over.union(local(), (run.id for run in self._held.values()))
+            found = await in_thread("runs of a home", _runs_of_home, home, skipped, tuple(self._of_home))
+            if found is not None:
+                over |= found.over
+                self.take_home(found)
+            live()
+            await self._clock.sleep(HOME_SECONDS)
+
+    def take_home(self, found: HomeRuns) -> None:
+        """Show the runs that only the operator's home has."""
+        left = found.ids.difference(run.id for run in self._held.values())
+        kept = {run_id: run for run_id, run in self._of_home.items() if run_id in left}
+        self._of_home = {**kept, **{run.id: run for run in found.runs}}
+        wall, now = self._clock.now().timestamp(), self._clock.monotonic()
+        for run in found.runs:
+            known = self._signs.get(run.id)
+            if known is None or known[0] != run.version:
+                self._signs[run.id] = run.version, now - max(0.0, wall - run.seen_at)
+        self._publish()
+
     def take_leases(self, leases: Mapping[str, HomeLease]) -> None:
         """Show the machines that leases name where these have the later epoch."""
         self._leases = {**self._leases, **leases}
@@ -162,11 +199,15 @@ class RemoteRunFeed:
         return next((run for run in self.runs if run.id == run_id), None)
 
     def own_at_work(self) -> str:
-        """Return the newest run that this user has at work, or had before heartbeats ended; empty if there is none."""
+        """Return the newest run that this user has at work here, or had before heartbeats ended; empty for none.
+
+        One that only the home has may be of another cluster.
+        """
         from actions.run.context.operator import present_operator
 
         user = present_operator().user
-        own = (run for run in self.runs if not run.is_over and run.presence and run.presence.owner.user == user)
+        here = (run for run in self.runs if run.namespace and not run.is_over)
+        own = (run for run in here if run.presence and run.presence.owner.user == user)
         return next((run.id for run in own), "")
 
     def elsewhere(self, local: Sequence[RunSummary]) -> tuple[RemoteRun, ...]:
@@ -216,7 +257,7 @@ class RemoteRunFeed:
         from actions.run.presence.listing import ordered
         from actions.run.presence.record import SILENT_SECONDS
 
-        before, self.runs = self.runs, ordered(self._held.values())
+        before, self.runs = self.runs, ordered([*self._held.values(), *self._of_home.values()])
         if self._leases:
             from actions.run.presence.remote_view import with_lease
 
@@ -239,6 +280,13 @@ def _later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, HomeLea
     from actions.run.presence.remote_view import later_leases
 
     return asyncio.run(later_leases(ordered(recorded), home, at_most_seconds=_ANSWER_SECONDS))
+
+
+def _runs_of_home(home: str, skipped: Collection[str], shown: Collection[str]) -> HomeRuns | None:
+    """Return what `runs_of_home` does. Blocking, as it is to import what reads a home."""
+    from actions.run.presence.remote_view import runs_of_home
+
+    return asyncio.run(runs_of_home(home, skipped=skipped, shown=shown, at_most_seconds=_ANSWER_SECONDS))
 
 
 def _is_elsewhere(run: RemoteRun, epoch: int | None) -> bool:

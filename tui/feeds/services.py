@@ -57,6 +57,7 @@ OBJECTS = "objects"
 KINDS = "kinds"
 REMOTE = "runs of other machines"
 OWNERS = "machines of these runs"
+HOME_RUNS = "runs of the home"
 REMOTE_PODS = "pods of a run of another machine"
 REMOTE_HOME = "home of a run of another machine"
 REPLAY = "replay"
@@ -167,6 +168,8 @@ class ConsoleServices:
             self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:
                 self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
+            if self.settings.home and self.replay is None:
+                self.supervisor.keep(HOME_RUNS, partial(self._follow_home, self.settings.home))
 
     def connect(self) -> None:
         """Connect to the feed's target, leaving the cluster that was on screen."""
@@ -284,6 +287,14 @@ class ConsoleServices:
             await self.blueprints.run()
         finally:
             self._catalogue_read.set()
+
+    async def _follow_home(self, home: str) -> None:
+        await self._give_way()
+        await self._catalogue_read.wait()
+        runs = self.runs
+        await self.remote.follow_home(
+            home, lambda: {run.id for run in runs.summaries}, lambda: self.supervisor.mark_live(HOME_RUNS)
+        )
 
     async def _give_way(self) -> None:
         """Wait until what the operator has come for is on screen, so that less urgent work leaves it the processor."""

@@ -113,11 +113,16 @@ async def list_home(store: ObjectStore) -> list[HomeRun]:
         ConsoleError: As `S3Bucket`.
     """
     names = await store.folders("runs/")
-    runs = await at_once(names, lambda name: _run_of(store, name))
+    runs = await at_once(names, lambda name: read_home_run(store, name))
     return sorted(runs, key=lambda run: (run.created_at, run.id), reverse=True)
 
 
-async def _run_of(store: ObjectStore, name: str) -> HomeRun:
+async def read_home_run(store: ObjectStore, name: str) -> HomeRun:
+    """Return one run of a home; a damaged one with the reason.
+
+    Raises:
+        ConsoleError: As `S3Bucket`.
+    """
     try:
         found = await store.get(run_key(name, _NAME), limit_bytes=_MOST_BYTES)
         lease = await read_lease(store, name)

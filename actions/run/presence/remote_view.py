@@ -1,4 +1,4 @@
-"""A run of another machine as a view: from its record in the cluster, or from a copy of its journal as well.
+"""A run of another machine as a view: from its record in the cluster, from its home, or from a copy of its journal.
 
 Such a view is read only. Nothing in it may be acted on: it is what another machine last published about its run.
 """
@@ -6,17 +6,21 @@ Such a view is read only. Nothing in it may be acted on: it is what another mach
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
-from actions.base.clock import time_of_day
+from actions.base.clock import format_rfc3339, time_of_day
 from actions.base.errors import ConsoleError
+from actions.base.names import is_subdomain
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import is_watched
 from actions.run.home.lease import HomeLease, read_lease
+from actions.run.home.listing import HomeRun, read_home_run
 from actions.run.home.mirror import is_lease_news, kept_store, refreshed_copy
 from actions.run.home.segments import at_once
 from actions.run.home.taken import MOST_ASKED
@@ -91,6 +95,83 @@ async def later_leases(
             async with asyncio.timeout(at_most_seconds):
                 await at_once(asked, ask)
     return leases
+
+
+class HomeRuns(msgspec.Struct, frozen=True):
+    """What one look at the operator's home has found of runs that the cluster does not have."""
+
+    ids: frozenset[str]
+    """Of all runs that the home has."""
+    runs: tuple[RemoteRun, ...] = ()
+    over: frozenset[str] = frozenset()
+    """Ids of runs that are over and cost nothing: they are not shown."""
+
+
+async def runs_of_home(
+    home: str, *, skipped: Collection[str], shown: Collection[str], at_most_seconds: float, region: str = ""
+) -> HomeRuns | None:
+    """Return runs that only a home has: they have no cluster yet, or are of another one.
+
+    Args:
+        home: The operator's.
+        skipped: Ids of runs that are known otherwise, and are not read.
+        shown: Ids of runs that are returned also when they are over.
+        at_most_seconds: Limit of the whole look; what it has not come to is left to the next one.
+        region: Of the bucket, if known.
+
+    Returns:
+        The runs; `None` if the home does not answer.
+    """
+    runs: list[RemoteRun] = []
+    over: set[str] = set()
+    names: list[str] = []
+
+    async def read(name: str) -> None:
+        found = await read_home_run(store, name)
+        run = _of_home(found, home)
+        if run is None:
+            return
+        costs = run.presence is not None and float(run.presence.usd_per_hour or 0) > 0
+        if run.is_over and not costs and run.id not in shown:
+            over.add(run.id)
+        else:
+            runs.append(run)
+
+    with suppress(ConsoleError, TimeoutError):
+        store = kept_store(home, region)
+        async with asyncio.timeout(at_most_seconds):
+            names = [name for name in await store.folders("runs/") if is_subdomain(name)]
+            await at_once([name for name in names if name not in skipped], read)
+    return HomeRuns(frozenset(names), tuple(runs), frozenset(over)) if names else None
+
+
+def _of_home(run: HomeRun, home: str) -> RemoteRun | None:
+    """Return a run of a home as a cluster would record it; `None` if no runner has written of it, or it is damaged."""
+    lease = run.lease
+    if lease is None or run.error:
+        return None
+    content = {
+        "id": run.id,
+        "blueprint": run.blueprint_id,
+        "version": "",
+        "owner": msgspec.to_builtins(lease.owner),
+        "account": run.account,
+        "region": run.region,
+        "cluster": run.cluster,
+        "home": home,
+        "state": lease.status.state,
+        "stage": lease.status.stage,
+        "epoch": lease.epoch,
+        "heartbeat": format_rfc3339(datetime.fromtimestamp(lease.renewed_at, UTC)),
+        "spent_usd": lease.status.spent_usd,
+        "usd_per_hour": lease.status.usd_per_hour,
+        "created_at": run.created_at,
+    }
+    try:
+        presence = msgspec.convert(content, RunPresence)
+    except msgspec.ValidationError:
+        return None
+    return RemoteRun(run.id, presence, lease.renewed_at, namespace="", version=lease.tag)
 
 
 def with_lease(run: RemoteRun, lease: HomeLease | None) -> RemoteRun:

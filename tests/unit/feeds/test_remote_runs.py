@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from actions.run.client import load_run
 from actions.run.home.lease import HomeLease
 from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
+from actions.run.presence.remote_view import HomeRuns
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
 from actions.run.takeover import take_over
@@ -362,6 +363,51 @@ async def test_the_list_names_the_machine_that_the_home_has_before_the_cluster_d
     recorded = a_remote(version=3, epoch=3, home="s3://team-runs/ml")
     feed.take(recorded)
     assert [one.owner for one in feed.runs] == [recorded.owner]  # the cluster has a later one again
+
+
+async def test_runs_that_only_the_home_has_are_listed_until_the_cluster_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorded, waits = a_remote(home=HOME), replace(a_remote(home=HOME), id="fake-waits", uid="", namespace="")
+    feed, answers = a_feed(recorded), list[HomeRuns | None]()
+    asked: list[tuple[set[str], set[str]]] = []
+
+    def of_home(_home: str, skipped: Collection[str], shown: Collection[str]) -> HomeRuns | None:
+        asked.append((set(skipped), set(shown)))
+        return answers.pop(0)
+
+    async def look(found: HomeRuns | None) -> None:
+        looks: list[bool] = []
+        answers[:] = [found]
+        looking = asyncio.create_task(feed.follow_home(HOME, lambda: {"fake-local"}, lambda: looks.append(True)))
+        await until(lambda: looks, "a look at the home")
+        looking.cancel()
+
+    monkeypatch.setattr(remote_runs, "_runs_of_home", of_home)
+    ids = frozenset({recorded.id, waits.id})
+    await look(HomeRuns(ids, (waits,)))
+    assert [run.id for run in feed.runs] == [waits.id, recorded.id]
+    assert [run.id for run in feed.elsewhere([])] == [waits.id, recorded.id]
+    await look(None)  # it does not answer: what was read stays
+    assert {run.id for run in feed.runs} == ids
+    assert asked == [({recorded.id, "fake-local"}, set()), ({recorded.id, "fake-local"}, {waits.id})]
+
+    feed.take(replace(waits, uid="u-waits", namespace="default", stopped="by the cluster"))
+    assert [run.stopped for run in feed.runs if run.id == waits.id] == ["by the cluster"]
+    await look(HomeRuns(ids))
+    feed.drop(replace(waits, uid="u-waits"))  # torn down: nothing old comes back
+    assert [run.id for run in feed.runs] == [recorded.id]
+    await look(HomeRuns(ids, (waits,)))
+    await look(HomeRuns(frozenset({recorded.id})))  # it was removed from the home
+    assert [run.id for run in feed.runs] == [recorded.id]
+
+
+def test_a_run_that_only_the_home_has_is_not_opened_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actions.run.context.operator.present_operator", lambda: Operator("grace", "laptop-3"))
+    feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="")
+    feed.take_home(HomeRuns(frozenset({waits.id}), (waits,)))
+    assert (feed.find(waits.id), feed.own_at_work()) == (waits, "")
+    assert a_feed(a_remote(home=HOME)).own_at_work() == waits.id
 
 
 def test_a_run_of_this_machine_is_here_until_its_epoch_is_not_the_newest(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from actions.run.context.home_address import parse_home, run_key
 from actions.run.forget import forget_run
 from actions.run.home import files
 from actions.run.home.files import unpack_launched
-from actions.run.home.lease import read_lease, take_lease
+from actions.run.home.lease import RunStatus, read_lease, take_lease
 from actions.run.home.listing import announce_run, list_home
 from actions.run.home.mirror import TakenHome, fetch_run, is_lease_news, refreshed_copy
 from actions.run.home.segments import SegmentHead, read_rows
@@ -47,6 +47,7 @@ from actions.run.journal.reader import load_run
 from actions.run.journal.run_ids import short_ids
 from actions.run.journal.store import RecordRow
 from actions.run.launch import create_run
+from actions.run.presence.remote_view import runs_of_home
 from actions.run.report import run_table
 from actions.run.state.records import RequestKind, TakenOver, encode_body
 from actions.run.state.view import RunState
@@ -371,6 +372,38 @@ def test_an_id_that_is_taken_is_refused(home: Proxy) -> None:
     home.fault, home.applies = TAKEN, lambda method, _path: method == "PUT"
     with pytest.raises(ConflictError, match="has a run fake-1121-0001 already"):
         asyncio.run(announce_run(opened(), creation()))
+
+
+async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_them(home: Proxy) -> None:
+    url, store = f"{URL}/only", open_home(f"{URL}/only")
+    states = {
+        "fake-waits": RunStatus("awaiting approval", "network"),
+        "fake-costs": RunStatus("failed", "train", usd_per_hour="3.2"),
+        "fake-over": RunStatus("succeeded"),
+        "fake-odd": RunStatus("flying"),  # of a later version
+        "fake-evil": RunStatus("running", usd_per_hour="1e999"),
+        "fake-known": RunStatus("running"),
+    }
+    for run_id, status in states.items():
+        await announce_run(store, replace(creation(), run_id=run_id, home=url, owner=ANNA))
+        await take_lease(store, run_id, BEN, after=None, status=status)
+    await announce_run(store, replace(creation(), run_id="fake-not-begun", home=url, owner=ANNA))
+    found = await runs_of_home(url, skipped={"fake-known"}, shown=(), at_most_seconds=120)
+    assert found is not None
+    assert found.ids == {*states, "fake-not-begun"}
+    assert found.over == {"fake-over"}
+    seen = {run.id: run.presence for run in found.runs if run.presence is not None}
+    assert {run_id: (one.state, one.stage, one.owner, one.home) for run_id, one in seen.items()} == {
+        "fake-waits": (RunState.AWAITING_APPROVAL, "network", BEN, url),
+        "fake-costs": (RunState.FAILED, "train", BEN, url),
+    }
+    shown = await runs_of_home(url, skipped={"fake-known"}, shown={"fake-over"}, at_most_seconds=120)
+    assert shown is not None
+    assert "fake-over" in {run.id for run in shown.runs}
+    home.fault = DENIED
+    assert await runs_of_home(url, skipped=(), shown=(), at_most_seconds=120) is None
+    home.mend()
+    store.close()
 
 
 def test_foreign_objects_are_named_and_hide_nothing(home: Proxy, tmp_path: Path) -> None:
