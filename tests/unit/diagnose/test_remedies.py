@@ -259,6 +259,15 @@ def test_a_refused_pod_has_the_remedy_of_what_refuses_it(
         ("RuntimeError: neuronx-cc failed with 70", "Read the compiler's messages"),
         ("MemoryError: Unable to allocate 64.0 GiB for an array", "Raise limits.memory of the pod"),
         ("KeyError: 'hidden_size'", "Read the end of its log"),
+        ("RuntimeError: can't start new thread", "Start fewer processes and threads"),
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", "Start fewer processes and threads"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "Use an image whose PyTorch is built with CUDA"),
+        (
+            "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
+            "Give the pod WANDB_API_KEY",
+        ),
+        ("ClientError: An error occurred (RequestTimeTooSkewed) when calling PutObject", "Correct the clock"),
+        ("OSError: We couldn't connect to 'https://huggingface.co' to load the files", "Check that the pod reaches"),
     ],
 )
 def test_an_error_of_a_known_family_has_its_remedy(error: str, step: str) -> None:
