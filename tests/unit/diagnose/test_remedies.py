@@ -274,3 +274,15 @@ def test_an_error_of_a_known_family_has_its_remedy(error: str, step: str) -> Non
     (found,) = why(ended(1, log=f"Traceback (most recent call last):\n{error}\n"))
     assert found.code.value == "JOB_FAILED"
     assert found.next_step.startswith(step)
+
+
+def test_a_loss_that_is_none_is_quoted_with_its_own_line_where_its_step_is_on_the_bar_below() -> None:
+    losses = ("2.31", "nan", "nan", "nan")
+    lines = [
+        f"{{'loss': '{loss}', 'grad_norm': '1.2', 'learning_rate': '5e-05', 'epoch': '0.{step}'}}\n"
+        f" {step}0%|#   | {step}/10 [00:0{step}<00:09,  1.00it/s]\n"
+        for step, loss in enumerate(losses, 1)
+    ]
+    (found,) = why({"logs": {"train-0": "  0%|    | 0/10 [00:00<?, ?it/s]\n" + "".join(lines)}})
+    assert found.code.value == "LOSS_DIVERGED"
+    assert [quote.partition(",")[0] for quote in found.evidence] == ["{'loss': '2.31'", "{'loss': 'nan'"]

@@ -537,12 +537,14 @@ def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:
     for log in evidence.logs:
         reader, curves = LogReader(), Curves()
         quotes: dict[bool, str] = {}
+        told = ""
         for line in log.text.splitlines():
+            told = line if "oss" in line else told  # its step may be on a line below it
             for point in reader.feed(line):
                 if isinstance(point, Point):
                     curves.add(point)
                     if point.metric.endswith("_loss"):
-                        quotes[math.isfinite(point.value)] = line
+                        quotes[math.isfinite(point.value)] = told or line
         found = divergence_of(curves)
         if found is not None:
             yield _told(found, log, [quotes[kind] for kind in (True, False) if kind in quotes])
