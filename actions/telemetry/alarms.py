@@ -126,6 +126,8 @@ _BLOCK = 10
 
 def _plateaus(metric: str, samples: Sequence[Sample]) -> Iterator[CurveAlarm]:
     finite = [sample for sample in samples if math.isfinite(sample.y)]
+    if any(sample.y < 0 for sample in finite):
+        return  # the loss of a policy (GRPO, PPO) is around 0 all the time: its fall is not what is learned
     blocks = [finite[place : place + _BLOCK] for place in range(0, len(finite) - _BLOCK + 1, _BLOCK)]
     if not blocks or finite[-1] is not samples[-1]:
         return

@@ -78,7 +78,7 @@ def log_texts(evidence: Evidence) -> Iterator[tuple[str, str]]:
     return ((log.text, log.pod) for log in evidence.logs)
 
 
-STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
+STEP = re.compile(r"[Ll]oss(?:/train/total)?['\"]?[ :=]{1,40}(?:['\"]|[\w.]{1,12}\()?-?\d")
 """Found in lines of training: quick, and good enough to show that a program has continued."""
 
 

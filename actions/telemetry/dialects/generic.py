@@ -26,10 +26,24 @@ from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress
 
 _STEP = re.compile(
-    r"(?:\b(?:global_|train_|num_)?[Ss]teps?|\bnum_updates|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)"
+    r"(?:\b(?:global_|train_|num_)?[Ss]teps?(?:_i)?|\bnum_updates|\b[Uu]pdate|\b[Ii]t(?:er(?:ation|s)?)?|스텝|\bBatch)"
     r"(?:[ :=]{1,12}[\[(#]?|[\[(])"
     r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?=[\s:|]|,(?!\d)|$)"
 )
+_COUNTER = re.compile(
+    r"(?:\[ {0,8}(?P<epoch>\d{1,9})/\d{1,9}\] ?)?"
+    r"\[ {0,8}(?P<step>\d{1,12})/(?P<last>\d{1,12})(?: \( {0,3}\d{1,3}%\))?\]"
+)
+"""Batches of an epoch without a word for them, perhaps behind the epoch: `[0/300][10/1251]`."""
+_COUNTS_NO_STEPS = re.compile(
+    r"(?i)\b(?:epochs?|ranks?|folds?|workers?|gpus?|nodes?|trials?|seeds?|runs?|stages?|rounds?|tasks?|shards?|parts?)"
+    r"[ :=#]{0,3}\Z"
+)
+_BATCH_OF_EPOCH = re.compile(
+    r"\b[Ee]poch[ :=]{1,3}\d{1,9}(?:/\d{1,9})?[ ,|-]{1,4}batch[ :=]{1,3}(?P<step>\d{1,12})(?:/(?P<last>\d{1,12}))?"
+    r"(?=[\s:|\]]|,(?!\d)|$)"
+)
+"""A batch behind its epoch: elsewhere the word may stand before a size."""
 _RECALLED = re.compile(r"(?i)(?<!new )\b(?:best|lowest|resum\w{2,4}|restor\w{2,4})[: ] ?(?:[\w.]{1,12} ){0,6}\Z")
 """The words before a step that name one of earlier."""
 _EPOCH = re.compile(r"\b[Ee]poch(?:[ :=]{1,3}\[?|\[)(\d{1,9}(?:\.\d{1,9})?)\b")
@@ -43,24 +57,27 @@ _FURTHER = re.compile(
 )
 """Names of the loss that count where no plain one stands on the line."""
 _VALIDATION = re.compile(
-    r"(?<![\w/-])(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val(?:uation)?|[Dd]ev)[ _][Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
+    r"(?<![\w/-])"
+    r"(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val(?:uation)?|[Dd]ev)[ _:]{1,2}[Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
     rf"{WRAPPER}({NUMBER})(?![\w%-]|\.\w)"
 )
 _BEFORE_TRAIN = re.compile(
     r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uation)?|dev|test|packet|data|weight|frame|precision|kl|policy|value"
-    r"|aux(?:iliary)?)[ _]\Z"
+    r"|aux(?:iliary)?|best|lowest|min(?:imum)?|target|[dg]|disc(?:riminator)?|gen(?:erator)?|adv(?:ersarial)?)"
+    r"[ _:]{1,2}\Z"
 )
 """Words before `loss` that make it another one."""
 _OF_VALIDATION = re.compile(
-    r"(?i)(?:^|[\s(\[|])(?:val(?:id(?:ation)?)?|eval(?:uation)?)[\])]?[ :|-]{1,3}"
-    r"(?=(?:global_)?(?:step|iter|batch|epoch))"
+    r"(?i)(?:^|[\s(\[|])(?:val(?:idati(?:on|ng)|id)?|eval(?:uati(?:on|ng))?|(?P<test>test(?:ing)?))[\])]?"
+    r"(?: (?:results?|metrics|set))?(?: (?:at|after|for))?[ :|.,-]{1,4}"
+    r"(?=(?:global_)?(?:step|iter|batch|epoch)|\[ {0,8}\d)"
 )
 """The words before the step in a line about a validation: its plain `loss` is the validation's."""
 _RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
 """A rank that a line begins with, or that stands in brackets."""
 _LOOK_BACK = 20
 """Characters before a loss that can name its kind, and before its `oss` that can belong to it."""
-_STEP_WORDS = ("tep", "ter", "스텝", "Batch", "num_updates")
+_STEP_WORDS = ("tep", "ter", "it", "It", "스텝", "Batch", "pdate")
 """Texts of which one is in every name of a step, at most so many characters behind its beginning:"""
 _LONGEST_STEP_WORD = len("global_s")
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
@@ -133,8 +150,8 @@ class GenericLines:
         return findings
 
     def _reads_line(self, step: int | None, epoch: float | None, *, is_validation: bool) -> bool:
-        """Return whether a plain loss is a point; that of a whole epoch only where no step has one."""
-        if step is None and (epoch is None or self._last_step is not None):
+        """Return whether a plain loss is a point; one of the training over a whole epoch only where no step has one."""
+        if step is None and (epoch is None or (self._last_step is not None and not is_validation)):
             return False
         return is_validation or self.reads_training
 
@@ -160,14 +177,18 @@ def _places_in(outline: str) -> _LoopPlaces | None:
     step, epoch = _step_in(outline), _EPOCH.search(outline)
     if step is not None and _RECALLED.search(outline, 0, step.start()):
         return None
+    of_validation = _OF_VALIDATION.search(outline)
+    counter = None if step is not None or loss is None else _counter_in(outline, loss.start())
+    if of_validation is not None and (of_validation["test"] or counter is not None):
+        return None  # the batches of a validation are no steps of the training
     rank = _RANK.search(outline, 0, step.start()) if step is not None else None
     return _LoopPlaces(
-        step=place_of(step, 1),
-        last_step=place_of(step, 2),
-        epoch=place_of(epoch, 1),
+        step=place_of(step, 1) if counter is None else place_of(counter, "step"),
+        last_step=place_of(step, 2) if counter is None else place_of(counter, "last"),
+        epoch=place_of(epoch or counter, 1 if epoch else "epoch"),
         loss=place_of(loss, 1),
         validation_loss=place_of(validation, 1),
-        is_of_validation=has_validation and _OF_VALIDATION.search(outline) is not None,
+        is_of_validation=of_validation is not None,
         rank=place_of(rank, 1),
         extras=extras_in(outline),
     )
@@ -177,6 +198,17 @@ def _step_in(text: str) -> re.Match[str] | None:
     """Return the step, looked for from where its name can begin."""
     found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
     return _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
+
+
+def _counter_in(text: str, end: int) -> re.Match[str] | None:
+    """Return the batch of an epoch that stands before `end` without a word for a step, the last of several."""
+    named = _BATCH_OF_EPOCH.search(text, 0, end)
+    if named is not None:
+        return named
+    counters = [
+        found for found in _COUNTER.finditer(text, 0, end) if not _COUNTS_NO_STEPS.search(text, 0, found.start())
+    ]
+    return counters[-1] if counters else None
 
 
 def _training_in(text: str) -> re.Match[str] | None:

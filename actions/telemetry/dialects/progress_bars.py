@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -40,7 +41,11 @@ BAR_MARKS = ("/ [", "/? [", "it [")
 """Marks of a bar without its digits: of `12/100 [`, `12/? [`, `12it [`."""
 _PERCENT = re.compile(r"\s{0,12}\d{1,4}%\|")
 """Between label and bar."""
-_RATE = re.compile(rf"[, ]\s{{0,8}}({NUMBER})(it/s|s/it)(?=[,\]]|\s|$)")
+_RATE = re.compile(
+    rf"[, ]\s{{0,8}}({NUMBER})"
+    r"(?:(?P<many>(?:it|ba|batch(?:es)?|steps?|iters?)/s)|s/(?:it|ba|batch(?:es)?|steps?|iters?))(?=[,\]]|\s|$)"
+)
+"""The unit is the loop's own: Composer counts `ba`, many others `batch`."""
 _METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
 _NOT_TRAINING = re.compile(
     r"(?i)^\W{0,8}(?:validati|sanity|test|predict|eval|generat|map\b|filter\b|download|loading|tokeni|extract|sav|"
@@ -122,7 +127,8 @@ class _BarPlaces(msgspec.Struct, frozen=True):
 def _postfix_in(outline: str) -> _BarPlaces:
     rate = _RATE.search(outline)
     metrics = ((slice(*match.span(1)), slice(*match.span(2))) for match in _METRIC.finditer(outline))
-    return _BarPlaces(place_of(rate, 1), rate[2] if rate else "", tuple(metrics))
+    unit = "" if rate is None else "it/s" if rate["many"] else "s/it"
+    return _BarPlaces(place_of(rate, 1), unit, tuple(metrics))
 
 
 def _label_of(before: str) -> str:
@@ -152,6 +158,7 @@ _NAMED_LOSSES = (
     "training_loss",
     "step_loss",
     "gpt_loss",
+    "loss/train/total",
 )
 _PLAIN_LOSSES = ("loss", "Loss", "avr_loss", "avg_loss")
 """As a rule means of several steps."""
@@ -228,6 +235,33 @@ class _Anchor(NamedTuple):
         return round(self.step + counted * self.steps_each)
 
 
+@lru_cache(maxsize=64)
+def _epoch_in(label: str) -> float | None:
+    match = _EPOCH.search(label)
+    return float(match[1]) if match else None
+
+
+def _state_of(bar: Bar) -> tuple[str, str | None]:
+    """Return the loss and the global step that a bar shows, as printed."""
+    key = first_of(bar.texts, _NAMED_LOSSES) or first_of(bar.texts, _PLAIN_LOSSES)
+    return bar.texts.get(key, ""), bar.texts.get("global_step")
+
+
+class _Pause(msgspec.Struct):
+    """A training bar during a validation, which Lightning before 2.0 counts on it, too."""
+
+    shown: tuple[str, str | None]
+    """Loss and global step that it shows all the while, as printed."""
+    begun: int
+    """The count at which the validation began."""
+    last: int
+    """The newest count during the validation."""
+    skipped: int
+    """The batches of validations that the bar had counted before in its epoch."""
+    is_drawn: bool = True
+    """True if the validation's own bar was drawn after this one."""
+
+
 class LightningBars:
     """Reads the postfix of training bars.
 
@@ -243,6 +277,11 @@ class LightningBars:
         self._latest: dict[int, tuple[int, int]] = {}
         """By rank the newest count of the bar, and its step."""
         self._seen_validation: dict[tuple[int, str], str] = {}
+        self._shown: dict[int, Bar] = {}
+        """By rank the newest training bar."""
+        self._skipped: dict[int, int] = {}
+        """By rank the batches of validations that the bar has counted in its epoch."""
+        self._pauses: dict[int, _Pause] = {}
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         if "[" not in record.text:
@@ -251,6 +290,8 @@ class LightningBars:
         redraws = _REDRAWN.split(record.text) if is_glued else [record.text]
         bars = [bar for bar in map(bar_of, redraws) if bar is not None]
         if not any(bar.metrics for bar in bars):
+            if bars and bars[0].label.startswith("Validati"):
+                self._pause(record.rank)
             return self._read_label(record, bars[0]) if bars else None
         return [finding for bar in bars for finding in self._read_bar(record, bar)]
 
@@ -270,16 +311,22 @@ class LightningBars:
         return findings
 
     def _points(self, record: LogRecord, bar: Bar) -> list[LogValue]:
-        match = _EPOCH.search(bar.label)
-        epoch = float(match[1]) if match else None
+        epoch = _epoch_in(bar.label)
+        named, plain = first_of(bar.texts, _NAMED_LOSSES), first_of(bar.texts, _PLAIN_LOSSES)
+        before = self._shown.get(record.rank)
+        if (
+            before is not None
+            and (self._pauses or bar.done < before.done)
+            and self._is_paused(record.rank, bar, before)
+        ):
+            return self._held(record, bar, self._latest[record.rank][1], epoch)
+        self._shown[record.rank] = bar
         step = self._step_of(record.rank, bar)
         self._latest[record.rank] = bar.done, step
         losses: list[LogValue] = []
-        named = first_of(bar.texts, _NAMED_LOSSES)
         if named:
             self._has_named_loss = True
             losses.append(point_of(record, TRAIN_LOSS, step, bar.texts[named], key=named, epoch=epoch))
-        plain = first_of(bar.texts, _PLAIN_LOSSES)
         if plain:
             metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
             losses.append(point_of(record, metric, step, bar.texts[plain], key=plain, epoch=epoch))
@@ -289,11 +336,35 @@ class LightningBars:
         extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
         return losses + _rate_points(record, bar, step, epoch) + extras
 
+    def _pause(self, rank: int) -> None:
+        """Note that a validation was drawn: what the bar of the training counts right after it are batches of that."""
+        shown, pause = self._shown.get(rank), self._pauses.get(rank)
+        if pause is not None:
+            pause.is_drawn = True
+        elif shown is not None:
+            self._pauses[rank] = _Pause(_state_of(shown), shown.done, shown.done, self._skipped.get(rank, 0))
+
+    def _is_paused(self, rank: int, bar: Bar, before: Bar) -> bool:
+        """Return whether a bar was drawn for a validation; note its end."""
+        pause = self._pauses.get(rank)
+        if bar.done < before.done:
+            self._skipped.pop(rank, None)
+            self._pauses.pop(rank, None)
+        elif pause is not None:
+            if _state_of(bar) == pause.shown and (pause.is_drawn or bar.done <= pause.last):
+                pause.last, pause.is_drawn = max(pause.last, bar.done), False
+                return True
+            counted = min(pause.last, bar.done - 1) - pause.begun  # this batch is one of the training
+            if pause.skipped or counted > 0:
+                self._skipped[rank] = pause.skipped + max(0, counted)
+            del self._pauses[rank]
+        return False
+
     def _step_of(self, rank: int, bar: Bar) -> int:
         """Return `global_step`; one that has lost digits is the last known one and what the bar has counted since."""
         printed = bar.metrics.get("global_step")
         if printed is None or not printed.is_integer():
-            return bar.done
+            return bar.done - self._skipped.get(rank, 0) if self._skipped else bar.done
         anchor = self._anchors.get(rank)
         if "e" not in bar.texts["global_step"].lower():
             self._anchors[rank] = _Anchor.after(anchor, bar.done, int(printed))
@@ -352,20 +423,35 @@ class Keras:
 
     def __init__(self) -> None:
         self._epoch: int | None = None
+        self._ended: tuple[int, bool] | None = None
+        """Steps of the epoch whose bar is full, and whether a validation loss stood behind it."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         epoch = _KERAS_EPOCH.match(record.text)
         if epoch:
-            self._epoch = int(epoch[1])
+            self._epoch, self._ended = int(epoch[1]), None
             return []
         bar = _keras_bar_in(record.outline)
         if bar is None:
             return None
         step = int(record.text[bar.step])
         last = int(record.text[bar.last_step]) if bar.last_step else None
+        is_validated = any(number.metric == VAL_LOSS for number in bar.numbers)
+        if self._ended is not None and (step != self._ended[0] or self._ended[1] > is_validated):
+            return self._evaluation(record, bar, is_full=step == last)
+        if self._epoch is not None and step == last:
+            self._ended = step, is_validated
         label = "" if self._epoch is None else f"epoch {self._epoch}"
         points = points_at(record, step, bar.numbers, epoch=self._epoch)
         return [TrainingProgress(label, step, last, rank=record.rank), *points]
+
+    @staticmethod
+    def _evaluation(record: LogRecord, bar: _KerasBar, *, is_full: bool) -> list[LogValue]:
+        """Return the loss of `evaluate`, whose bar comes behind that of an epoch, without a line for a new one."""
+        losses = [number for number in bar.numbers if number.metric == TRAIN_LOSS]
+        return [
+            point_of(record, TEST_LOSS, None, record.text[number.place], key=number.key) for number in losses if is_full
+        ]
 
 
 @memoize_by_outline

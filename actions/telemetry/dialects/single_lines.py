@@ -190,6 +190,14 @@ FORMS = (
         "training loss",
     ),
     LineForm(
+        "oss at ",
+        re.compile(
+            r"(?:^|[\]:|] |\b(?:[Tt]rain|[Aa]v(?:g|erage)|[Mm]ean) )[Ll]oss at (?:step|iter(?:ation)?) "
+            rf"(?P<step>\d{{1,12}}) ?[:=] {{0,4}}(?P<loss>{_N})(?=[\s,]|$)"
+        ),
+        "loss",
+    ),
+    LineForm(
         "] loss: ",
         re.compile(rf"^\[(?P<epoch>\d{{1,9}}), {{1,8}}(?P<step>\d{{1,12}})\] loss: (?P<loss>{_N})(?=\s|$)"),
         "loss",
@@ -339,7 +347,7 @@ def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
 
 
 _STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps", "num_updates")
-_TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss", "loss/train")
+_TRAIN_KEYS = ("train_loss", "train/loss", "training_loss", "loss", "reduced_train_loss", "loss/train")
 _VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
 _EXTRAS = {
     "lr": "lr",

@@ -259,9 +259,30 @@ def test_a_refused_pod_has_the_remedy_of_what_refuses_it(
         ("RuntimeError: neuronx-cc failed with 70", "Read the compiler's messages"),
         ("MemoryError: Unable to allocate 64.0 GiB for an array", "Raise limits.memory of the pod"),
         ("KeyError: 'hidden_size'", "Read the end of its log"),
+        ("RuntimeError: can't start new thread", "Start fewer processes and threads"),
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", "Start fewer processes and threads"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "Use an image whose PyTorch is built with CUDA"),
+        (
+            "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
+            "Give the pod WANDB_API_KEY",
+        ),
+        ("ClientError: An error occurred (RequestTimeTooSkewed) when calling PutObject", "Correct the clock"),
+        ("OSError: We couldn't connect to 'https://huggingface.co' to load the files", "Check that the pod reaches"),
     ],
 )
 def test_an_error_of_a_known_family_has_its_remedy(error: str, step: str) -> None:
     (found,) = why(ended(1, log=f"Traceback (most recent call last):\n{error}\n"))
     assert found.code.value == "JOB_FAILED"
     assert found.next_step.startswith(step)
+
+
+def test_a_loss_that_is_none_is_quoted_with_its_own_line_where_its_step_is_on_the_bar_below() -> None:
+    losses = ("2.31", "nan", "nan", "nan")
+    lines = [
+        f"{{'loss': '{loss}', 'grad_norm': '1.2', 'learning_rate': '5e-05', 'epoch': '0.{step}'}}\n"
+        f" {step}0%|#   | {step}/10 [00:0{step}<00:09,  1.00it/s]\n"
+        for step, loss in enumerate(losses, 1)
+    ]
+    (found,) = why({"logs": {"train-0": "  0%|    | 0/10 [00:00<?, ?it/s]\n" + "".join(lines)}})
+    assert found.code.value == "LOSS_DIVERGED"
+    assert [quote.partition(",")[0] for quote in found.evidence] == ["{'loss': '2.31'", "{'loss': 'nan'"]

@@ -67,6 +67,12 @@ def test_a_plateau_is_a_third_of_the_curve_without_a_gain() -> None:
     assert "has not fallen since step" in alarm.detail
 
 
+def test_the_loss_of_a_policy_stands_around_zero_and_is_no_plateau() -> None:
+    """As of GRPO, TRL 1.16 with a tiny model."""
+    rng = random.Random(7)
+    assert alarms_of(curves([rng.uniform(-0.15, 0.12) for _ in range(300)])) == ()
+
+
 @pytest.mark.parametrize("metric", ["tokens_per_s_per_gpu", "samples_per_s", "images_per_s", "tflops"])
 def test_every_rate_that_a_dialect_reads_can_drop(metric: str) -> None:
     assert only(curves([100.0] * 60 + [40.0] * 6, metric=metric)).key == f"throughput-drop:{metric}:60"

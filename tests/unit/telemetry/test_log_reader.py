@@ -344,3 +344,14 @@ def test_the_line_that_ends_a_rich_bar_is_read_too() -> None:
     bar = RICH.format(epoch="0/1", n=7, first="v_num: 0")
     expected = [("train_loss", 7, 2.5), ("val_loss", 8, 2.25)]
     assert losses_of(bar, f"{BELOW}train_loss_step: 2.500", "step 8 val_loss 2.25") == expected
+
+
+@pytest.mark.parametrize("step", ["", ", global_step={}.0"])
+def test_a_loss_that_is_the_same_behind_a_validation_is_one_of_the_next_step(step: str) -> None:
+    """As from 2.0 on, where the bar does not count a validation."""
+    bars = [
+        f"Epoch 0: 50%|#| {done}/9 [00:01<00:01, 1.00it/s, train_loss=4.630{step.format(done)}]" for done in (3, 4, 5)
+    ]
+    lines = [bars[0], "Validation DataLoader 0: 100%|#| 4/4 [00:00<00:00, 9.0it/s]", *bars]
+    points = read_log("\n".join(lines).encode())
+    assert [point.step for point in points if point.metric == "train_loss"] == [3, 4, 5]

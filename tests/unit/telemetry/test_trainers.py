@@ -222,6 +222,64 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
         "Train epoch [1/1]:  10%|█    | 12/120 [00:10<01:30,  1.20s/it, gpt_loss=1.234, loss_mean=1.301, lr=9e-06]",
         [("train_loss", 12, "1.234", None)],
     ),
+    "open_clip": (
+        "2023-01-01,00:00:00 | INFO | Train Epoch: 0 [  4096/12800000 (0%)] Data (t): 0.1 LR: 0.000005 "
+        "Contrastive_loss: 8.3127 (8.3127) Loss: 8.4127 (8.4127)",
+        [("train_loss", 4096, "8.4127", 0)],
+    ),
+    "swin": (
+        "INFO Train: [2/300][10/1251]\teta 0:41:30 lr 0.000001\t time 1.9 (1.9)\t"
+        "loss 6.9512 (6.96)\tgrad_norm 1.5 (1.5)\n"
+        "INFO Test: [10/49]\tTime 0.3 (0.4)\tLoss 1.0 (1.1)\tAcc@1 70.1 (71.2)\n",
+        [("train_loss", 10, "6.9512", 2)],
+    ),
+    "the bar of ignite": (
+        "Epoch [1/3]: [4/10]  40%|████      , loss=3.61 [00:00<00:00]\n"
+        "Validation Results - Epoch: 1  Avg accuracy: 0.95 Avg loss: 0.18\n",
+        [("train_loss", 4, "3.61", 1), ("val_loss", None, "0.18", 1)],
+    ),
+    "icefall": (
+        "INFO (0/8) Epoch 1, batch 50, loss[loss=0.5, simple_loss=0.4], tot_loss[loss=0.6], batch size: 2\n"
+        "INFO [train.py:930] Epoch 1, validation: loss=0.4, simple_loss=0.5, over 1234.00 frames.\n",
+        [("train_loss", 50, "0.5", 1), ("val_loss", None, "0.4", 1)],
+    ),
+    "pax": ("[PAX STATUS]: step_i: 100, training loss: 5.1", [("train_loss", 100, "5.1", None)]),
+    "counters in brackets": (
+        "[100/1000] loss=2.3\nTrain [200/1000] loss 2.2\n[rank 0/8] loss=9.9\nfold [1/5] loss 9.9\n",
+        [("train_loss", 100, "2.3", None), ("train_loss", 200, "2.2", None)],
+    ),
+    "iterations and updates in short": (
+        "it 100 loss 2.3\nUpdate 200 loss 2.2\nAverage loss at step 300: 2.1\n",
+        [("train_loss", 100, "2.3", None), ("train_loss", 200, "2.2", None), ("train_loss", 300, "2.1", None)],
+    ),
+    "a validation at its step": (
+        "Eval at step 100: loss=2.2, ppl=9.1\nValidation at step 200: loss 2.1\nEvaluating... step 300 loss 2.0\n",
+        [("val_loss", 100, "2.2", None), ("val_loss", 200, "2.1", None), ("val_loss", 300, "2.0", None)],
+    ),
+    "a loss that is wished for, or was the best": (
+        "target loss 2.0, max steps 500\nEarly stopping at step 500, best loss 2.1\n",
+        [],
+    ),
+    "two networks against each other": ("[Epoch 1/200] [Batch 10/938] [D loss: 0.6] [G loss: 0.7]", []),
+    "a test by its batches": ("Test: step 10 loss 2.3\n[test] [10/49] loss 2.3\nVal: [10/49] loss 2.3\n", []),
+    "composer's bar": (
+        "train          Epoch   2:   60%|███████   | 6/10 [00:00<00:00, 109.70ba/s, loss/train/total=2.4677]\n"
+        "eval           Epoch   2:  100%|██████████| 10/10 [00:00<00:00, 605.88ba/s]\n",
+        [("train_loss", 6, "2.4677", 2)],
+    ),
+    "keras evaluates behind its epochs": (
+        "Epoch 1/2\n8/8 - 0s - 5ms/step - loss: 22.7 - mae: 4.6 - val_loss: 24.3 - val_mae: 4.7\n"
+        "Epoch 2/2\n8/8 - 0s - 5ms/step - loss: 22.1 - mae: 4.5 - val_loss: 23.6 - val_mae: 4.6\n"
+        "7/7 - 0s - 3ms/step - loss: 21.9 - mae: 4.5\n8/8 - 0s - 3ms/step - loss: 21.8 - mae: 4.5\n",
+        [
+            ("train_loss", 8, "22.7", 1),
+            ("val_loss", 8, "24.3", 1),
+            ("train_loss", 8, "22.1", 2),
+            ("val_loss", 8, "23.6", 2),
+            ("test_loss", None, "21.9", None),
+            ("test_loss", None, "21.8", None),
+        ],
+    ),
     "llama-factory": (
         '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
         [("train_loss", 10, "1.2031", 0.03)],
@@ -340,3 +398,9 @@ def test_numbers_that_their_unit_names_are_read(line: str, extras: dict[str, flo
     """The first line is of a run over two H100, the next two are in the words of llm.c and nanoGPT."""
     points = read_log(line.encode())
     assert {point.metric: point.value for point in points if point.metric not in LOSSES} == extras
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [("8.00batch/s", 0.125), ("2.50s/batch", 2.5), ("4.00ba/s", 0.25)])
+def test_a_bar_may_count_in_a_unit_of_its_own(rate: str, seconds: float) -> None:
+    points = read_log(f"Epoch 1:  50%|#####     | 469/938 [00:10<00:10, {rate}, accuracy=98.4, loss=0.05]".encode())
+    assert [point.value for point in points if point.metric == "step_time_s"] == [seconds]

@@ -139,6 +139,7 @@ _PEER = pattern(
     r"Connection closed by peer \[",
     r"gloo/\S{1,80}\] (?:Read|Write) error \[",
     r"RX, connection closed by remote peer",
+    r"NCCL WARN NET/IB ?: Got completion (?:from peer|with error)",
     r"NET/OFI[^\n]{0,200}completed with error",
     r"Unresponsive receiver",
     r"JAX distributed service detected fatal errors(?![^\n]{0,400}\s{1,4}RPC: /\S{1,80}/RegisterTask\b)",

@@ -48,6 +48,7 @@ _PATTERNS = (
             r"[Nn]o space left on device[^\n]{0,80}/dev/shm",
             r"shm_open[^\n]{0,80}(?:failed|No space)",
             r"posix_fallocate failed",
+            r"Fatal Python error: Bus error",
             r"^Bus error \(core dumped\)|\n[^\n]{0,80}Bus error \(core dumped\)",
         ),
         lambda hit: f"The shared memory{pod_suffix(hit)} (/dev/shm, 64 MiB by default) is too small for its processes",

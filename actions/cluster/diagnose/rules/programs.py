@@ -112,6 +112,7 @@ _PATTERNS = (
             r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
             r"\bnccl2? requires at least one CUDA device",
             r"No supported gpu backend found",
+            r"Error: Unable to initialize backend '(?:cuda|gpu)'[^\n]{0,200}No visible GPU devices",
         ),
         lambda hit: f"The program{pod_suffix(hit)} sees no GPU",
         "Check that the pod requests nvidia.com/gpu, and that CUDA_VISIBLE_DEVICES is not set to nothing.",
@@ -155,12 +156,17 @@ _DIVERGED = LogPattern(
         r"(?:[Ll]oss|[Gg]radient)(?:es|s)? (?:norm )?(?:is|are|became) (?:nan|NaN|inf|infinite)\b[^\n]{0,80}",
         r"[Nn]on-finite (?:loss|gradients?|norm)[^\n]{0,80}",
         r"\bINFER_ERROR_SUBTYPE_NUMERICAL\b",
+        r"returned nan values in its \d{1,3}th output",
+        r"FloatingPointError: invalid value \((?:nan|inf)\) encountered in[^\n]{0,80}",
+        r"The loss returned in `training_step` is (?:nan|-?inf)\b",
+        r"Detected nan and/or inf values in `[^\n]{1,120}",
     ),
     lambda hit: f"The training{pod_suffix(hit)} has ended itself: its loss or gradients are no numbers any more",
     WAY_OUT,
     Severity.ERROR,
 )
-"""Source: DeepSpeed and fairseq loss scalers, Megatron-LM `rerun_state_machine`, PyTorch `clip_grad_norm_`."""
+"""Source: DeepSpeed and fairseq loss scalers, Megatron-LM `rerun_state_machine`, PyTorch `clip_grad_norm_` and
+`detect_anomaly`, JAX `jax_debug_nans`, Lightning `detect_nan_parameters` and its check of the loss."""
 
 
 def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
@@ -531,12 +537,14 @@ def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:
     for log in evidence.logs:
         reader, curves = LogReader(), Curves()
         quotes: dict[bool, str] = {}
+        told = ""
         for line in log.text.splitlines():
+            told = line if "oss" in line else told  # its step may be on a line below it
             for point in reader.feed(line):
                 if isinstance(point, Point):
                     curves.add(point)
                     if point.metric.endswith("_loss"):
-                        quotes[math.isfinite(point.value)] = line
+                        quotes[math.isfinite(point.value)] = told or line
         found = divergence_of(curves)
         if found is not None:
             yield _told(found, log, [quotes[kind] for kind in (True, False) if kind in quotes])

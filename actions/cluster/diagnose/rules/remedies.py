@@ -43,7 +43,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             r"NameResolutionError|[Ff]ailure in name resolution|Failed to resolve '|Could not resolve host"
-            r"|Max retries exceeded with url|ConnectTimeout|Network is unreachable"
+            r"|Max retries exceeded with url|ConnectTimeout|Network is unreachable|couldn't connect to 'https?:"
         ),
         "Check that the pod reaches that host: CoreDNS, NAT gateway, network policies, HTTPS_PROXY; or use a copy on"
         " the volume (HF_HUB_OFFLINE=1).",
@@ -82,6 +82,22 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"EADDRINUSE|[Aa]ddress already in use"),
         "Start one torchrun in each pod, give each its own --master-port (with hostNetwork also each job), and end"
         " processes that an earlier attempt has left.",
+    ),
+    (
+        re.compile(r"can't start new thread|Errno 11\] Resource temporarily unavailable|pthread_create failed"),
+        "Start fewer processes and threads (loader workers, OMP_NUM_THREADS), or raise podPidsLimit of the kubelet.",
+    ),
+    (
+        re.compile(r"Torch not compiled with CUDA enabled"),
+        "Use an image whose PyTorch is built with CUDA: the CPU build of an index or a dependency has taken its place.",
+    ),
+    (
+        re.compile(r"api_key not configured|wandb\.(?:errors\.)?[\w.]{0,40}(?:UsageError|AuthenticationError)"),
+        "Give the pod WANDB_API_KEY from a Secret, or turn Weights & Biases off (WANDB_MODE=offline).",
+    ),
+    (
+        re.compile(r"RequestTimeTooSkewed|SignatureDoesNotMatch[^\n]{0,120}(?:expired|not yet current)"),
+        "Correct the clock of the node (chrony): AWS refuses requests that are minutes off.",
     ),
     (
         re.compile(r"Too many open files|Errno 24\]"),
