@@ -37,6 +37,8 @@ OWNERS_SECONDS = 10.0
 """Between two looks at the leases of all runs that are listed."""
 HOME_SECONDS = 30.0
 """Between two looks for runs that only the home has."""
+FIRST_HOME_SECONDS = 3.0
+"""Before the first one: what the operator has come for is read first."""
 _ANSWER_SECONDS = 5.0
 """Limit of one of these looks."""
 AGAIN_SECONDS = 10.0
@@ -153,6 +155,7 @@ class RemoteRunFeed:
             local: Returns the ids of the runs that this machine has.
             live: Called after each look.
         """
+        await self._clock.sleep(FIRST_HOME_SECONDS)
         over: frozenset[str] = frozenset()
         while True:
             skipped = over.union(local(), (run.id for run in self._held.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -168,8 +169,9 @@ class ConsoleServices:
             self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:
                 self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
-            if self.settings.home and self.replay is None:
-                self.supervisor.keep(HOME_RUNS, partial(self._follow_home, self.settings.home))
+            if (home := self.settings.home) and self.replay is None:
+                live = partial(self.supervisor.mark_live, HOME_RUNS)
+                self.supervisor.keep(HOME_RUNS, partial(self.remote.follow_home, home, _ids_in(self.runs), live))
 
     def connect(self) -> None:
         """Connect to the feed's target, leaving the cluster that was on screen."""
@@ -288,14 +290,6 @@ class ConsoleServices:
         finally:
             self._catalogue_read.set()
 
-    async def _follow_home(self, home: str) -> None:
-        await self._give_way()
-        await self._catalogue_read.wait()
-        runs = self.runs
-        await self.remote.follow_home(
-            home, lambda: {run.id for run in runs.summaries}, lambda: self.supervisor.mark_live(HOME_RUNS)
-        )
-
     async def _give_way(self) -> None:
         """Wait until what the operator has come for is on screen, so that less urgent work leaves it the processor."""
         try:
@@ -379,6 +373,10 @@ async def _count_fleet(services: ConsoleServices) -> None:
             services.home.follow(snapshot)
             await asyncio.sleep(0)
     services.ticker.paint_now()
+
+
+def _ids_in(runs: RunFeed) -> Callable[[], Collection[str]]:
+    return lambda: {run.id for run in runs.summaries}
 
 
 def _live_pods(cluster: ClusterFeed) -> Iterable[PodFacts]:

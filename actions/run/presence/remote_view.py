@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339, time_of_day
+from actions.base.decoding import convert
 from actions.base.errors import ConsoleError
 from actions.base.names import is_subdomain
 from actions.cluster.job_pods import JobRef
@@ -98,7 +99,7 @@ async def later_leases(
 
 
 class HomeRuns(msgspec.Struct, frozen=True):
-    """What one look at the operator's home has found of runs that the cluster does not have."""
+    """The runs that one look at the operator's home has found and the cluster does not have."""
 
     ids: frozenset[str]
     """Of all runs that the home has."""
@@ -168,7 +169,7 @@ def _of_home(run: HomeRun, home: str) -> RemoteRun | None:
         "created_at": run.created_at,
     }
     try:
-        presence = msgspec.convert(content, RunPresence)
+        presence = convert(content, RunPresence)
     except msgspec.ValidationError:
         return None
     return RemoteRun(run.id, presence, lease.renewed_at, namespace="", version=lease.tag)

@@ -384,6 +384,7 @@ async def test_runs_that_only_the_home_has_are_listed_until_the_cluster_has_them
         looking.cancel()
 
     monkeypatch.setattr(remote_runs, "_runs_of_home", of_home)
+    monkeypatch.setattr(remote_runs, "FIRST_HOME_SECONDS", 0.0)
     ids = frozenset({recorded.id, waits.id})
     await look(HomeRuns(ids, (waits,)))
     assert [run.id for run in feed.runs] == [waits.id, recorded.id]
