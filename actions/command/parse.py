@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ ALIASES: Mapping[str, str] = {
 
 _FLAGS = {"-l": "labels", "-F": "fields", "-n": "namespace", "-c": "container", "-p": "previous"}
 """Short flags of kubectl, and the arguments that they stand for. Other flags are the arguments' own names."""
-_FLAG = re.compile(r"--?[A-Za-z]")
+_FLAG = re.compile(r"-[A-Za-z](=|\Z)|--[A-Za-z]")
 _OF_TEXT = ("filter", "search")
 """Commands on a text, which may begin with a hyphen."""
 
@@ -203,7 +204,7 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _without_flags(command: Command, words: Sequence[str]) -> list[str]:
-    """Return the words, with flags and their values as `name=value`.
+    """Return the words, with flags and their values as `name=value`; those behind `--` as they are.
 
     Raises:
         ParameterError: The command has no such flag, or nothing stands after it.
@@ -211,8 +212,11 @@ def _without_flags(command: Command, words: Sequence[str]) -> list[str]:
     if command.id in _OF_TEXT:
         return list(words)
     types = {field.name: field.type for field in command.fields()}
-    found, rest = list[str](), iter(words)
-    for word in rest:
+    found, rest = list[str](), deque(words)
+    while rest:
+        word = rest.popleft()
+        if word == "--":
+            return [*found, *rest]
         if not _FLAG.match(word):
             found.append(word)
             continue
@@ -221,11 +225,26 @@ def _without_flags(command: Command, words: Sequence[str]) -> list[str]:
         if name not in types and "set" not in types:
             raise ParameterError(f"{command.id} has no {flag}.", hint=_usage(command))
         if not equals:
-            value = "true" if name in types and _is_switch(types[name]) else next(rest, "")
+            value = _value_behind(rest, types.get(name))
         if not value:
             raise ParameterError(f"{command.id} has nothing after {flag}.", hint=_usage(command))
         found.append(value if name == "set" else f"{name}={value}")
     return found
+
+
+def _value_behind(rest: deque[str], kind: object | None) -> str:
+    """Take the value of a flag from the words behind it; empty if there is none.
+
+    Args:
+        rest: Those words.
+        kind: The type of the flag's argument; `None` for a parameter.
+    """
+    following = rest[0] if rest else ""
+    if kind is not None and _is_switch(kind):
+        return rest.popleft() if following in ("true", "false") else "true"
+    if not following or (kind is None and "=" in following):
+        return ""
+    return rest.popleft()
 
 
 _WANTED = {

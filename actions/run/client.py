@@ -256,7 +256,8 @@ def resume_interrupted(
                 sentences.append(_resumed_words(run))
         except (ConsoleError, OSError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
-            sentences.append(f"Run {run.id} was interrupted and cannot be resumed: {reason}")
+            what = "was interrupted" if run.is_interrupted else "is over, its home may not have that,"
+            sentences.append(f"Run {run.id} {what} and cannot be resumed: {reason}")
     return sentences
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import AccessError, ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
 from actions.telemetry.tools.device_history import (
@@ -290,6 +290,9 @@ async def container_to_ask(session: KubeSession, pod: PodFacts) -> str:
     """Return the container of a pod that has its accelerators: a sidecar before it has none.
 
     It is the first one if the pod may not be read.
+
+    Raises:
+        ConsoleError: The cluster does not answer, or the pod is gone.
     """
     first = pod.containers[0] if pod.containers else ""
     if len(pod.containers) < 2:
@@ -299,7 +302,7 @@ async def container_to_ask(session: KubeSession, pod: PodFacts) -> str:
 
     try:
         document = await session.get(f"/api/v1/namespaces/{segment(pod.namespace)}/pods/{segment(pod.name)}")
-    except ConsoleError:
+    except AccessError:
         return first
     return container_with_devices(document)
 

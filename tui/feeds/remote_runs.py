@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,6 +38,8 @@ OWNERS_SECONDS = 10.0
 """Between two looks at the leases of all runs that are listed."""
 HOME_SECONDS = 30.0
 """Between two looks for runs that only the home has."""
+LOOKS_AT_ALL = 20
+"""Every so many looks, runs that were over are read again: a retry may have begun."""
 FIRST_HOME_SECONDS = 3.0
 """Before the first one: what the operator has come for is read first."""
 _ANSWER_SECONDS = 5.0
@@ -87,6 +90,8 @@ class RemoteRunFeed:
         """By id: leases in the operator's home that have a later epoch than the record in the cluster."""
         self._of_home: dict[str, RemoteRun] = {}
         """By id: runs that the operator's home has and the cluster, when it was asked last, had not."""
+        self._home_ages: Mapping[str, float] = {}
+        """By id: seconds since their last heartbeat, by the store's clock, when the home answered last."""
         self._signs: dict[str, tuple[str, float]] = {}
         """By id: the newest version, and its monotonic second: other machines' clocks may be wrong."""
 
@@ -157,11 +162,13 @@ class RemoteRunFeed:
         """
         await self._clock.sleep(FIRST_HOME_SECONDS)
         over: frozenset[str] = frozenset()
-        while True:
+        torn_down: frozenset[str] = frozenset()
+        for look in count(1):
             skipped = over.union(local(), (run.id for run in self._held.values()))
             found = await in_thread("runs of a home", _runs_of_home, home, skipped, tuple(self._of_home))
             if found is not None:
-                over |= found.over
+                torn_down |= found.torn_down
+                over = torn_down if look % LOOKS_AT_ALL == 0 else over | found.over
                 self.take_home(found)
             live()
             await self._clock.sleep(HOME_SECONDS)
@@ -171,11 +178,7 @@ class RemoteRunFeed:
         left = found.ids.difference(run.id for run in self._held.values())
         kept = {run_id: run for run_id, run in self._of_home.items() if run_id in left}
         self._of_home = {**kept, **{run.id: run for run in found.runs}}
-        wall, now = self._clock.now().timestamp(), self._clock.monotonic()
-        for run in found.runs:
-            known = self._signs.get(run.id)
-            if known is None or known[0] != run.version:
-                self._signs[run.id] = run.version, now - max(0.0, wall - run.seen_at)
+        self._home_ages = {**self._home_ages, **found.ages}
         self._publish()
 
     def take_leases(self, leases: Mapping[str, HomeLease]) -> None:
@@ -222,6 +225,8 @@ class RemoteRunFeed:
         """Return whether heartbeats of a run that is not over are missing."""
         from actions.run.presence.record import SILENT_SECONDS
 
+        if not run.namespace:
+            return not run.is_over and self._home_ages.get(run.id, 0.0) > SILENT_SECONDS
         sign = self._signs.get(run.id)
         return not run.is_over and sign is not None and self._clock.monotonic() - sign[1] > SILENT_SECONDS
 
@@ -452,5 +457,7 @@ class RemoteOnScreen:
         )
         known = self._runs.home_trouble
         since = known.since if known is not None and known.kind is kind else self._clock.now().timestamp()
-        text = f"Its home {does}: the run is shown by its cluster, without what only the home has. {error.message}"
+        is_recorded = self._runs.remote is None or bool(self._runs.remote.namespace)
+        left = "by its cluster, without what only the home has" if is_recorded else "as it was there last"
+        text = f"Its home {does}: the run is shown {left}. {error.message}"
         return Notice(kind, text, since)

@@ -300,7 +300,7 @@ def container_with_devices(document: Mapping[str, Any]) -> str:
     Args:
         document: The pod, as its API server has it, so each requests what it is limited to.
     """
-    containers = [*(document.get("spec", {}).get("containers") or ()), {}]
+    containers = [*((document.get("spec") or {}).get("containers") or ()), {}]
     able = (one for one in containers if _has_devices(one.get("resources") or {}))
     return str(next(able, containers[0]).get("name", ""))
 

@@ -125,7 +125,7 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
     return Notice(NoticeKind.NO_RUNNER, text)
 
 
-HOME_BEHIND = "Its runner was lost before its end was in its home {home}, where others may see it at work, and lost."
+HOME_BEHIND = "Its runner was lost, and its home {home} may not have its end: others may see it at work, and lost."
 RESTORED = "It was restored from an archive, to look at only."
 
 

@@ -104,8 +104,12 @@ class HomeRuns(msgspec.Struct, frozen=True):
     ids: frozenset[str]
     """Of all runs that the home has."""
     runs: tuple[RemoteRun, ...] = ()
+    ages: Mapping[str, float] = {}
+    """Seconds since the last heartbeat of each of them, by the store's clock."""
     over: frozenset[str] = frozenset()
-    """Ids of runs that are over and cost nothing: they are not shown."""
+    """Ids of runs that are over and cost nothing, and of damaged ones: they are not shown, but may be retried."""
+    torn_down: frozenset[str] = frozenset()
+    """Ids of those among them that stay so."""
 
 
 async def runs_of_home(
@@ -121,29 +125,34 @@ async def runs_of_home(
         region: Of the bucket, if known.
 
     Returns:
-        The runs; `None` if the home does not answer.
+        The runs, without those that cannot be read now; `None` if the home does not answer.
     """
-    runs: list[RemoteRun] = []
-    over: set[str] = set()
-    names: list[str] = []
+    runs: dict[str, RemoteRun] = {}
+    ages: dict[str, float] = {}
+    over, torn_down = set[str](), set[str]()
+    names: list[str] | None = None
 
     async def read(name: str) -> None:
-        found = await read_home_run(store, name)
-        run = _of_home(found, home)
-        if run is None:
-            return
-        costs = run.presence is not None and float(run.presence.usd_per_hour or 0) > 0
-        if run.is_over and not costs and run.id not in shown:
-            over.add(run.id)
-        else:
-            runs.append(run)
+        with suppress(ConsoleError):
+            found = await read_home_run(store, name)
+            run = _of_home(found, home)
+            if run is None or run.presence is None:
+                over.update([name] if found.error else [])
+            elif run.is_over and not float(run.presence.usd_per_hour or 0) and run.id not in shown:
+                over.add(name)
+                torn_down.update([name] if run.presence.state is RunState.TORN_DOWN else [])
+            else:
+                runs[name] = run
+                ages[name] = found.lease.age_seconds if found.lease else 0.0
 
     with suppress(ConsoleError, TimeoutError):
         store = kept_store(home, region)
         async with asyncio.timeout(at_most_seconds):
             names = [name for name in await store.folders("runs/") if is_subdomain(name)]
             await at_once([name for name in names if name not in skipped], read)
-    return HomeRuns(frozenset(names), tuple(runs), frozenset(over)) if names else None
+    if names is None:
+        return None
+    return HomeRuns(frozenset(names), tuple(runs.values()), ages, frozenset(over), frozenset(torn_down))
 
 
 def _of_home(run: HomeRun, home: str) -> RemoteRun | None:
@@ -257,6 +266,8 @@ def sign_text(run: RemoteRun, *, is_silent: bool) -> str:
 
 def _gone(run: RemoteRun) -> Notice:
     text = f"The cluster has no record of it any more: {run.owner} has torn it down, or this is another cluster."
+    if not run.namespace:
+        text = "Its home has it no more: it was removed there."
     return Notice(NoticeKind.ELSEWHERE, text)
 
 

@@ -267,7 +267,7 @@ def test_gpus_count_under_every_name(amounts: dict[str, str], gpus: int) -> None
 def test_the_container_that_has_the_devices_is_found_behind_a_sidecar(resources: dict[str, Any], found: str) -> None:
     containers = [{"name": "proxy", "resources": {}}, {"name": "trainer", "resources": resources}]
     assert container_with_devices({"spec": {"containers": containers}}) == found
-    assert container_with_devices({"spec": {"containers": None}}) == ""
+    assert container_with_devices({"spec": {"containers": None}}) == container_with_devices({"spec": None}) == ""
 
 
 def test_requests_follow_the_schedulers_rule() -> None:

@@ -148,6 +148,9 @@ def test_kubectls_flags_set_what_they_mean() -> None:
         ("launch x --workers=2 --set steps=5", {"blueprint": "x", "set": {"workers": "2", "steps": "5"}}),
         ("replay seek -30s", {"action": "seek", "to": "-30s"}),
         ("search --nproc", {"pattern": "--nproc"}),
+        ("only -worker-1,-worker-2", {"pods": "-worker-1,-worker-2"}),
+        ("only -- -w", {"pods": "-w"}),
+        ("logs ml/worker-0 --previous false", {"object": "ml/worker-0"}),
     ],
 )
 def test_flags_are_written_as_on_a_command_line(line: str, values: dict[str, object]) -> None:
@@ -160,6 +163,7 @@ def test_flags_are_written_as_on_a_command_line(line: str, values: dict[str, obj
         ("logs --prevous", "logs has no --prevous. Usage: logs [OBJECT]"),
         ("logs -n ml worker-0", "logs has no -n."),
         ("logs --since", "logs has nothing after --since."),
+        ("launch x --yes workers=2", "launch has nothing after --yes."),
     ],
 )
 def test_a_flag_is_no_name_of_an_object(line: str, sentence: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from actions.base.errors import RefusedError
+from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote import exec as remote
@@ -96,14 +96,14 @@ async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
 class Asked:
     """A session whose pods have a sidecar first, and `run_in_pod` for them."""
 
-    def __init__(self, *, may_read: bool) -> None:
+    def __init__(self, error: ConsoleError | None = None) -> None:
         self.read, self.containers = list[str](), list[str]()
-        self._may_read = may_read
+        self._error = error
 
     async def get(self, path: str) -> dict[str, Any]:
         self.read.append(path)
-        if not self._may_read:
-            raise RefusedError("pods is forbidden")
+        if self._error is not None:
+            raise self._error
         trainer = {"name": "trainer", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
         return {"spec": {"containers": [{"name": "proxy"}, trainer]}}
 
@@ -114,11 +114,11 @@ class Asked:
         return ExecResult(ROW.encode(), b"", 0)
 
 
-@pytest.mark.parametrize(("may_read", "container"), [(True, "trainer"), (False, "proxy")])
+@pytest.mark.parametrize(("error", "container"), [(None, "trainer"), (AccessError("pods is forbidden"), "proxy")])
 async def test_the_container_with_the_accelerators_is_asked_and_looked_for_once(
-    may_read: bool, container: str, monkeypatch: pytest.MonkeyPatch
+    error: ConsoleError | None, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, feed = Asked(may_read=may_read), a_feed()
+    asked, feed = Asked(error), a_feed()
     monkeypatch.setattr(remote, "run_in_pod", asked.run_in_pod)
     pod = replace(a_pod("worker-0", gpu=1), containers=("proxy", "trainer"))
     for _ in range(2):
@@ -127,6 +127,16 @@ async def test_the_container_with_the_accelerators_is_asked_and_looked_for_once(
     assert asked.read == ["/api/v1/namespaces/default/pods/worker-0"]
     await feed._ask(cast(KubeSession, asked), a_pod("worker-1", gpu=1))
     assert len(asked.read) == 1  # with one container there is nothing to look for
+
+
+async def test_no_container_is_kept_while_the_cluster_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed, pod = a_feed(), replace(a_pod("worker-0", gpu=1), containers=("proxy", "trainer"))
+    silent, asked = Asked(UnreachableError("It does not answer.")), Asked()
+    monkeypatch.setattr(remote, "run_in_pod", asked.run_in_pod)
+    with pytest.raises(UnreachableError):
+        await feed._ask(cast(KubeSession, silent), pod)
+    await feed._ask(cast(KubeSession, asked), pod)
+    assert asked.containers == ["trainer"]
 
 
 class Rounds(StillClock):

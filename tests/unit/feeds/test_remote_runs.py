@@ -403,6 +403,31 @@ async def test_runs_that_only_the_home_has_are_listed_until_the_cluster_has_them
     assert [run.id for run in feed.runs] == [recorded.id]
 
 
+def test_a_run_that_only_the_home_has_is_silent_by_the_clock_of_its_store() -> None:
+    clock = HandClock()
+    feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="", seen_at=clock.now().timestamp() - 7_000)
+    feed.take_home(HomeRuns(frozenset({waits.id}), (waits,), {waits.id: 4.0}))
+    assert not feed.is_silent(waits)  # this machine's clock is ahead
+    feed.take_home(HomeRuns(frozenset({waits.id}), (waits,), {waits.id: 300.0}))
+    assert feed.is_silent(waits)
+
+
+async def test_a_run_of_the_home_that_was_over_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped: list[set[str]] = []
+
+    def of_home(_home: str, known: Collection[str], _shown: Collection[str]) -> HomeRuns:
+        skipped.append(set(known))
+        return HomeRuns(frozenset({"over", "gone"}), over=frozenset({"over", "gone"}), torn_down=frozenset({"gone"}))
+
+    monkeypatch.setattr(remote_runs, "_runs_of_home", of_home)
+    for name, value in (("FIRST_HOME_SECONDS", 0.0), ("HOME_SECONDS", 0.0), ("LOOKS_AT_ALL", 2)):
+        monkeypatch.setattr(remote_runs, name, value)
+    looking = asyncio.create_task(a_feed().follow_home(HOME, frozenset, lambda: None))
+    await until(lambda: len(skipped) >= 3, "three looks")
+    looking.cancel()
+    assert skipped[:3] == [set(), {"over", "gone"}, {"gone"}]
+
+
 def test_a_run_that_only_the_home_has_is_not_opened_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actions.run.context.operator.present_operator", lambda: Operator("grace", "laptop-3"))
     feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="")

@@ -149,7 +149,7 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     with pytest.raises(RefusedError, match=f"its home {URL} may not have its end") as refused:
         forget_run(folder, confirm=folder.name)
     assert refused.value.hint == f"Bring it there first: eksml-tui runs resume {folder.name}"
-    assert f"Its runner was lost before its end was in its home {URL}, where" in run_table(load_run(folder))
+    assert f"Its runner was lost, and its home {URL} may not have its end:" in run_table(load_run(folder))
     home.is_away = False
 
     assert look() == ["Run fake-behind is over (succeeded), and its home may not have that: a runner brings it there."]
@@ -380,6 +380,7 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
         "fake-waits": RunStatus("awaiting approval", "network"),
         "fake-costs": RunStatus("failed", "train", usd_per_hour="3.2"),
         "fake-over": RunStatus("succeeded"),
+        "fake-gone": RunStatus("torn down"),
         "fake-odd": RunStatus("flying"),  # of a later version
         "fake-evil": RunStatus("running", usd_per_hour="1e999"),
         "fake-known": RunStatus("running"),
@@ -391,7 +392,9 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
     found = await runs_of_home(url, skipped={"fake-known"}, shown=(), at_most_seconds=120)
     assert found is not None
     assert found.ids == {*states, "fake-not-begun"}
-    assert found.over == {"fake-over"}
+    assert found.over == {"fake-over", "fake-gone"}
+    assert found.torn_down == {"fake-gone"}
+    assert found.ages.keys() == {"fake-waits", "fake-costs"}
     seen = {run.id: run.presence for run in found.runs if run.presence is not None}
     assert {run_id: (one.state, one.stage, one.owner, one.home) for run_id, one in seen.items()} == {
         "fake-waits": (RunState.AWAITING_APPROVAL, "network", BEN, url),
@@ -400,9 +403,16 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
     shown = await runs_of_home(url, skipped={"fake-known"}, shown={"fake-over"}, at_most_seconds=120)
     assert shown is not None
     assert "fake-over" in {run.id for run in shown.runs}
-    home.fault = DENIED
+    home.fault, home.applies = DENIED, lambda _method, path: "fake-costs" in path
+    readable = await runs_of_home(url, skipped=(), shown=(), at_most_seconds=120)
+    assert readable is not None
+    assert {run.id for run in readable.runs} == {"fake-waits", "fake-known"}  # one that is refused hides no other
+    home.applies = lambda *_: True
     assert await runs_of_home(url, skipped=(), shown=(), at_most_seconds=120) is None
     home.mend()
+    empty = await runs_of_home(f"{URL}/nothing", skipped=(), shown=(), at_most_seconds=120)
+    assert empty is not None
+    assert not empty.ids
     store.close()
 
 
