@@ -28,7 +28,7 @@ from actions.base.process import (
     spawn_detached,
     stream_tool,
 )
-from tests.support.polling import until, wait
+from tests.support.polling import until
 
 
 def test_we_are_alive_and_a_namesake_is_not() -> None:
@@ -85,16 +85,23 @@ def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
         return pid.exists() and pid.read_text() != ""
 
     async def work() -> None:
+        loop = asyncio.get_running_loop()
+        connect, may_connect = loop.connect_read_pipe, asyncio.Event()
+
+        async def connected(*arguments: Any) -> Any:
+            await may_connect.wait()
+            return await connect(*arguments)
+
+        monkeypatch.setattr(loop, "connect_read_pipe", connected)
+        if not is_early:
+            may_connect.set()
         tool = asyncio.ensure_future(how([sys.executable, "-c", program], deadline_seconds=600))
-        if is_early:
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            wait(has_child, "the child of the tool")  # the loop stands still meanwhile
-        else:
-            await until(has_child, "the child of the tool")
+        await until(has_child, "the child of the tool")
         tool.cancel()
+        await asyncio.sleep(0)
+        may_connect.set()
         with suppress(asyncio.CancelledError):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await tool
 
     try:
