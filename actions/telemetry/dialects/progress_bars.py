@@ -34,7 +34,7 @@ from actions.telemetry.outlines import memoize_by_outline, outline_of, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 _COUNTER = re.compile(
-    r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)|it) "
+    r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)| ?it) "
     r"\[(?P<elapsed>[\d:?]{1,12})(?:<(?P<left>[\d:?]{1,12}))?"
 )
 BAR_MARKS = ("/ [", "/? [", "it [")
@@ -42,10 +42,10 @@ BAR_MARKS = ("/ [", "/? [", "it [")
 _PERCENT = re.compile(r"\s{0,12}\d{1,4}%\|")
 """Between label and bar."""
 _RATE = re.compile(
-    rf"[, ]\s{{0,8}}({NUMBER})"
+    rf"[, ]\s{{0,8}}({NUMBER}) ?"
     r"(?:(?P<many>(?:it|ba|batch(?:es)?|steps?|iters?)/s)|s/(?:it|ba|batch(?:es)?|steps?|iters?))(?=[,\]]|\s|$)"
 )
-"""The unit is the loop's own: Composer counts `ba`, many others `batch`."""
+"""The unit is the loop's own: Composer counts `ba`, many others `batch`; some begin it with a blank."""
 _METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
 _NOT_TRAINING = re.compile(
     r"(?i)^\W{0,8}(?:validati|sanity|test|predict|eval|generat|map\b|filter\b|download|loading|tokeni|extract|sav|"

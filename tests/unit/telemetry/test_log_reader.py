@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actions.telemetry.dialects import generic
 from actions.telemetry.dialects.progress_bars import bar_of
 from actions.telemetry.log_reader import RAY_NOTICE, LogReader, read_log
 from actions.telemetry.log_records import HALF, split_records
@@ -355,3 +356,21 @@ def test_a_loss_that_is_the_same_behind_a_validation_is_one_of_the_next_step(ste
     lines = [bars[0], "Validation DataLoader 0: 100%|#| 4/4 [00:00<00:00, 9.0it/s]", *bars]
     points = read_log("\n".join(lines).encode())
     assert [point.step for point in points if point.metric == "train_loss"] == [3, 4, 5]
+
+
+class _Searches:
+    """An expression that finds nothing, and counts the characters that it is searched in."""
+
+    def __init__(self) -> None:
+        self.characters = 0
+
+    def search(self, text: str, start: int, end: int) -> None:
+        """Count them."""
+        self.characters += min(end, len(text)) - start
+
+
+def test_what_stands_before_counters_is_looked_at_near_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = _Searches()
+    monkeypatch.setattr(generic, "_COUNTS_STEPS", searches)
+    assert losses_of("[3/9]" * 3000 + " loss: 2.3") == []
+    assert 0 < searches.characters <= 100
