@@ -423,13 +423,15 @@ class Keras:
 
     def __init__(self) -> None:
         self._epoch: int | None = None
-        self._ended: tuple[int, bool] | None = None
-        """Steps of the epoch whose bar is full, and whether a validation loss stood behind it."""
+        """The newest one: of ranks that print none, too."""
+        self._epochs: dict[int, int] = {}
+        self._ended: dict[int, tuple[int, bool]] = {}
+        """By rank the steps of the epoch whose bar is full, and whether a validation loss stood behind it."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         epoch = _KERAS_EPOCH.match(record.text)
         if epoch:
-            self._epoch, self._ended = int(epoch[1]), None
+            self._begin_epoch(record.rank, int(epoch[1]))
             return []
         bar = _keras_bar_in(record.outline)
         if bar is None:
@@ -437,13 +439,20 @@ class Keras:
         step = int(record.text[bar.step])
         last = int(record.text[bar.last_step]) if bar.last_step else None
         is_validated = any(number.metric == VAL_LOSS for number in bar.numbers)
-        if self._ended is not None and (step != self._ended[0] or self._ended[1] > is_validated):
+        ended, number = self._ended.get(record.rank), self._epochs.get(record.rank, self._epoch)
+        if ended is not None and (step != ended[0] or ended[1] > is_validated):
             return self._evaluation(record, bar, is_full=step == last)
-        if self._epoch is not None and step == last:
-            self._ended = step, is_validated
-        label = "" if self._epoch is None else f"epoch {self._epoch}"
-        points = points_at(record, step, bar.numbers, epoch=self._epoch)
+        if number is not None and step == last:
+            self._ended[record.rank] = step, is_validated
+        label = "" if number is None else f"epoch {number}"
+        points = points_at(record, step, bar.numbers, epoch=number)
         return [TrainingProgress(label, step, last, rank=record.rank), *points]
+
+    def _begin_epoch(self, rank: int, epoch: int) -> None:
+        """Note the epoch of a rank, and of those that have printed none themselves."""
+        self._epoch = self._epochs[rank] = epoch
+        for other in [each for each in self._ended if each == rank or each not in self._epochs]:
+            del self._ended[other]
 
     @staticmethod
     def _evaluation(record: LogRecord, bar: _KerasBar, *, is_full: bool) -> list[LogValue]:

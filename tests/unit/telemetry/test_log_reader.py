@@ -358,6 +358,14 @@ def test_a_loss_that_is_the_same_behind_a_validation_is_one_of_the_next_step(ste
     assert [point.step for point in points if point.metric == "train_loss"] == [3, 4, 5]
 
 
+def test_the_full_bar_of_one_rank_ends_no_epoch_of_another() -> None:
+    lines = ["Epoch 1/2", "[rank0]: 100/100 [==] - 1s - loss: 1.9"]
+    lines += [f"[rank1]: {done}/100 [==] - 1s - loss: 1.{done % 10}" for done in (98, 99, 100)]
+    lines += ["Epoch 2/2", *(f"[rank{rank}]: 1/100 [>.] - 1s - loss: 0.5" for rank in (0, 1))]
+    found = [(point.rank, point.step, point.epoch) for point in read_log("\n".join(lines).encode())]
+    assert found == [(0, 100, 1), (1, 98, 1), (1, 99, 1), (1, 100, 1), (0, 1, 2), (1, 1, 2)]
+
+
 class _Searches:
     """An expression that finds nothing, and counts the characters that it is searched in."""
 
