@@ -6,6 +6,7 @@ Source: `docs/facts/training-logs.md#own-loops`; llm.c and nanoGPT print this wa
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import ClassVar
 
 import msgspec
@@ -22,23 +23,34 @@ from actions.telemetry.dialects.dialect import (
     points_at,
 )
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.outlines import has_mark, memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress
 
 _STEP = re.compile(
-    r"(?:\b(?:global_|train_|num_)?[Ss]teps?(?:_i)?|\bnum_updates|\b[Uu]pdate|\b[Ii]t(?:er(?:ation|s)?)?|스텝|\bBatch)"
+    r"(?:\b(?:global_|train_|num_)?[Ss]teps?(?:_i)?|\bnum_updates|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)"
     r"(?:[ :=]{1,12}[\[(#]?|[\[(])"
-    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?=[\s:|]|,(?!\d)|$)"
+    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?!:\d\d[<,:\]])(?=[\s:|]|,(?!\d)|$)"
 )
+"""A step behind a word for it. A clock in brackets is none: `12 steps [00:05, 2.00 steps/s]`."""
+_SHORT_STEP = re.compile(
+    r"(?:^\s{0,8}|[\[\]|,] {0,4}|\w:|\b[Ee]poch[ :=]{1,3}\d{1,9}(?:/\d{1,9})?[ :-]{1,4})"
+    r"(?:[Uu]pdate|[Ii]t)(?:[ :=]{1,4}[\[#]?|\[)(\d{1,12})(?:/(\d{1,12}))?\]?(?!:\d)"
+    r"(?= {0,4}(?:[:|)\]-]|,(?!\d)|$)"
+    r"|\s{1,4}(?:(?:[Tt]rain(?:ing)?|[Aa]vg|[Mm]ean)[ _])?(?:[Ll]oss\b|(?!of\b)[\w/]{1,24}[ =:]{1,4}[\d.]))"
+)
+"""A step behind a word that has other meanings: where a report begins, and before signs or a named number."""
 _COUNTER = re.compile(
-    r"(?:\[ {0,8}(?P<epoch>\d{1,9})/\d{1,9}\] ?)?"
+    r"(?:\[ {0,8}(?P<epoch>\d{1,9})/(?P<epochs>\d{1,9})\] ?)?"
     r"\[ {0,8}(?P<step>\d{1,12})/(?P<last>\d{1,12})(?: \( {0,3}\d{1,3}%\))?\]"
 )
 """Batches of an epoch without a word for them, perhaps behind the epoch: `[0/300][10/1251]`."""
-_COUNTS_NO_STEPS = re.compile(
-    r"(?i)\b(?:epochs?|ranks?|folds?|workers?|gpus?|nodes?|trials?|seeds?|runs?|stages?|rounds?|tasks?|shards?|parts?)"
-    r"[ :=#]{0,3}\Z"
+_COUNTS_STEPS = re.compile(
+    r"(?i)(?:^|[^\w\s:=#]|\d|\b(?:(?:pre)?train(?:ing)?|progress|(?:mini-?)?batch(?:es)?|info|debug|warning|root|__main__))"
+    r"[\s:=#]{0,8}\Z"
 )
+"""The text that may stand before a counter of batches: any other word (layer, file, client, rank) is what it counts."""
+_MOST_COUNTERS = 4
+"""Of a line, the last ones."""
 _BATCH_OF_EPOCH = re.compile(
     r"\b[Ee]poch[ :=]{1,3}\d{1,9}(?:/\d{1,9})?[ ,|-]{1,4}batch[ :=]{1,3}(?P<step>\d{1,12})(?:/(?P<last>\d{1,12}))?"
     r"(?=[\s:|\]]|,(?!\d)|$)"
@@ -76,10 +88,11 @@ _OF_VALIDATION = re.compile(
 _RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
 """A rank that a line begins with, or that stands in brackets."""
 _LOOK_BACK = 20
-"""Characters before a loss that can name its kind, and before its `oss` that can belong to it."""
-_STEP_WORDS = ("tep", "ter", "it", "It", "스텝", "Batch", "pdate")
+"""Characters before a loss or a counter that can name its kind, and before a loss' `oss` that can belong to it."""
+_STEP_WORDS = ("tep", "ter", "스텝", "Batch", "num_updates")
 """Texts of which one is in every name of a step, at most so many characters behind its beginning:"""
 _LONGEST_STEP_WORD = len("global_s")
+_SHORT_STEP_WORDS = ("it", "It", "pdate")
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
 
 
@@ -181,7 +194,7 @@ def _places_in(outline: str) -> _LoopPlaces | None:
     counter = None if step is not None or loss is None else _counter_in(outline, loss.start())
     if of_validation is not None and (of_validation["test"] or counter is not None):
         return None  # the batches of a validation are no steps of the training
-    rank = _RANK.search(outline, 0, step.start()) if step is not None else None
+    rank = _RANK.search(outline, 0, step.start(1)) if step is not None else None
     return _LoopPlaces(
         step=place_of(step, 1) if counter is None else place_of(counter, "step"),
         last_step=place_of(step, 2) if counter is None else place_of(counter, "last"),
@@ -197,7 +210,8 @@ def _places_in(outline: str) -> _LoopPlaces | None:
 def _step_in(text: str) -> re.Match[str] | None:
     """Return the step, looked for from where its name can begin."""
     found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
-    return _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
+    step = _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
+    return step or (_SHORT_STEP.search(text) if has_mark(text, _SHORT_STEP_WORDS) else None)
 
 
 def _counter_in(text: str, end: int) -> re.Match[str] | None:
@@ -205,10 +219,19 @@ def _counter_in(text: str, end: int) -> re.Match[str] | None:
     named = _BATCH_OF_EPOCH.search(text, 0, end)
     if named is not None:
         return named
-    counters = [
-        found for found in _COUNTER.finditer(text, 0, end) if not _COUNTS_NO_STEPS.search(text, 0, found.start())
-    ]
-    return counters[-1] if counters else None
+    counters = deque(_COUNTER.finditer(text, 0, end), maxlen=_MOST_COUNTERS)
+    if any(_is_of_a_date(found) for found in counters):
+        return None
+    for found in reversed(counters):
+        start = found.start()
+        if _COUNTS_STEPS.search(text, max(0, start - _LOOK_BACK), start):
+            return found
+    return None
+
+
+def _is_of_a_date(counter: re.Match[str]) -> bool:
+    """Return whether a counter has counted beyond its end by its digits, as in `[2024/11] [12/26]`."""
+    return len(counter["step"]) > len(counter["last"]) or len(counter["epoch"] or "") > len(counter["epochs"] or "")
 
 
 def _training_in(text: str) -> re.Match[str] | None:

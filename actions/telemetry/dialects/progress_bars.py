@@ -34,7 +34,7 @@ from actions.telemetry.outlines import memoize_by_outline, outline_of, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 _COUNTER = re.compile(
-    r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)|it) "
+    r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)| ?it) "
     r"\[(?P<elapsed>[\d:?]{1,12})(?:<(?P<left>[\d:?]{1,12}))?"
 )
 BAR_MARKS = ("/ [", "/? [", "it [")
@@ -42,10 +42,10 @@ BAR_MARKS = ("/ [", "/? [", "it [")
 _PERCENT = re.compile(r"\s{0,12}\d{1,4}%\|")
 """Between label and bar."""
 _RATE = re.compile(
-    rf"[, ]\s{{0,8}}({NUMBER})"
+    rf"[, ]\s{{0,8}}({NUMBER}) ?"
     r"(?:(?P<many>(?:it|ba|batch(?:es)?|steps?|iters?)/s)|s/(?:it|ba|batch(?:es)?|steps?|iters?))(?=[,\]]|\s|$)"
 )
-"""The unit is the loop's own: Composer counts `ba`, many others `batch`."""
+"""The unit is the loop's own: Composer counts `ba`, many others `batch`; some begin it with a blank."""
 _METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
 _NOT_TRAINING = re.compile(
     r"(?i)^\W{0,8}(?:validati|sanity|test|predict|eval|generat|map\b|filter\b|download|loading|tokeni|extract|sav|"
@@ -258,8 +258,12 @@ class _Pause(msgspec.Struct):
     """The newest count during the validation."""
     skipped: int
     """The batches of validations that the bar had counted before in its epoch."""
+    validated: int = 0
+    """The newest count of the validation's own bar."""
     is_drawn: bool = True
-    """True if the validation's own bar was drawn after this one."""
+    """True if that was drawn after this one."""
+    unread: Bar | None = None
+    """The newest one that has moved behind a draw of it: a step of the training, if the validation does not go on."""
 
 
 class LightningBars:
@@ -282,6 +286,8 @@ class LightningBars:
         self._skipped: dict[int, int] = {}
         """By rank the batches of validations that the bar has counted in its epoch."""
         self._pauses: dict[int, _Pause] = {}
+        self._counting: set[int] = set()
+        """Ranks whose bar was seen to count batches of a validation."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         if "[" not in record.text:
@@ -291,7 +297,7 @@ class LightningBars:
         bars = [bar for bar in map(bar_of, redraws) if bar is not None]
         if not any(bar.metrics for bar in bars):
             if bars and bars[0].label.startswith("Validati"):
-                self._pause(record.rank)
+                self._pause(record.rank, bars[0].done)
             return self._read_label(record, bars[0]) if bars else None
         return [finding for bar in bars for finding in self._read_bar(record, bar)]
 
@@ -311,15 +317,21 @@ class LightningBars:
         return findings
 
     def _points(self, record: LogRecord, bar: Bar) -> list[LogValue]:
-        epoch = _epoch_in(bar.label)
-        named, plain = first_of(bar.texts, _NAMED_LOSSES), first_of(bar.texts, _PLAIN_LOSSES)
-        before = self._shown.get(record.rank)
+        before, pause = self._shown.get(record.rank), self._pauses.get(record.rank)
         if (
             before is not None
             and (self._pauses or bar.done < before.done)
             and self._is_paused(record.rank, bar, before)
         ):
-            return self._held(record, bar, self._latest[record.rank][1], epoch)
+            return self._held(record, bar, self._latest[record.rank][1], _epoch_in(bar.label))
+        unread = pause.unread if pause is not None and record.rank not in self._counting else None
+        if unread is None or unread.done >= bar.done:
+            return self._points_of(record, bar)
+        return self._points_of(record, unread) + self._points_of(record, bar)
+
+    def _points_of(self, record: LogRecord, bar: Bar) -> list[LogValue]:
+        epoch = _epoch_in(bar.label)
+        named, plain = first_of(bar.texts, _NAMED_LOSSES), first_of(bar.texts, _PLAIN_LOSSES)
         self._shown[record.rank] = bar
         step = self._step_of(record.rank, bar)
         self._latest[record.rank] = bar.done, step
@@ -336,13 +348,16 @@ class LightningBars:
         extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
         return losses + _rate_points(record, bar, step, epoch) + extras
 
-    def _pause(self, rank: int) -> None:
-        """Note that a validation was drawn: what the bar of the training counts right after it are batches of that."""
+    def _pause(self, rank: int, validated: int) -> None:
+        """Note that a validation was drawn: what the bar of the training counts while it goes on are batches of it."""
         shown, pause = self._shown.get(rank), self._pauses.get(rank)
         if pause is not None:
-            pause.is_drawn = True
+            if not pause.is_drawn and pause.last > pause.begun and validated > pause.validated:
+                self._counting.add(rank)
+            pause.validated, pause.is_drawn = validated, True
         elif shown is not None:
-            self._pauses[rank] = _Pause(_state_of(shown), shown.done, shown.done, self._skipped.get(rank, 0))
+            skipped = self._skipped.get(rank, 0)
+            self._pauses[rank] = _Pause(_state_of(shown), shown.done, shown.done, skipped, validated)
 
     def _is_paused(self, rank: int, bar: Bar, before: Bar) -> bool:
         """Return whether a bar was drawn for a validation; note its end."""
@@ -351,11 +366,14 @@ class LightningBars:
             self._skipped.pop(rank, None)
             self._pauses.pop(rank, None)
         elif pause is not None:
-            if _state_of(bar) == pause.shown and (pause.is_drawn or bar.done <= pause.last):
+            is_counting = rank in self._counting
+            may_go_on = pause.is_drawn or (bar.done <= pause.last and (is_counting or bar.done == pause.begun))
+            if may_go_on and _state_of(bar) == pause.shown:
+                pause.unread = bar if bar.done > pause.begun else None
                 pause.last, pause.is_drawn = max(pause.last, bar.done), False
                 return True
-            counted = min(pause.last, bar.done - 1) - pause.begun  # this batch is one of the training
-            if pause.skipped or counted > 0:
+            if is_counting:
+                counted = min(pause.last, bar.done - 1) - pause.begun  # this batch is one of the training
                 self._skipped[rank] = pause.skipped + max(0, counted)
             del self._pauses[rank]
         return False
@@ -423,13 +441,15 @@ class Keras:
 
     def __init__(self) -> None:
         self._epoch: int | None = None
-        self._ended: tuple[int, bool] | None = None
-        """Steps of the epoch whose bar is full, and whether a validation loss stood behind it."""
+        """The newest one: of ranks that print none, too."""
+        self._epochs: dict[int, int] = {}
+        self._ended: dict[int, tuple[int, bool]] = {}
+        """By rank the steps of the epoch whose bar is full, and whether a validation loss stood behind it."""
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         epoch = _KERAS_EPOCH.match(record.text)
         if epoch:
-            self._epoch, self._ended = int(epoch[1]), None
+            self._begin_epoch(record.rank, int(epoch[1]))
             return []
         bar = _keras_bar_in(record.outline)
         if bar is None:
@@ -437,13 +457,20 @@ class Keras:
         step = int(record.text[bar.step])
         last = int(record.text[bar.last_step]) if bar.last_step else None
         is_validated = any(number.metric == VAL_LOSS for number in bar.numbers)
-        if self._ended is not None and (step != self._ended[0] or self._ended[1] > is_validated):
+        ended, number = self._ended.get(record.rank), self._epochs.get(record.rank, self._epoch)
+        if ended is not None and (step != ended[0] or ended[1] > is_validated):
             return self._evaluation(record, bar, is_full=step == last)
-        if self._epoch is not None and step == last:
-            self._ended = step, is_validated
-        label = "" if self._epoch is None else f"epoch {self._epoch}"
-        points = points_at(record, step, bar.numbers, epoch=self._epoch)
+        if number is not None and step == last:
+            self._ended[record.rank] = step, is_validated
+        label = "" if number is None else f"epoch {number}"
+        points = points_at(record, step, bar.numbers, epoch=number)
         return [TrainingProgress(label, step, last, rank=record.rank), *points]
+
+    def _begin_epoch(self, rank: int, epoch: int) -> None:
+        """Note the epoch of a rank, and of those that have printed none themselves."""
+        self._epoch = self._epochs[rank] = epoch
+        for other in [each for each in self._ended if each == rank or each not in self._epochs]:
+            del self._ended[other]
 
     @staticmethod
     def _evaluation(record: LogRecord, bar: _KerasBar, *, is_full: bool) -> list[LogValue]:

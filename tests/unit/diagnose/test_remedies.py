@@ -286,3 +286,20 @@ def test_a_loss_that_is_none_is_quoted_with_its_own_line_where_its_step_is_on_th
     (found,) = why({"logs": {"train-0": "  0%|    | 0/10 [00:00<?, ?it/s]\n" + "".join(lines)}})
     assert found.code.value == "LOSS_DIVERGED"
     assert [quote.partition(",")[0] for quote in found.evidence] == ["{'loss': '2.31'", "{'loss': 'nan'"]
+
+
+def test_a_loss_that_is_none_is_quoted_with_its_row_of_a_table() -> None:
+    rows = [f"{step}\t{loss}" for step, loss in ((290, "1.7100"), *((each, "nan") for each in range(300, 600, 10)))]
+    log = "\n".join(["across all possible ranks", "Step\tTraining Loss", *rows])
+    (found,) = why({"logs": {"train-0": log}})
+    assert (found.code.value, found.evidence) == ("LOSS_DIVERGED", (rows[0], rows[-1]))
+
+
+def test_a_loss_that_is_none_is_quoted_with_its_line_where_others_stand_before_its_step() -> None:
+    lines = [
+        f"{{'loss': '{loss}', 'epoch': '0.{step}'}}\nIt is possible across\n"
+        f" {step}0%|#   | {step}/10 [00:0{step}<00:09,  1.00it/s]\n"
+        for step, loss in enumerate(("2.31", "nan", "nan", "nan"), 1)
+    ]
+    (found,) = why({"logs": {"train-0": "  0%|    | 0/10 [00:00<?, ?it/s]\n" + "".join(lines)}})
+    assert [quote.partition(",")[0] for quote in found.evidence] == ["{'loss': '2.31'", "{'loss': 'nan'"]

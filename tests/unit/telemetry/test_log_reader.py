@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actions.telemetry.dialects import generic
 from actions.telemetry.dialects.progress_bars import bar_of
 from actions.telemetry.log_reader import RAY_NOTICE, LogReader, read_log
 from actions.telemetry.log_records import HALF, split_records
@@ -355,3 +356,58 @@ def test_a_loss_that_is_the_same_behind_a_validation_is_one_of_the_next_step(ste
     lines = [bars[0], "Validation DataLoader 0: 100%|#| 4/4 [00:00<00:00, 9.0it/s]", *bars]
     points = read_log("\n".join(lines).encode())
     assert [point.step for point in points if point.metric == "train_loss"] == [3, 4, 5]
+
+
+FROM_2 = "Epoch 0: 50%|#####     | {}/100 [00:50<00:50, 1.00it/s, loss={}]"
+VALIDATED = [f"Validation DataLoader 0: 50%|#| {done}/4 [00:00<00:00, 9.0it/s]" for done in range(5)]
+
+
+def steps_of(*lines: str) -> list[tuple[int | None, str]]:
+    """Return step and loss of every point of the training, the last of each step."""
+    found = {point.step: point.raw for point in read_log("\n".join(lines).encode()) if point.metric == "train_loss"}
+    return list(found.items())
+
+
+def test_a_loss_that_stays_over_two_steps_behind_a_validation_shifts_no_steps() -> None:
+    """Lightning 2 draws each step twice; the loss of 51 and 52 is that of 50 in its three digits."""
+    drawn = ((51, "2.31"), (51, "2.31"), (52, "2.31"), (52, "2.31"), (53, "2.31"), (53, "2.30"))
+    lines = [FROM_2.format(50, "2.31"), *VALIDATED, *(FROM_2.format(*each) for each in drawn)]
+    assert steps_of(*lines) == [(50, "2.31"), (51, "2.31"), (52, "2.31"), (53, "2.30")]
+
+
+def test_a_step_that_is_drawn_once_behind_a_validation_is_a_step() -> None:
+    lines = [FROM_2.format(50, "2.31"), *VALIDATED, FROM_2.format(51, "2.31"), FROM_2.format(52, "2.30")]
+    assert steps_of(*lines) == [(50, "2.31"), (51, "2.31"), (52, "2.30")]
+
+
+def test_a_bar_that_goes_on_with_a_validation_has_counted_its_batches() -> None:
+    """As before Lightning 2."""
+    during = [line for done in (1, 2, 3, 4) for line in (VALIDATED[done], FROM_2.format(50 + done, "2.31"))]
+    lines = [FROM_2.format(50, "2.31"), VALIDATED[0], *during, FROM_2.format(55, "2.31"), FROM_2.format(55, "2.30")]
+    assert steps_of(*lines) == [(50, "2.31"), (51, "2.30")]
+
+
+def test_the_full_bar_of_one_rank_ends_no_epoch_of_another() -> None:
+    lines = ["Epoch 1/2", "[rank0]: 100/100 [==] - 1s - loss: 1.9"]
+    lines += [f"[rank1]: {done}/100 [==] - 1s - loss: 1.{done % 10}" for done in (98, 99, 100)]
+    lines += ["Epoch 2/2", *(f"[rank{rank}]: 1/100 [>.] - 1s - loss: 0.5" for rank in (0, 1))]
+    found = [(point.rank, point.step, point.epoch) for point in read_log("\n".join(lines).encode())]
+    assert found == [(0, 100, 1), (1, 98, 1), (1, 99, 1), (1, 100, 1), (0, 1, 2), (1, 1, 2)]
+
+
+class _Searches:
+    """An expression that finds nothing, and counts the characters that it is searched in."""
+
+    def __init__(self) -> None:
+        self.characters = 0
+
+    def search(self, text: str, start: int, end: int) -> None:
+        """Count them."""
+        self.characters += min(end, len(text)) - start
+
+
+def test_what_stands_before_counters_is_looked_at_near_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = _Searches()
+    monkeypatch.setattr(generic, "_COUNTS_STEPS", searches)
+    assert losses_of("[3/9]" * 3000 + " loss: 2.3") == []
+    assert 0 < searches.characters <= 100

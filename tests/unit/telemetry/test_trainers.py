@@ -252,6 +252,33 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
         "it 100 loss 2.3\nUpdate 200 loss 2.2\nAverage loss at step 300: 2.1\n",
         [("train_loss", 100, "2.3", None), ("train_loss", 200, "2.2", None), ("train_loss", 300, "2.1", None)],
     ),
+    "short words for a step, behind what may stand before them": (
+        "[rank 3] it 5: loss 2.5\nEpoch 1 it 6 loss 2.4\n| it 7/10 | loss: 2.3\nINFO:root:Update 8 lr 1e-4 loss 2.2\n",
+        [
+            ("train_loss", 5, "2.5", None),
+            ("train_loss", 6, "2.4", 1),
+            ("train_loss", 7, "2.3", None),
+            ("train_loss", 8, "2.2", None),
+        ],
+    ),
+    "the same words, in sentences and before a clock": (
+        "Saved it 2024: loss: 1.5\nWe did it 3 times, loss 0.5\nupdate 7 of the packages, loss: 2.0\n"
+        "it [00:05, loss: 2.3]\n10 steps [00:05, 2.00 steps/s, loss: 2.3]\n",
+        [],
+    ),
+    "a bar whose unit begins with a blank": (
+        "12 it [00:05, 2.00 it/s, loss=2.3]\n 20%|##   | 20/100 [00:05<00:20, 4.00 it/s, loss=2.2]\n",
+        [("train_loss", 12, "2.3", None), ("train_loss", 20, "2.2", None)],
+    ),
+    "counters of other things, and dates": (
+        "Layer [3/12] loss: 2.3\nFile [3/12]: loss 2.3\nclient: [3/12] loss 2.3\nshards [3/12] loss 2.3\n"
+        "[2024/11] [12/26] loss: 2.3\n",
+        [],
+    ),
+    "counters behind what begins a line of a log": (
+        "2026-11-26 10:00:00 [1/12] loss 2.5\nINFO:root:[2/12] loss=2.4\nrank 0: [3/12] loss 2.3\n",
+        [("train_loss", 1, "2.5", None), ("train_loss", 2, "2.4", None), ("train_loss", 3, "2.3", None)],
+    ),
     "a validation at its step": (
         "Eval at step 100: loss=2.2, ppl=9.1\nValidation at step 200: loss 2.1\nEvaluating... step 300 loss 2.0\n",
         [("val_loss", 100, "2.2", None), ("val_loss", 200, "2.1", None), ("val_loss", 300, "2.0", None)],

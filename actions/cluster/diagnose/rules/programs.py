@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
@@ -532,23 +533,40 @@ def _rank_of(evidence: Evidence, pod: Pod, pid: str) -> str:
     return f"process {pid}" if rank is None else f"rank {rank}"
 
 
+_LINES_BACK = 20
+"""Lines with a loss; further above the step of a loss is none of it."""
+
+
 def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:
     """Yield the first log whose loss is not a number; those of other ranks are the same."""
     for log in evidence.logs:
         reader, curves = LogReader(), Curves()
         quotes: dict[bool, str] = {}
-        told = ""
+        told: deque[str] = deque(maxlen=_LINES_BACK)
         for line in log.text.splitlines():
-            told = line if "oss" in line else told  # its step may be on a line below it
+            if "oss" in line and "loss" in line.lower():
+                told.appendleft(line)
             for point in reader.feed(line):
                 if isinstance(point, Point):
                     curves.add(point)
                     if point.metric.endswith("_loss"):
-                        quotes[math.isfinite(point.value)] = told or line
+                        quotes[math.isfinite(point.value)] = _line_of(point, line, told)
         found = divergence_of(curves)
         if found is not None:
             yield _told(found, log, [quotes[kind] for kind in (True, False) if kind in quotes])
             return
+
+
+def _line_of(point: Point, line: str, told: Iterable[str]) -> str:
+    """Return the line that holds a point's number: its step may be on a line below that, as in the bar of a trainer.
+
+    Args:
+        point: The point.
+        line: The line with which it was complete.
+        told: The newest lines with a loss, newest first.
+    """
+    number = re.compile(rf"(?<![\w.]){re.escape(point.raw)}(?![\w.])") if point.raw else None
+    return next((each for each in (line, *told) if number and number.search(each)), line)
 
 
 def _told(found: Divergence, log: Log, quotes: list[str]) -> Finding:
