@@ -64,12 +64,12 @@ def private_directory(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, data: bytes, *, is_synced: bool = True) -> None:
-    """Replace `path` by `data` in one step, 0600.
+def write_private(path: Path, *parts: bytes, is_synced: bool = True) -> None:
+    """Replace the content of `path` in one step, 0600.
 
     Args:
         path: The file.
-        data: Its new content.
+        parts: Its new content; a large one in parts, so that there is no copy of all of it.
         is_synced: It is on disk when this returns; else some seconds later, for what is rewritten soon anyway.
 
     Raises:
@@ -79,7 +79,7 @@ def write_private(path: Path, data: bytes, *, is_synced: bool = True) -> None:
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             if is_synced:
                 file.flush()
                 os.fsync(file.fileno())

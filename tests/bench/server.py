@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ def fleet_server(kind: str, nodes: int, pods: int, folder: Path, *, events: int 
     """
     module = "realserver" if kind == "real" else "apiserver"
     sizes = [str(size) for size in (nodes, pods, events) if size]
-    with _running(module, sizes, folder / f"fleet-{nodes}-{events}") as target:
+    with _running(module, sizes, Path(tempfile.mkdtemp(prefix=f"fleet-{nodes}-", dir=folder))) as target:
         yield target
 
 
@@ -51,13 +52,12 @@ def log_server(kind: str, folder: Path) -> Iterator[Target]:
         RuntimeError: It did not start.
     """
     module, sizes = ("reallogs", []) if kind == "real" else ("apiserver", ["1", "1"])
-    with _running(module, sizes, folder / "logs") as target:
+    with _running(module, sizes, Path(tempfile.mkdtemp(prefix="logs-", dir=folder))) as target:
         yield target
 
 
 @contextmanager
 def _running(module: str, sizes: list[str], home: Path) -> Iterator[Target]:
-    home.mkdir()
     argv = [sys.executable, "-m", f"tests.bench.{module}", *sizes, str(home)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         until = time.monotonic() + _START_SECONDS

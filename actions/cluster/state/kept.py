@@ -26,6 +26,7 @@ import msgspec
 from actions.base.decoding import decode_msgpack
 from actions.base.errors import ConfigError
 from actions.base.files import cache_home, private_directory, write_private
+from actions.base.linux import release_free_memory
 from actions.base.untrusted import redact
 from actions.cluster.auth.kubeconfig import ChosenContext
 from actions.cluster.state.device_layer import (
@@ -348,19 +349,24 @@ def write_kept(
     """
     if len(snapshot.nodes) + len(snapshot.pods) > MOST_OBJECTS:
         return False
-    data = _encoded(snapshot, identity, uid=uid, taken_at=taken_at, versions=versions)
-    if len(data) > MOST_BYTES:
+    parts = _encoded(snapshot, identity, uid=uid, taken_at=taken_at, versions=versions)
+    if sum(map(len, parts)) > MOST_BYTES:
         return False
     file = _file_of(identity, folder)
     try:
-        write_private(private_directory(file.parent) / file.name, data, is_synced=False)
+        write_private(private_directory(file.parent) / file.name, *parts, is_synced=False)
         _drop_oldest(file.parent)
     except (ConfigError, OSError):
         return False
+    del parts
+    release_free_memory()
     return True
 
 
-def _encoded(snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: float, versions: WatchVersions) -> bytes:
+def _encoded(
+    snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: float, versions: WatchVersions
+) -> list[bytes]:
+    """Return the file in parts: joined, a large one would be in memory three times."""
     texts, groups, amounts = _Numbered[str](), _Numbered[tuple[str, ...]](), _Numbered[Resources]()
     usage = [(name, own_usage(used)) for name, used in snapshot.usage.items()]
     nodes, pods = map(own_node, snapshot.nodes.values()), map(own_pod, snapshot.pods.values())
@@ -391,11 +397,12 @@ def _encoded(snapshot: ClusterSnapshot, identity: str, *, uid: str, taken_at: fl
         nodes=len(snapshot.nodes),
         pods=len(snapshot.pods),
     )
-    data = bytearray(_MARK)
+    parts, digest = [_MARK], hashlib.blake2b(_MARK, digest_size=_DIGEST_BYTES)
     for frame in (msgspec.msgpack.encode(head), *frames):
-        data += len(frame).to_bytes(_LENGTH_BYTES, "big") + frame
-    data += hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
-    return bytes(data)
+        for part in (len(frame).to_bytes(_LENGTH_BYTES, "big"), frame):
+            parts.append(part)
+            digest.update(part)
+    return [*parts, digest.digest()]
 
 
 class _Numbered(Generic[T]):
