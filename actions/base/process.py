@@ -373,7 +373,9 @@ async def stream_tool(
     except TimeoutError as error:
         raise UnreachableError(f"{argv[0]} did not end within {deadline_seconds:.0f} s.") from error
     finally:
-        await _terminated(child)
+        if child.returncode is None:
+            signal_group(child.pid, signal.SIGTERM)
+            await _ended(child, partial(signal_group, child.pid, signal.SIGKILL))
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail="\n".join(tail))
 
@@ -382,8 +384,8 @@ async def _started(
     argv: Sequence[str], *, stderr: int, directory: Path | None, environment: Mapping[str, str] | None
 ) -> asyncio.subprocess.Process:
     """A program in a session of its own, without stdin, whose stdout is a pipe. `stderr` as asyncio takes it."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
+    try:
+        return await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -393,22 +395,8 @@ async def _started(
             start_new_session=True,
             umask=0o077,
         )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio would wait for its pipes, which a process that it has left behind may hold
-        with suppress(OSError):
-            await _terminated(await starting)
-        raise
     except OSError as error:
         raise ToolError(argv, exit_code=127, tail=str(error)) from error
-
-
-async def _terminated(child: asyncio.subprocess.Process) -> None:
-    """End a process with its group, unless it has ended."""
-    if child.returncode is None:
-        signal_group(child.pid, signal.SIGTERM)
-        await _ended(child, partial(signal_group, child.pid, signal.SIGKILL))
 
 
 async def _lines_of(child: asyncio.subprocess.Process) -> AsyncIterator[str]:

@@ -65,10 +65,9 @@ async def test_a_tool_that_hangs_is_ended_with_its_children() -> None:
         await run_tool([sys.executable, "-c", "import time; time.sleep(60)"], deadline_seconds=0.5)
 
 
-@pytest.mark.parametrize("is_early", [False, True], ids=["at work", "before its pipes are read"])
 @pytest.mark.parametrize("how", [run_tool, partial(stream_tool, on_line=print)], ids=["run", "stream"])
 def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
-    how: Callable[..., Coroutine[Any, Any, object]], is_early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: Callable[..., Coroutine[Any, Any, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that it has left behind holds its pipes open: no wait for that one, and no complaint at the end."""
     pid = tmp_path / "pid"
@@ -81,25 +80,20 @@ def test_a_tool_that_is_interrupted_is_let_go_though_its_output_is_held(
     monkeypatch.setattr(process, "_END_SECONDS", 0.2)
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
 
-    def has_child() -> bool:
-        return pid.exists() and pid.read_text() != ""
+    starting = process._started
+    is_started: list[bool] = []
+
+    async def started(*arguments: Any, **options: Any) -> Any:
+        child = await starting(*arguments, **options)
+        is_started.append(True)
+        return child
+
+    monkeypatch.setattr(process, "_started", started)
 
     async def work() -> None:
-        loop = asyncio.get_running_loop()
-        connect, may_connect = loop.connect_read_pipe, asyncio.Event()
-
-        async def connected(*arguments: Any) -> Any:
-            await may_connect.wait()
-            return await connect(*arguments)
-
-        monkeypatch.setattr(loop, "connect_read_pipe", connected)
-        if not is_early:
-            may_connect.set()
         tool = asyncio.ensure_future(how([sys.executable, "-c", program], deadline_seconds=600))
-        await until(has_child, "the child of the tool")
+        await until(lambda: is_started and pid.exists() and pid.read_text(), "the child of the tool")
         tool.cancel()
-        await asyncio.sleep(0)
-        may_connect.set()
         with suppress(asyncio.CancelledError):
             async with asyncio.timeout(120):
                 await tool
