@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 ACCOUNT = "111122223333"
 MONOTONIC = 10_000.0
 """Seconds of the clock that never moves."""
-_CALM = 3
+_CALM = 5
 """A screen is taken when it was the same so many times in a row."""
 _MOST_LOOKS = 400
 _MOST_UNSEEN = 2
