@@ -178,7 +178,8 @@ class RemoteRunFeed:
         left = found.ids.difference(run.id for run in self._held.values())
         kept = {run_id: run for run_id, run in self._of_home.items() if run_id in left}
         self._of_home = {**kept, **{run.id: run for run in found.runs}}
-        self._home_ages = {**self._home_ages, **found.ages}
+        ages = {**self._home_ages, **found.ages}
+        self._home_ages = {run_id: ages[run_id] for run_id in self._of_home if run_id in ages}
         self._publish()
 
     def take_leases(self, leases: Mapping[str, HomeLease]) -> None:
