@@ -253,12 +253,10 @@ class BaseApp(TypeAheadApp[ResultT]):
         self._exit_deadline = exit_deadline
 
     def get_driver_class(self) -> type[Driver]:
-        """Return the driver of `tui.terminal`; in a browser, Textual's."""
-        if is_in_browser(os.environ):
-            return super().get_driver_class()
-        from tui.terminal.driver import TerminalDriver
+        """Return the driver of `tui.terminal` for a terminal or a browser."""
+        from tui.terminal.driver import TerminalDriver, browser_driver
 
-        return TerminalDriver
+        return browser_driver() if is_in_browser(os.environ) else TerminalDriver
 
     def leave_on_signals(self) -> None:
         """End on SIGTERM and SIGHUP, even while the loop waits for a terminal that is not read."""

@@ -61,6 +61,11 @@ class Terminal:
         for letter in text:
             self._tmux("send-keys", "-t", "t", "-l", letter)
 
+    def paste(self, text: str) -> None:
+        """Paste text as tmux does: between the marks of a paste, with every control that is in it."""
+        self._tmux("set-buffer", "--", text)
+        self._tmux("paste-buffer", "-p", "-t", "t")
+
     def text(self, *, colours: bool = False) -> str:
         """The screen, lines without trailing blanks."""
         return self._tmux("capture-pane", "-p", "-t", "t", *(["-e"] if colours else []))

@@ -125,6 +125,20 @@ def test_keys_that_come_faster_than_screens_go_where_they_were_meant(shared_prog
         terminal.wait(r"─ Pod kube-system/coredns-\S+ ─")
 
 
+def test_what_is_pasted_presses_no_key(shared_program: Program) -> None:
+    with a_console(shared_program) as terminal:
+        terminal.wait(r"\[1 nodes\]")
+        for pasted in ("\x1b[31mhello\nq\nok\n", "\x1b\x1b\x03q\rT", "x\x1b[201~q\rT\r"):
+            terminal.paste(pasted)
+        terminal.press(":")
+        terminal.wait(r"^ ?: command")
+        terminal.paste("\x1b[31mquit\x1b[0m\nq\n")
+        terminal.wait(r"^ ?: ?quit ")
+        terminal.press("Escape")
+        terminal.wait(r"\[1 nodes\]")
+        assert not terminal.is_dead()
+
+
 def test_every_pod_of_the_cluster_is_described_read_followed_and_entered(shared_program: Program) -> None:
     with a_console(shared_program, size=(200, 50)) as terminal:
         terminal.press("2")

@@ -94,6 +94,9 @@ async def test_a_page_has_a_read_only_console_that_ends_with_the_page_and_with_t
         await until(lambda: not is_alive(process), "the end of the page's console")
         async with client.ws_connect(f"{address}ws?width=100&height=30") as page:
             await _seen(page, "read-only")
+            await page.send_json(["stdin", "\x1b[200~\x1b[31mq\rq\r\x1b[201~"])
+            await page.send_json(["stdin", "?"])
+            await _seen(page, "help")
             (console,) = _children(server.pid)
             process = identity_of(console)
             assert process is not None

@@ -14,13 +14,14 @@ import select
 import signal
 import termios
 import threading
-import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol, cast
 
 from textual import events
 from textual.app import App
+from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
@@ -33,8 +34,6 @@ FLOOD_SECONDS = 5.0
 """Seconds for which reading may stop. Input after that is not typing, and is dropped until there is a pause."""
 _READ_BYTES = 4096
 _TICK_SECONDS = 0.1
-_LOST_PASTE_SECONDS = 5.0
-"""A paste that pauses for this long is over: its end was lost, and every key would be taken for a part of it."""
 _STOP_SECONDS = 0.5
 _IN_STEP = 64
 """Keys sent to the loop before checking that it has taken them."""
@@ -159,17 +158,15 @@ class TerminalDriver(LinuxDriver):
         """Read until the driver stops or the terminal is gone."""
         parser, ready = TerminalInput(lambda: self._in_band_window_resize), select.poll()
         ready.register(self.fileno, select.POLLIN)
-        read_at = time.monotonic()
         while not wants_end.is_set():
             if not ready.poll(_TICK_SECONDS * 1000):
-                self._rest(parser, is_paste_lost=time.monotonic() - read_at > _LOST_PASTE_SECONDS)
+                self._rest(parser)
                 continue
             data = self._read()
             if not data:
                 if self.input_tty and not wants_end.is_set():
                     self._told.hung_up()
                 return
-            read_at = time.monotonic()
             self._take(data, parser)
 
     def _take(self, data: bytes, parser: TerminalInput) -> None:
@@ -185,9 +182,9 @@ class TerminalDriver(LinuxDriver):
         except OSError:  # the line was hung up
             return b""
 
-    def _rest(self, parser: TerminalInput, *, is_paste_lost: bool) -> None:
+    def _rest(self, parser: TerminalInput) -> None:
         """Handle a pause in typing."""
-        for message in parser.end_paste() if parser.is_pasting and is_paste_lost else parser.tick():
+        for message in parser.tick():
             self.process_message(message)
         self._held_back = 0.0
         if self._is_flooded:
@@ -214,6 +211,32 @@ class TerminalDriver(LinuxDriver):
     def _hold_back(self, seconds: float) -> None:
         self._held_back += seconds
         self._is_flooded = self._is_flooded or self._held_back >= FLOOD_SECONDS
+
+
+def browser_driver() -> type[Driver]:
+    """Return Textual's driver for a console in a browser, with our input: xterm.js leaves escapes in what is pasted."""
+    from textual.drivers._byte_stream import ByteStream
+    from textual.drivers.web_driver import WebDriver, _ExitInput
+
+    class BrowserDriver(WebDriver):
+        def run_input_thread(self) -> None:
+            """Read until the server ends this console."""
+            parser, stream = TerminalInput(), ByteStream()
+            with suppress(_ExitInput):
+                for data in self._input_reader:
+                    for kind, payload in stream.feed(data) if data else ():
+                        if kind == "D":
+                            self._pass_on(parser.feed(payload))
+                        else:
+                            self._on_meta(kind, payload)
+                    self._pass_on(parser.tick())
+            self._input_reader.close()
+
+        def _pass_on(self, messages: Iterable[Message]) -> None:
+            for message in messages:
+                self.process_message(message)
+
+    return BrowserDriver
 
 
 def _terminal_descriptor() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,8 +11,18 @@ from textual._parser import ParseError
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.message import Message
 
+from actions.base.untrusted import plain_text
+
 MOST_PASTED = 1 << 20
 """Maximum characters of one paste; the rest is dropped."""
+LOST_PASTE_SECONDS = 5.0
+"""A paste that pauses for this long is over: its end was lost, and every key would be taken for a part of it."""
+_PAUSE_SECONDS = 0.09
+"""A pause in what the terminal sends; a little less than the driver waits for input."""
+_MOST_TYPED = 4
+"""Maximum characters that a person types without such a pause."""
+_LONGEST_KEY = 16
+"""Maximum bytes of one key."""
 _FARTHEST = 10_000
 """Maximum columns or lines: no terminal is larger, and a screen of such a size would take all memory."""
 _ESCAPE = "\x1b"
@@ -38,48 +49,89 @@ class KeyParser(XTermParser):
         yield from super()._sequence_to_key_events(sequence, alt)
 
 
-class PasteLimit:
-    """A filter that limits the length of bracketed pastes, and passes everything else unchanged.
+class Pastes:
+    """A filter that makes each bracketed paste plain text, and passes everything else unchanged.
+
+    Textual's parser takes a paste for keys once there is an escape in it, and tmux and xterm.js leave escapes in. A
+    paste may also hold the mark of its own end: what follows an end without a pause is held, and is pasted too if
+    another end comes.
 
     Args:
-        most: Maximum characters of a paste.
+        most: Maximum characters of a paste; the rest is dropped.
     """
 
     def __init__(self, most: int = MOST_PASTED) -> None:
         self._most = most
-        self._pasted: int | None = None
-        self._seen = ""
-
-    @property
-    def is_open(self) -> bool:
-        """True if a paste has begun and not ended."""
-        return self._pasted is not None
+        self._passed = ""
+        """The last characters passed on, in which a mark may have begun."""
+        self._held: str | None = None
+        """The text of a paste, or what follows one without a pause; `None` while keys are passed on."""
+        self.is_open = False
+        """A paste has begun and not ended."""
+        self._is_lost = False
+        """The last paste was ended by time: what comes may be the rest of it."""
 
     def let_through(self, text: str) -> str:
-        """Return the part of `text` to keep; markers may be split between two calls."""
-        passed: list[str] = []
+        """Return what to pass on now; marks may be split between two calls."""
+        passed = ""
         while text:
-            if self._pasted is None:
-                part, text = self._until(BRACKETED_PASTE_START, text)
-                passed.append(part)
-                self._pasted = 0 if self._seen.endswith(BRACKETED_PASTE_START) else None
+            if self._held is None:
+                part, text = self._until_start(text)
+                passed += part
                 continue
-            is_over = self._pasted >= self._most
-            part, text = self._until(BRACKETED_PASTE_END, text)
-            passed.append("" if is_over else part)
-            self._pasted += len(part)
-            if self._seen.endswith(BRACKETED_PASTE_END):
-                passed.append(BRACKETED_PASTE_END if is_over else "")
-                self._pasted = None
-        return "".join(passed)
+            held, self._held = self._held + text, ""
+            ends = (BRACKETED_PASTE_END,) if self.is_open else (BRACKETED_PASTE_START, BRACKETED_PASTE_END)
+            at, mark = min(((held.find(mark), mark) for mark in ends if mark in held), default=(-1, ""))
+            if not mark:
+                self._held = self._bounded(held)
+                break
+            content, text = held[:at], held[at + len(mark) :]
+            if mark == BRACKETED_PASTE_START:
+                passed += content + mark
+                self.is_open = True
+            else:
+                passed += self._pasted(content)
+                self.is_open = self._is_lost = False
+        return passed
 
-    def _until(self, marker: str, text: str) -> tuple[str, str]:
-        """Split `text` at the end of `marker`, whose beginning may have been in an earlier call."""
-        before = self._seen[-(len(marker) - 1) :]
-        at = (before + text).find(marker)
-        end = len(text) if at < 0 else at + len(marker) - len(before)
-        self._seen = (before + text[:end])[-len(marker) :]
+    def settle(self) -> str:
+        """Return what was typed behind a paste; to be called after a pause."""
+        if self._held is None or self.is_open or (self._is_lost and not self._held):
+            return ""
+        held, self._held = self._held, None
+        if self._is_lost and len(plain_text(held)) > _MOST_TYPED:
+            self._held = ""
+            return self._pasted(held)
+        self._is_lost = False
+        return held
+
+    def lose(self) -> str:
+        """Return the end of a paste whose mark was lost."""
+        content, self._held = self._held or "", ""
+        pasted, self.is_open, self._is_lost = self._pasted(content), False, True
+        return pasted
+
+    def _until_start(self, text: str) -> tuple[str, str]:
+        """Split `text` behind a mark of a start, which may have begun in an earlier call."""
+        before = self._passed
+        at = (before + text).find(BRACKETED_PASTE_START)
+        if at < 0:
+            self._passed = (before + text)[1 - len(BRACKETED_PASTE_START) :]
+            return text, ""
+        end = at + len(BRACKETED_PASTE_START) - len(before)
+        self._passed, self._held, self.is_open = "", "", True
         return text[:end], text[end:]
+
+    def _pasted(self, content: str) -> str:
+        """Return what the parser makes one paste of."""
+        text = "\r".join(map(plain_text, content[: self._most].replace("\r\n", "\r").split("\r")))
+        return f"{'' if self.is_open else BRACKETED_PASTE_START}{text}{BRACKETED_PASTE_END}"
+
+    def _bounded(self, held: str) -> str:
+        """Return `held` without what is too much, but with its last characters, in which a mark may have begun."""
+        rest = held[self._most :]
+        # A NUL, which is removed later, so that no mark appears where the rest was cut off.
+        return held[: self._most] + (f"\0{rest[1 - len(BRACKETED_PASTE_END) :]}" if rest else "")
 
 
 class TerminalInput:
@@ -90,35 +142,41 @@ class TerminalInput:
 
     Args:
         tells_size: Returns whether the terminal was asked to report its size in band.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, tells_size: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, tells_size: Callable[[], bool] = lambda: False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._tells_size = tells_size
+        self._clock = clock
         self.forget()
-
-    @property
-    def is_pasting(self) -> bool:
-        """True if a paste has begun and not ended."""
-        return self._paste.is_open
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Return the messages that `data` completes."""
-        for part in _parts(self._paste.let_through(self._decode(data))):
-            yield from self._guarded(self._parser.feed(part))
+        if not self._paste.is_open or len(data) > _LONGEST_KEY:  # keys do not make a lost paste last longer
+            self._fed_at = self._clock()
+        yield from self._parsed(self._paste.let_through(self._decode(data)))
 
     def tick(self) -> Iterator[Message]:
         """Return the messages completed by time: a lone escape is a key after a tenth of a second."""
+        paused = self._clock() - self._fed_at
+        if self._paste.is_open and paused > LOST_PASTE_SECONDS:
+            yield from self._parsed(self._paste.lose())
+        elif paused >= _PAUSE_SECONDS:
+            yield from self._parsed(self._paste.settle())
         yield from self._guarded(self._parser.tick())
-
-    def end_paste(self) -> Iterator[Message]:
-        """Return the message of a paste whose end was lost."""
-        yield from self.feed(BRACKETED_PASTE_END.encode())
 
     def forget(self) -> None:
         """Reset the parser, dropping any incomplete sequence."""
-        self._paste = PasteLimit()
+        self._paste = Pastes()
+        self._fed_at = self._clock()
         self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
         self._parser = KeyParser()
+
+    def _parsed(self, text: str) -> Iterator[Message]:
+        for part in _parts(text):
+            yield from self._guarded(self._parser.feed(part))
 
     def _guarded(self, messages: Iterable[Message]) -> Iterator[Message]:
         try:

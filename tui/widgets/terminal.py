@@ -21,6 +21,8 @@ from textual.strip import Strip
 from tui.widgets.base import LineWidget
 
 _SEQUENCES = re.compile(rb"\x1b?[^\x1b]+|\x1b")
+_MARKS_OF_PASTES = 2004 << 5
+"""The private mode in which pastes have marks (xterm, `Bracketed Paste Mode`), as pyte keeps it."""
 _NAMES = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
 
 
@@ -44,6 +46,11 @@ class TerminalScreen:
         """The column and row of the cursor, or `None` while it is hidden."""
         cursor = self._screen.cursor
         return None if cursor.hidden else (cursor.x, cursor.y)
+
+    @property
+    def marks_pastes(self) -> bool:
+        """True if the program has asked for marks around pastes."""
+        return _MARKS_OF_PASTES in self._screen.mode
 
     def feed(self, data: bytes) -> set[int]:
         """Process output of the program.
@@ -273,9 +280,12 @@ class TerminalView(LineWidget, can_focus=True):
         self.post_message(self.Prefixed(is_open))
 
     def on_paste(self, event: events.Paste) -> None:
-        """Send pasted text as if typed."""
+        """Send pasted text as if typed, or between the marks of a paste if the program has asked for them."""
         event.stop()
-        self.post_message(self.Typed(event.text.replace("\n", "\r").encode()))
+        text = event.text.replace("\n", "\r")
+        if self._screen.marks_pastes:
+            text = f"\x1b[200~{text}\x1b[201~"
+        self.post_message(self.Typed(text.encode()))
 
     def on_resize(self) -> None:
         """Resize the grid, and post the new size."""

@@ -17,7 +17,7 @@ from textual import events
 from tests.support.polling import wait
 from tui.cli.console import run_to_the_end
 from tui.shutdown import ExitDeadline
-from tui.terminal.input import PasteLimit, TerminalInput
+from tui.terminal.input import Pastes, TerminalInput
 from tui.terminal.output import TerminalOutput
 
 BEGIN, END = "\x1b[200~", "\x1b[201~"
@@ -31,23 +31,87 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 200)))
-def test_what_is_no_long_paste_goes_through_as_it_is_wherever_it_is_cut(places: list[int]) -> None:
-    text = f"abc{BEGIN}pasted{END}\x1b[Adef{BEGIN}{END}g\x1b[20{BEGIN}twice{BEGIN}{END}h"
-    limit = PasteLimit(most=100)
-    assert "".join(limit.let_through(piece) for piece in cut(text, places)) == text
-    assert not limit.is_open
+def test_what_is_no_paste_goes_through_as_it_is_wherever_it_is_cut(places: list[int]) -> None:
+    text = f"abc{BEGIN}pasted{END}\x1b[Adef{BEGIN}{END}g\x1b[20{BEGIN}twice{END}h"
+    pastes = Pastes(most=100)
+    assert "".join(pastes.let_through(piece) for piece in cut(text, places)) + pastes.settle() == text
+    assert not pastes.is_open
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 400)))
 def test_a_long_paste_loses_its_end_and_nothing_behind_it(places: list[int]) -> None:
     text = f"a{BEGIN}{'x' * 300}{END}b"
-    limit = PasteLimit(most=10)
-    passed = "".join(limit.let_through(piece) for piece in cut(text, places))
-    assert passed.startswith(f"a{BEGIN}")
-    assert passed.endswith(f"{END}b")
-    assert passed.count(END) == 1
-    assert not limit.is_open
+    pastes = Pastes(most=10)
+    passed = "".join(pastes.let_through(piece) for piece in cut(text, places)) + pastes.settle()
+    assert passed == f"a{BEGIN}{'x' * 10}{END}b"
+    assert not pastes.is_open
+
+
+class Line:
+    """A terminal's input, with a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._input = TerminalInput(clock=lambda: self.now)
+
+    def sent(self, *pieces: str, pause: float = 1.0) -> list[str]:
+        """Return the keys, and pastes as `paste TEXT`, of `pieces` that are sent at once and of a pause."""
+        found = [message for piece in pieces for message in self._input.feed(piece.encode())]
+        self.now += pause
+        found += self._input.tick()
+        return [
+            f"paste {message.text}" if isinstance(message, events.Paste) else message.key
+            for message in found
+            if isinstance(message, events.Key | events.Paste)
+        ]
+
+
+CONTROLS = st.sampled_from(
+    ["\x1b[31m", "\x1b", "\x1bO", "\x1b[<0;1;1M", "\x1b]52;c;eA==\x07", "\x9b5n", "\x00", "\x03", BEGIN]
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.one_of(st.sampled_from(["q", "T", "y", "\r", "\n", ":", "e"]), CONTROLS)), st.lists(st.integers(0, 400))
+)
+def test_nothing_in_a_paste_is_a_key(pasted: list[str], places: list[int]) -> None:
+    (found,) = Line().sent(*cut(f"{BEGIN}{''.join(pasted)}{END}", places))
+    assert found.startswith("paste ")
+    assert set(found.removeprefix("paste ")) <= set("qTy\r\n:eAO\\[]mM<;0123456789c=~n")
+
+
+def test_a_sequence_in_a_paste_leaves_its_text() -> None:
+    assert Line().sent(f"{BEGIN}\x1b[31mhello\rq\r{END}") == ["paste hello\rq\r"]
+
+
+def test_a_paste_that_holds_the_mark_of_its_end_is_pasted_whole() -> None:
+    line = Line()
+    assert line.sent(f"{BEGIN}ls{END}", f"q\rT{END}") == ["paste ls", "paste q\rT"]
+    assert line.sent("j") == ["j"]
+
+
+def test_keys_behind_a_paste_are_keys_after_a_pause() -> None:
+    line = Line()
+    assert line.sent(f"{BEGIN}ls{END}\rj") == ["paste ls", "enter", "j"]
+    assert line.sent(f"k{BEGIN}a{END}x{BEGIN}b{END}") == ["k", "paste a", "x", "paste b"]
+
+
+def test_a_paste_without_an_end_ends_by_time_however_many_keys_are_pressed() -> None:
+    line = Line()
+    assert line.sent(f"{BEGIN}kubectl get pods of all\r") == []
+    assert [line.sent(key) for key in "qqqq"] == [[]] * 4
+    assert line.sent("\x1b") == ["paste kubectl get pods of all\rqqqq"]
+    assert line.sent("q") == ["q"]
+
+
+def test_the_rest_of_a_paste_that_was_ended_by_time_is_no_key() -> None:
+    line = Line()
+    assert line.sent(f"{BEGIN}first", pause=6.0) == ["paste first"]
+    assert line.sent("T\ry and more of it\r") == ["paste T\ry and more of it\r"]
+    assert line.sent(f"the end\r{END}") == ["paste the end\r"]
+    assert line.sent("j") == ["j"]
 
 
 def test_a_paste_of_other_bytes_keeps_what_is_text() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual import events
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
@@ -127,6 +128,17 @@ async def test_every_key_goes_to_the_program_and_the_prefix_with_q_leaves() -> N
         assert not app.has_left
         await pilot.press(PREFIX, "q")
         await wait_for(pilot, lambda: app.has_left, "leaving")
+
+
+async def test_a_paste_has_marks_where_the_program_asks_for_them() -> None:
+    app = TerminalApp()
+    async with app.run_test(size=(40, 8)) as pilot:
+        terminal = app.query_one(TerminalView)
+        terminal.post_message(events.Paste("ls\npwd"))
+        await wait_for(pilot, lambda: app.typed == b"ls\rpwd", "a paste as if typed")
+        await terminal.feed(b"\x1b[?2004h")
+        terminal.post_message(events.Paste("ls\npwd"))
+        await wait_for(pilot, lambda: app.typed.endswith(b"\x1b[200~ls\rpwd\x1b[201~"), "a paste with its marks")
 
 
 async def test_a_flood_is_drawn_in_slices() -> None:
