@@ -17,28 +17,19 @@ import msgspec
 
 from actions.telemetry.log_records import strip_controls
 
-_SUM_OF_LINKS = (
-    "/^GPU/ {gpu = $2} / Data [TR]x: / {sum[gpu] += $5} "
-    'END {for (gpu in sum) printf "NVLink GPU %s %.0f KiB\\n", gpu, sum[gpu]}'
-)
-_SUM_OF_FILES = 'NF == 1 {sum += $1} END {if (NR) printf "EFA %.0f B\\n", sum; exit !NR}'
-_SUM_OF_STATISTICS = (
-    "{for (i = 1; i < NF; i++) if ($i ~ /^[rt]x_bytes$/) {sum += $(i + 1); n++}} "
-    'END {if (n) printf "EFA %.0f B\\n", sum}'
-)
-"""Adds up names and values of `rdma statistic`, on one line or on many."""
 TRAFFIC_SCRIPT = (
-    f"nvidia-smi nvlink -gt d 2>/dev/null | awk '{_SUM_OF_LINKS}'; "
+    "nvidia-smi nvlink -gt d 2>/dev/null; "
     "nvidia-smi nvlink -e 2>/dev/null | grep -E '^GPU|: [1-9]'; "
-    f"cat /sys/class/infiniband/*/ports/1/hw_counters/[rt]x_bytes 2>/dev/null | awk '{_SUM_OF_FILES}' "
-    f"|| rdma statistic show 2>/dev/null | awk '{_SUM_OF_STATISTICS}' || true"
+    "grep -H . /sys/class/infiniband/*/ports/1/hw_counters/[rt]x_bytes 2>/dev/null "
+    "|| rdma statistic show 2>/dev/null || true"
 )
-"""A shell's commands: counters, added up there because a large machine has hundreds, and errors that are not 0."""
+"""A shell's commands: counters, and link errors that are not 0."""
 
 _GPU = re.compile(r"^GPU (\d{1,3}): ")
 _ERRORS = re.compile(r"^\s{1,16}Link (\d{1,3}): ((?:[A-Z][A-Za-z-]{1,20} ){1,4})Errors: (\d{1,12})$")
-_NVLINK = re.compile(r"^NVLink GPU (\d{1,3}): (\d{1,20}) KiB$")
-_EFA = re.compile(r"^EFA (\d{1,20}) B$")
+_DATA = re.compile(r"^\s{1,16}Link \d{1,3}: Data [TR]x: (\d{1,18}) KiB$")
+_EFA = re.compile(r"^/\S{1,200}/hw_counters/[rt]x_bytes:(\d{1,18})$|\b[rt]x_bytes (\d{1,18})\b")
+"""A file and its content; a name and its value as `rdma statistic` prints them, on one line or on many."""
 _KIB = 1 << 10
 _LONGEST = 256 << 10
 
@@ -80,10 +71,11 @@ def read_traffic(text: str) -> Traffic:
         elif gpu is not None and (found := _ERRORS.match(line)):
             kind = found[2].strip().lower()
             errors.setdefault(gpu, {}).setdefault(int(found[1]), {})[kind] = int(found[3])
-        elif data := _NVLINK.match(line):
-            sent[int(data[1])] = int(data[2]) * _KIB
-        elif efa := _EFA.match(line):
-            adapters = int(efa[1])
+        elif gpu is not None and (data := _DATA.match(line)):
+            sent[gpu] = sent.get(gpu, 0) + int(data[1]) * _KIB
+        else:
+            for efa in _EFA.finditer(line):
+                adapters = (adapters or 0) + int(efa[1] or efa[2])
     return Traffic(sent, {number: _troubled(links) for number, links in errors.items()}, adapters)
 
 

@@ -26,11 +26,11 @@ GPU 1: NVIDIA H200 (UUID: GPU-2)
 \t Link 0: Data Tx: 7 KiB
 \t Link 0: Data Rx: 0 KiB
 """
-SUMS = "NVLink GPU 0: 10000 KiB\nNVLink GPU 1: 7 KiB\nEFA 124457 B\n"
+EFA = "/sys/class/infiniband/rdmap79s0/ports/1/hw_counters/rx_bytes:124457\n"
 
 
 def test_a_device_has_the_counters_of_its_number() -> None:
-    reading = read_devices(TABLE + SUMS + "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: Replay Errors: 5\n")
+    reading = read_devices(TABLE + COUNTERS + EFA + "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: Replay Errors: 5\n")
     first, *others = reading.devices
     assert (first.nvlink_bytes, first.nvlink_errors, first.efa_bytes) == (10_000 << 10, 5, 124_457)
     assert [device.efa_bytes for device in others] == [124_457] * len(others)
@@ -62,7 +62,6 @@ def test_the_commands_of_a_shell_print_what_is_read(tmp_path: Path) -> None:
     assert (first.nvlink_bytes, first.nvlink_errors) == (10_000 << 10, 12)
     assert read_traffic(done.stdout).nvlink_bytes == {0: 10_000 << 10, 1: 7 << 10}
     assert "CRC" not in done.stdout
-    assert "Link 0" not in done.stdout
 
     tool.write_text("#!/bin/sh\necho No devices were found\nexit 6\n")
     done = played(tmp_path)

@@ -19,7 +19,6 @@ from actions.sandbox.programs.neuron.tools import run_neuron_ls, run_neuron_moni
 from actions.sandbox.programs.nvidia import run_nvidia_smi
 from actions.sandbox.programs.nvlink import run_nvlink
 from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
-from actions.sandbox.programs.shell.awk import awk
 from actions.sandbox.programs.shell.file_commands import df, find, head, stat, tail
 
 _BYTES_PER_SECOND = 1e9
@@ -292,7 +291,7 @@ def _mpirun(context: ProcessContext, arguments: Sequence[str], _given: str) -> P
 
 _EVERYWHERE: dict[str, Command] = {
     "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": head, "tail": tail, "grep": _grep,
-    "awk": awk, "find": find, "stat": stat,
+    "find": find, "stat": stat,
     "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
