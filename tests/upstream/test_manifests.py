@@ -11,6 +11,7 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.render import own_objects
 from actions.blueprint.stages import ManifestsStage
 from actions.blueprint.targets import Manifest
+from actions.fleet.eks_versions import VersionMatrix
 from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import refusal_of
 from tests.unit.blueprint.shipped import object_of, shipped
@@ -161,3 +162,12 @@ def test_an_mpi_operator_that_refuses_the_jobs_is_refused_itself(name: str, vers
     container = {"name": "mpi-operator", "image": version["image"], "args": ["-alsologtostderr"]}
     found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
     assert (refusal_of(found, stage.refuses) is None) == version["waits_for_workers"]
+
+
+@pytest.mark.parametrize("name", ["volcano", "kuberay", "mpi-operator", "training-operator"])
+def test_the_table_has_the_versions_of_kubernetes_that_an_operators_authors_name(name: str) -> None:
+    said, component = source("operators_kubernetes")[name], VersionMatrix.load().component(name)
+    listed = said.get("declared") or said.get("tested") or [said["at_least"]]
+    assert component.app == said["release"]
+    assert component.kubernetes_min == listed[0]
+    assert component.kubernetes_max == ("" if "at_least" in said else listed[-1])

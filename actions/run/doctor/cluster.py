@@ -15,6 +15,7 @@ from actions.base.yamldoc import load_documents, read_input
 from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import JobStage, ManifestsStage, PodStage
+from actions.blueprint.version_rules import undeclared_pairs
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.permissions import is_allowed
@@ -215,9 +216,17 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         "Delete it, tear its run down, or choose -n NAMESPACE.",
         is_blocking=True,
     )
-    asked_of = [*_check_questions(found, launch, connection), *(role_question(session, role, namespace) for role in roles)]
+    pairs = Question(
+        "operators for this Kubernetes",
+        partial(check_pairs, connection, launch, found.version),
+        "Install a version of it that is declared, or try a small run first.",
+    )
+    asked_of = [
+        *_check_questions(found, launch, connection),
+        *(role_question(session, role, namespace) for role in roles),
+    ]
     exports = any(stage.id == EXPORTERS for stage in launch.stages)
-    return [*asked_of, objects, *([scrapes] if exports else [])]
+    return [*asked_of, pairs, objects, *([scrapes] if exports else [])]
 
 
 def _check_questions(found: ClusterReach, launch: PlannedLaunch, connection: ClusterConnection) -> list[Question]:
@@ -239,6 +248,17 @@ def _check_questions(found: ClusterReach, launch: PlannedLaunch, connection: Clu
         Question(title, partial(look, check), check.hint or "Use another cluster.", is_blocking=check.is_required)
         for title, check in asked.items()
     ]
+
+
+async def check_pairs(connection: ClusterConnection, launch: PlannedLaunch, version: str) -> Observation:
+    """Check that what the launch installs is declared for the cluster's Kubernetes; what is there is used as it is.
+
+    Raises:
+        ConsoleError: The cluster does not answer.
+    """
+    there = [stage.id for stage in launch.stages if await is_there(connection, stage, launch.namespace)]
+    pairs = undeclared_pairs(launch.original or launch.blueprint, launch.binding, version, there)
+    return unknown(" ".join(pairs)) if pairs else passed("What is installed is declared for it.")
 
 
 async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:

@@ -17,7 +17,6 @@ from actions.fleet.quantity import size_text
 from actions.telemetry.tools.collectives import NcclReading, NcclRow
 from actions.telemetry.tools.efa import EfaReading
 
-
 _MOST_SHARE = 1.15
 """Of a measured curve: above it, what was measured is not what the curve is of."""
 

@@ -130,8 +130,12 @@ def test_what_a_cluster_that_is_there_has_to_offer_is_asked_before_the_first_job
 @pytest.mark.parametrize("name", BLUEPRINTS)
 def test_pods_of_somebody_elses_plugin_are_not_required_where_their_resources_are_counted(name: str) -> None:
     stages = [stage for stage in shipped(name).stages if isinstance(stage, CheckStage)]
-    for stage in (stage for stage in stages if any(isinstance(one, NodesCheck) and one.resource for one in stage.checks)):
-        plugins = [one for one in stage.checks if isinstance(one, PodsCheck) and "plugin" in one.selector + one.namespace]
+    for stage in (
+        stage for stage in stages if any(isinstance(one, NodesCheck) and one.resource for one in stage.checks)
+    ):
+        plugins = [
+            one for one in stage.checks if isinstance(one, PodsCheck) and "plugin" in one.selector + one.namespace
+        ]
         assert [one.title for one in plugins if one.is_required and "CSI" not in one.title] == []
 
 
