@@ -49,7 +49,7 @@ def require_together(blueprint: Blueprint, binding: Binding, day: date) -> None:
 def choice_notes(blueprint: Blueprint, binding: Binding, day: date) -> tuple[str, ...]:
     """Return a sentence for each choice of a launch that can be made and has a price or a risk; none for a rehearsal.
 
-    Extended support, pairs of versions that nobody declares, images whose tags move.
+    Extended support, pairs of versions that are not declared, images whose tags move.
 
     Raises:
         BlueprintError: A manifest or a Terraform root cannot be read.
@@ -69,7 +69,7 @@ def choice_notes(blueprint: Blueprint, binding: Binding, day: date) -> tuple[str
 
 
 def undeclared_pairs(blueprint: Blueprint, binding: Binding, version: str, there: Collection[str] = ()) -> list[str]:
-    """Return a sentence for each thing that a launch installs of which nobody declares that it works with a version.
+    """Return a sentence for each part that a launch installs and that is not declared to work with a version.
 
     Args:
         blueprint: As it was loaded.

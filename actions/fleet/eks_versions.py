@@ -143,7 +143,7 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def undeclared(self, component: Component, version: str) -> str:
-        """Return a sentence if nobody declares that a component works with a Kubernetes version; else empty."""
+        """Return a sentence if it is not declared that a component works with a Kubernetes version; else empty."""
         entry, named = self.find(version), f"{component.title} {component.app}"
         if not component.supports(version):
             return (

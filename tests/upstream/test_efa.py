@@ -63,7 +63,7 @@ def test_what_is_started_is_where_the_image_has_it(stage: str) -> None:
 
 @pytest.mark.parametrize("name", _BLUEPRINTS)
 def test_a_pod_with_efa_has_the_huge_pages_that_libfabric_takes_or_it_takes_none(name: str) -> None:
-    """What is passed on by `mpirun -x` counts, and the container's own variables where no ssh starts its programs."""
+    """The variables that `mpirun -x` passes on count, and the container's own where no ssh starts its programs."""
     said, looked_at = source("efa_huge_pages"), 0
     for manifest in rendered(name, "", {})[1]:
         spec = manifest.get("spec") or {}
