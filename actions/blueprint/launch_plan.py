@@ -30,7 +30,7 @@ from actions.blueprint.holding_rates import (
 from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, HoldingKind
 from actions.blueprint.parameters import Binding, bind, holds, reason_to_skip
-from actions.blueprint.render import own_objects
+from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
@@ -245,15 +245,6 @@ def plan_of(
     )
 
 
-def _previewed(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> list[Manifest]:
-    """A stage's own objects before anything has run: outputs of earlier stages are shown as `‹stage.output›`."""
-    unknown: dict[str, dict[str, str]] = {}
-    for wire in stage.sets:
-        source, _, name = wire.source.partition(".")
-        unknown.setdefault(source, {})[name] = f"‹{wire.source}›"
-    return own_objects(blueprint, stage, binding, unknown)
-
-
 class _Planning:
     """One launch: everything that the plan of each of its stages follows from."""
 
@@ -268,9 +259,10 @@ class _Planning:
     def plan(self, stage: AnyStage) -> StagePlan:
         """Return the plan of a stage."""
         skip_reason = reason_to_skip(stage, self._binding)
-        manifests = [] if skip_reason else _previewed(self.blueprint, stage, self._binding)
+        preview = placeholders_of(stage)
+        manifests = [] if skip_reason else own_objects(self.blueprint, stage, self._binding, preview)
         for_pods = Counter(nodes_for(manifests, self._instances))
-        rates = tuple(self._rates(stage, for_pods))
+        rates = () if skip_reason else tuple(self._rates(stage, for_pods))
         known = [rate.usd_per_hour for rate in rates if rate.usd_per_hour is not None]
         hourly = sum(known, Decimal(0)) if known or not rates else None
         expected = expectation_of(self._original, stage, self._binding, self._instances)
