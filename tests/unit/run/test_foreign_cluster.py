@@ -26,7 +26,7 @@ from tests.unit.sandbox.controllers.server import apply_all, until
 
 _NAME = "nemo-gpt3-5b"
 _OURS = (("nvidia-device-plugin", "nvidia-device-plugin"), ("kube-system", "aws-efa-k8s-device-plugin"))
-_THEIRS = (("nvidia-device-plugin-daemonset", {"name": "nvidia-device-plugin-ds"}, {"accelerator": "nvidia"}),
+_THEIRS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (("nvidia-device-plugin-daemonset", {"name": "nvidia-device-plugin-ds"}, {"accelerator": "nvidia"}),
            ("efa-aws-efa-k8s-device-plugin", {"name": "efa-aws-efa-k8s-device-plugin"}, {}))  # fmt: skip
 """DaemonSets of kube-system as the manifest of k8s-device-plugin 0.14.3 and `helm install efa` name them."""
 
@@ -75,7 +75,7 @@ async def test_plugins_of_other_names_do_not_end_a_run_whose_nodes_offer_all(tmp
     async with a_foreign_cluster(tmp_path, "p4de.24xlarge") as client:
 
         def offers_all(node: Document | None) -> bool:
-            return {GPU: "8", EFA: "4"}.items() <= (node or {})["status"]["allocatable"].items()
+            return node is not None and {GPU: "8", EFA: "4"}.items() <= node["status"]["allocatable"].items()
 
         for node in await nodes_of(client):
             await until(client, NODES, node["metadata"]["name"], offers_all)
