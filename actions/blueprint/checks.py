@@ -132,15 +132,9 @@ class FilesCheck(Check, frozen=True, kw_only=True, tag="files"):
     at_least: Amount = 1
 
 
-class ToolCheck(Check, frozen=True, kw_only=True, tag="tool"):
-    """A program is on PATH where the runner works."""
-
-    program: str
-
-
 ClusterCheck = PodsCheck | ObjectCheck | NodesCheck | VersionCheck | PoolCheck
 """The checks for which the cluster is queried."""
-AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck | ToolCheck
+AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck
 
 
 _LARGE = 128 << 20

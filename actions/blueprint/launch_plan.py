@@ -191,8 +191,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_priced(self) -> bool:
         """True if the price of anything is known, or nothing is paid. If not, the totals are 0 and mean nothing."""
-        active = [stage for stage in self.stages if not stage.is_skipped]
-        return any(stage.usd_per_hour for stage in active) or all(stage.is_free for stage in active)
+        return any(stage.usd_per_hour for stage in self.stages) or all(stage.is_free for stage in self.stages)
 
     @property
     def peak_usd_per_hour(self) -> Decimal | None:
@@ -230,16 +229,15 @@ def plan_of(
     tariff = Tariff(prices, region, day or SystemClock().now().date())
     planning = _Planning(blueprint, binding, tariff, table)
     stages = tuple(planning.plan(stage) for stage in planning.blueprint.stages)
-    active = [stage for stage in stages if not stage.is_skipped]
     preset = blueprint.presets.get(binding.preset)
     return LaunchPlan(
         stages=stages,
-        total_low=sum((stage.usd_low or Decimal(0) for stage in active), Decimal(0)),
-        total_high=sum((stage.usd_high or Decimal(0) for stage in active), Decimal(0)),
-        unpriced=tuple(dict.fromkeys(name for stage in active for name in stage.unpriced)),
-        usage=planning.usage(stage.id for stage in active),
-        low_seconds=sum(stage.low_seconds for stage in active),
-        high_seconds=sum(stage.high_seconds for stage in active),
+        total_low=sum((stage.usd_low or Decimal(0) for stage in stages), Decimal(0)),
+        total_high=sum((stage.usd_high or Decimal(0) for stage in stages), Decimal(0)),
+        unpriced=tuple(dict.fromkeys(name for stage in stages for name in stage.unpriced)),
+        usage=planning.usage(stage.id for stage in stages if not stage.is_skipped),
+        low_seconds=sum(stage.low_seconds for stage in stages),
+        high_seconds=sum(stage.high_seconds for stage in stages),
         is_cost_simulated=bool(preset and preset.is_cost_simulated),
         operators=copies_of(planning.blueprint, binding),
     )

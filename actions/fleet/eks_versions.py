@@ -5,7 +5,7 @@ A version that the table does not list is newer than the table: nothing is refus
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import date
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -157,14 +157,6 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         return ""
 
-    def component(self, name: str) -> Component:
-        """The chart that the cluster root installs under a name.
-
-        Raises:
-            KeyError: The table has none of that name.
-        """
-        return _named(name, self.components)
-
     def ami_type(self, name: str) -> AmiType | None:
         """The image type of a name; `None` if the table does not list it."""
         return next((entry for entry in self.ami_types if entry.name == name), None)
@@ -182,13 +174,6 @@ def minor(version: str) -> tuple[int, ...]:
     parts = version.strip().removeprefix("v").split(".")[:2]
     digits = ["".join(character for character in part if character in "0123456789") for part in parts]
     return tuple(map(int, digits)) if len(digits) == 2 and all(digits) else ()
-
-
-def _named(name: str, components: Iterable[Component]) -> Component:
-    for component in components:
-        if component.name == name:
-            return component
-    raise KeyError(name)
 
 
 @cache

@@ -11,11 +11,11 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.render import own_objects
 from actions.blueprint.stages import ManifestsStage
 from actions.blueprint.targets import Manifest
-from actions.fleet.eks_versions import VersionMatrix
 from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import refusal_of
 from tests.unit.blueprint.shipped import object_of, shipped
 from tests.unit.blueprint.test_accepted import complaints_about
+from tests.unit.fleet.test_eks_versions import component
 from tests.upstream.kubernetes_schema import is_builtin, object_complaints, template_complaints
 from tests.upstream.sources import source
 
@@ -166,8 +166,8 @@ def test_an_mpi_operator_that_refuses_the_jobs_is_refused_itself(name: str, vers
 
 @pytest.mark.parametrize("name", ["volcano", "kuberay", "mpi-operator", "training-operator"])
 def test_the_table_has_the_versions_of_kubernetes_that_an_operators_authors_name(name: str) -> None:
-    said, component = source("operators_kubernetes")[name], VersionMatrix.load().component(name)
+    said, found = source("operators_kubernetes")[name], component(name)
     listed = said.get("declared") or said.get("tested") or [said["at_least"]]
-    assert component.app == said["release"]
-    assert component.kubernetes_min == listed[0]
-    assert component.kubernetes_max == ("" if "at_least" in said else listed[-1])
+    assert found.app == said["release"]
+    assert found.kubernetes_min == listed[0]
+    assert found.kubernetes_max == ("" if "at_least" in said else listed[-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import assert_never
 
 from actions.base.errors import AccessError, ConsoleError, MissingError
@@ -58,8 +57,6 @@ def command_of(check: checks.AnyCheck, namespace: str) -> str:
             return f"kubectl -n {namespace} exec POD -- df -Pk {check.mount}"
         case checks.FilesCheck():
             return f"kubectl -n {namespace} exec POD -- find {check.folder} -type f -name '{check.pattern}'"
-        case checks.ToolCheck():
-            return f"command -v {check.program}"
         case _ as of_cluster:
             return _kubectl(of_cluster, namespace)
 
@@ -93,12 +90,6 @@ def _secret(check: checks.SecretCheck) -> str:
     )
 
 
-def check_tool(program: str) -> Observation:
-    """Check that a program is on PATH."""
-    found = shutil.which(program)
-    return passed(f"{program} is {found}.") if found else failed(f"{program} is not on PATH.")
-
-
 async def run_check(context: StageContext, connection: ClusterConnection, check: checks.AnyCheck) -> Observation:
     """Carry out a check once.
 
@@ -114,8 +105,6 @@ async def run_check(context: StageContext, connection: ClusterConnection, check:
             return await _check_secret(context, check)
         case checks.DiskCheck() | checks.FilesCheck():
             return await _check_volume(context, check)
-        case checks.ToolCheck():
-            return check_tool(check.program)
         case _ as of_cluster:
             return await _check_cluster(context, connection, of_cluster)
 

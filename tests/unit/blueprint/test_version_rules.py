@@ -19,6 +19,7 @@ from actions.blueprint.parameters import bind
 from actions.blueprint.stages import CapacityStage, CheckStage, ManifestsStage, TerraformStage
 from actions.blueprint.version_rules import choice_notes, require_together, support_type, undeclared_pairs
 from actions.fleet.eks_versions import Support, VersionMatrix
+from tests.unit.fleet.test_eks_versions import component
 
 MATRIX = VersionMatrix.load()
 SHIPPED = ("bionemo-esm1nv", "efa-nccl-tests", "llama2-trn1-mpi", "llama2-trn1-ray", "nemo-gpt3-5b")
@@ -43,9 +44,9 @@ def test_every_operator_is_in_the_table_at_its_version(name: str) -> None:
     sources = [stage.source for stage in stages if isinstance(stage, ManifestsStage) and stage.source is not None]
     assert sources
     for source in sources:
-        component = MATRIX.component(source.name)
-        assert (component.app, component.chart) == (source.version, "")
-        assert component.kubernetes_min
+        found = component(source.name)
+        assert (found.app, found.chart) == (source.version, "")
+        assert found.kubernetes_min
         assert source.name in MATRIX.sources
 
 
@@ -154,7 +155,7 @@ def test_karpenter_may_call_what_its_chart_calls_and_the_module_does_not_allow()
     main = (CLUSTER / "main.tf").read_text(encoding="utf-8")
     policy = re.search(r'resource "aws_iam_role_policy" "karpenter_reads" \{.*?^\}', main, re.MULTILINE | re.DOTALL)
     assert policy is not None
-    reads = MATRIX.component("karpenter").reads
+    reads = component("karpenter").reads
     assert set(re.findall(r'"((?:ec2|iam):\w+)"', policy[0])) == set(reads)
     assert "aws_iam_role_policy.karpenter_reads" in main.partition('resource "helm_release" "karpenter"')[2]
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from actions.blueprint.checks import ToolCheck
+from actions.blueprint.checks import PoolCheck
 from actions.blueprint.parts import Expectation
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ec2 import Reservation
@@ -28,7 +28,7 @@ from actions.run.checks.external import (
 )
 from actions.run.checks.observation import Observation, failed, passed
 from actions.run.context.stage_context import StageContext
-from actions.run.stages.check import CheckHandler, check_tool
+from actions.run.stages.check import CheckHandler
 from actions.run.state.records import CheckResult
 from actions.run.volume.commands import below
 from tests.support.smallrun import Unheard
@@ -192,28 +192,24 @@ def test_a_path_is_found_where_another_pod_mounts_the_volume() -> None:
     assert below("/fsx", "/fsx", "/") == "/"
 
 
-def test_a_program_that_is_missing_fails() -> None:
-    assert check_tool("no-such-program-anywhere").result is FAILED
-
-
 async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A device plugin's pod is not ready at the first look; at the last it is, as its devices are there."""
     looks: list[str] = []
 
-    def look(program: str) -> Observation:
+    async def look(_: object, program: str) -> Observation:
         looks.append(program)
         return passed("there") if looks.count("devices") > 1 else failed("not yet")
 
-    monkeypatch.setattr("actions.run.stages.check.check_tool", look)
+    monkeypatch.setattr("actions.run.stages.check.check_pool", look)
     stage = CheckStage(
         id="fabric",
         title="",
         expect=Expectation(1, 2),
         checks=(
-            ToolCheck(title="devices", program="devices"),
-            ToolCheck(title="plugin", program="plugin", is_required=False),
+            PoolCheck(title="devices", instance_type="devices"),
+            PoolCheck(title="plugin", instance_type="plugin", is_required=False),
         ),
     )
 
@@ -228,6 +224,7 @@ async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_fo
         clock=HastyClock(),
         journal=Unheard(),
         connect=connect,
+        text=str,
     )
     done = await CheckHandler(cast(StageContext, context)).perform()
     assert done.message == "2 of 2 checks passed."

@@ -26,8 +26,10 @@ from tests.unit.sandbox.controllers.server import apply_all, until
 
 _NAME = "nemo-gpt3-5b"
 _OURS = (("nvidia-device-plugin", "nvidia-device-plugin"), ("kube-system", "aws-efa-k8s-device-plugin"))
-_THEIRS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (("nvidia-device-plugin-daemonset", {"name": "nvidia-device-plugin-ds"}, {"accelerator": "nvidia"}),
-           ("efa-aws-efa-k8s-device-plugin", {"name": "efa-aws-efa-k8s-device-plugin"}, {}))  # fmt: skip
+_THEIRS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
+    ("nvidia-device-plugin-daemonset", {"name": "nvidia-device-plugin-ds"}, {"accelerator": "nvidia"}),
+    ("efa-aws-efa-k8s-device-plugin", {"name": "efa-aws-efa-k8s-device-plugin"}, {}),
+)
 """DaemonSets of kube-system as the manifest of k8s-device-plugin 0.14.3 and `helm install efa` name them."""
 
 
