@@ -164,7 +164,7 @@ def questions_in_account(
     return [
         *image_questions(launch, caller),
         *(capacity_questions(launch, caller, clock) if with_capacity else ()),
-        *account_questions(launch, caller, clock),
+        *account_questions(launch, caller),
         *name_questions(launch, caller),
     ]
 

@@ -11,7 +11,6 @@ from actions.blueprint.parameters import holds
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ecr import repository_of
 from actions.cloud.quotas import CODE_PREFIX
-from actions.run.checks.capacity import CapacityRequest
 from actions.run.checks.cluster import (
     check_disk,
     check_files,
@@ -22,7 +21,6 @@ from actions.run.checks.cluster import (
     check_version,
 )
 from actions.run.checks.external import (
-    check_capacity,
     check_ecr_image,
     check_huggingface,
     check_image,
@@ -47,8 +45,6 @@ def command_of(check: checks.AnyCheck, namespace: str) -> str:
             if not check.code.startswith(CODE_PREFIX):
                 return f"aws service-quotas list-service-quotas --service-code {check.service}"
             return f"aws service-quotas get-service-quota --service-code {check.service} --quota-code {check.code}"
-        case checks.CapacityCheck():
-            return f"aws ec2 describe-capacity-reservations --capacity-reservation-ids {check.reservation}".rstrip()
         case checks.RegistryCheck():
             return f"docker manifest inspect {check.image}"
         case checks.SecretCheck():
@@ -97,8 +93,8 @@ async def run_check(context: StageContext, connection: ClusterConnection, check:
         ConsoleError: The cluster cannot be reached, or lacks what is checked.
     """
     match check:
-        case checks.QuotaCheck() | checks.CapacityCheck():
-            return await _check_account(context, check)
+        case checks.QuotaCheck():
+            return await run_quota_check(context, check)
         case checks.RegistryCheck():
             return await _check_registry(context, check)
         case checks.SecretCheck():
@@ -133,19 +129,6 @@ async def _check_cluster(
             return await check_version(connection, check)
         case _ as never:
             assert_never(never)
-
-
-async def _check_account(context: StageContext, check: checks.QuotaCheck | checks.CapacityCheck) -> Observation:
-    if isinstance(check, checks.QuotaCheck):
-        return await run_quota_check(context, check)
-    request = CapacityRequest(
-        region=context.view.cluster.region,
-        capacity_type=context.text(check.capacity_type),
-        reservation=context.text(check.reservation),
-        instance_type=context.text(check.instance_type),
-        count=context.whole(check.count),
-    )
-    return await check_capacity(request, now=context.clock.now())
 
 
 async def run_quota_check(context: StageContext, check: checks.QuotaCheck) -> Observation:

@@ -12,19 +12,18 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
+from actions.base.errors import ConfigError
 from actions.blueprint.checks import PoolCheck
 from actions.blueprint.parts import Expectation
 from actions.blueprint.stages import CheckStage
-from actions.cloud.ec2 import Reservation
-from actions.run.checks.capacity import CapacityRequest
+from actions.cloud.ec2 import Reservation, Zone
+from actions.run.checks.capacity import CapacityRequest, check_reservation, describe_reservation, require_reservation
 from actions.run.checks.cluster import free_gib_of, nodes_observation, version_observation
 from actions.run.checks.external import (
     Image,
-    check_capacity,
     check_huggingface,
     check_image,
     image_of,
-    reservation_observation,
 )
 from actions.run.checks.observation import Observation, failed, passed
 from actions.run.context.stage_context import StageContext
@@ -95,15 +94,19 @@ def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult)
     ],
 )
 def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:
-    seen = reservation_observation(found, REQUEST, now=NOW)
-    assert words in seen.detail
-    assert (seen.result is PASSED) == ("in us-west-2b" in words)
+    if "in us-west-2b" in words:
+        check_reservation(found, REQUEST, now=NOW)
+        assert words in describe_reservation(found, Zone(found.zone, found.zone_id), now=NOW)
+    else:
+        with pytest.raises(ConfigError, match=words):
+            check_reservation(found, REQUEST, now=NOW)
 
 
-async def test_a_capacity_block_without_its_reservation_fails_without_asking() -> None:
+def test_a_capacity_block_without_its_reservation_is_refused_without_asking() -> None:
     block = replace(REQUEST, reservation="", capacity_type="CAPACITY_BLOCK")
-    assert (await check_capacity(block, now=NOW)).result is FAILED
-    assert (await check_capacity(replace(block, capacity_type="ON_DEMAND"), now=NOW)).result is PASSED
+    with pytest.raises(ConfigError, match="needs the id of its reservation"):
+        require_reservation(block)
+    require_reservation(replace(block, capacity_type="ON_DEMAND"))
 
 
 @pytest.mark.parametrize(
