@@ -79,20 +79,6 @@ class QuotaCheck(Check, frozen=True, kw_only=True, tag="quota"):
     """`${name}`: reserved instances count from the moment they are reserved. Empty for none."""
 
 
-class CapacityCheck(Check, frozen=True, kw_only=True, tag="capacity"):
-    """A capacity block names its reservation, and a reservation that is named is open for the nodes.
-
-    Unknown without AWS access.
-    """
-
-    capacity_type: str
-    """`${name}`: `ON_DEMAND`, `SPOT` or `CAPACITY_BLOCK`."""
-    reservation: str = ""
-    """`${name}`: `cr-…`, or empty for none."""
-    instance_type: str
-    count: Amount = 1
-
-
 class SecretCheck(Check, frozen=True, kw_only=True, tag="secret"):
     """A secret parameter is given and can be read; on request, whether Hugging Face lets it read a repository.
 
@@ -132,15 +118,9 @@ class FilesCheck(Check, frozen=True, kw_only=True, tag="files"):
     at_least: Amount = 1
 
 
-class ToolCheck(Check, frozen=True, kw_only=True, tag="tool"):
-    """A program is on PATH where the runner works."""
-
-    program: str
-
-
 ClusterCheck = PodsCheck | ObjectCheck | NodesCheck | VersionCheck | PoolCheck
 """The checks for which the cluster is queried."""
-AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck | ToolCheck
+AnyCheck = ClusterCheck | QuotaCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck
 
 
 _LARGE = 128 << 20

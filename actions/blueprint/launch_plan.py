@@ -30,7 +30,7 @@ from actions.blueprint.holding_rates import (
 from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, HoldingKind
 from actions.blueprint.parameters import Binding, bind, holds, reason_to_skip
-from actions.blueprint.render import own_objects
+from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
@@ -191,8 +191,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_priced(self) -> bool:
         """True if the price of anything is known, or nothing is paid. If not, the totals are 0 and mean nothing."""
-        active = [stage for stage in self.stages if not stage.is_skipped]
-        return any(stage.usd_per_hour for stage in active) or all(stage.is_free for stage in active)
+        return any(stage.usd_per_hour for stage in self.stages) or all(stage.is_free for stage in self.stages)
 
     @property
     def peak_usd_per_hour(self) -> Decimal | None:
@@ -230,28 +229,18 @@ def plan_of(
     tariff = Tariff(prices, region, day or SystemClock().now().date())
     planning = _Planning(blueprint, binding, tariff, table)
     stages = tuple(planning.plan(stage) for stage in planning.blueprint.stages)
-    active = [stage for stage in stages if not stage.is_skipped]
     preset = blueprint.presets.get(binding.preset)
     return LaunchPlan(
         stages=stages,
-        total_low=sum((stage.usd_low or Decimal(0) for stage in active), Decimal(0)),
-        total_high=sum((stage.usd_high or Decimal(0) for stage in active), Decimal(0)),
-        unpriced=tuple(dict.fromkeys(name for stage in active for name in stage.unpriced)),
-        usage=planning.usage(stage.id for stage in active),
-        low_seconds=sum(stage.low_seconds for stage in active),
-        high_seconds=sum(stage.high_seconds for stage in active),
+        total_low=sum((stage.usd_low or Decimal(0) for stage in stages), Decimal(0)),
+        total_high=sum((stage.usd_high or Decimal(0) for stage in stages), Decimal(0)),
+        unpriced=tuple(dict.fromkeys(name for stage in stages for name in stage.unpriced)),
+        usage=planning.usage(stage.id for stage in stages if not stage.is_skipped),
+        low_seconds=sum(stage.low_seconds for stage in stages),
+        high_seconds=sum(stage.high_seconds for stage in stages),
         is_cost_simulated=bool(preset and preset.is_cost_simulated),
         operators=copies_of(planning.blueprint, binding),
     )
-
-
-def _previewed(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> list[Manifest]:
-    """A stage's own objects before anything has run: outputs of earlier stages are shown as `‹stage.output›`."""
-    unknown: dict[str, dict[str, str]] = {}
-    for wire in stage.sets:
-        source, _, name = wire.source.partition(".")
-        unknown.setdefault(source, {})[name] = f"‹{wire.source}›"
-    return own_objects(blueprint, stage, binding, unknown)
 
 
 class _Planning:
@@ -268,9 +257,10 @@ class _Planning:
     def plan(self, stage: AnyStage) -> StagePlan:
         """Return the plan of a stage."""
         skip_reason = reason_to_skip(stage, self._binding)
-        manifests = [] if skip_reason else _previewed(self.blueprint, stage, self._binding)
+        preview = placeholders_of(stage)
+        manifests = [] if skip_reason else own_objects(self.blueprint, stage, self._binding, preview)
         for_pods = Counter(nodes_for(manifests, self._instances))
-        rates = tuple(self._rates(stage, for_pods))
+        rates = () if skip_reason else tuple(self._rates(stage, for_pods))
         known = [rate.usd_per_hour for rate in rates if rate.usd_per_hour is not None]
         hourly = sum(known, Decimal(0)) if known or not rates else None
         expected = expectation_of(self._original, stage, self._binding, self._instances)

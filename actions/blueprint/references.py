@@ -15,7 +15,6 @@ from actions.blueprint.checks import (
     AnyCheck,
     AnyLogCheck,
     BandwidthLogCheck,
-    CapacityCheck,
     DiskCheck,
     FilesCheck,
     NodesCheck,
@@ -154,8 +153,6 @@ def _texts_of_check(check: AnyCheck) -> Iterator[str]:
             yield from (check.amount, check.capacity_type, check.reservation)
         case NodesCheck():
             yield from (check.selector, str(check.at_least), str(check.amount))
-        case CapacityCheck():
-            yield from (check.capacity_type, check.reservation, check.instance_type, str(check.count))
         case RegistryCheck():
             yield check.image
         case DiskCheck():

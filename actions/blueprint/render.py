@@ -135,6 +135,15 @@ def tfvars_of(
     return {name: value for name, value in answers.items() if name in declared}
 
 
+def placeholders_of(stage: AnyStage) -> dict[str, dict[str, str]]:
+    """Return a text for each output of earlier stages that a stage takes, to look at it before anything has run."""
+    unknown: dict[str, dict[str, str]] = {}
+    for wire in stage.sets:
+        source, _, name = wire.source.partition(".")
+        unknown.setdefault(source, {})[name] = f"‹{wire.source}›"
+    return unknown
+
+
 def secrets_of(
     blueprint: Blueprint,
     stage_id: str,

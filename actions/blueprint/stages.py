@@ -321,6 +321,8 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
     gone_is_success: bool = False
     """True: its time to live removes it after the end, so gone, once seen running and not failed, means succeeded."""
+    is_temporary: bool = False
+    """True: a test, whose objects are deleted as soon as it has succeeded."""
     verdict: AnyLogCheck | None = None
     """Checks of its log that must hold for it to have succeeded, beside its exit code."""
 

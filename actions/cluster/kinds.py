@@ -3,7 +3,7 @@
 A new kind of job is one row here and one rule in `actions.cluster.objects.status_rules`.
 
 Source: discovery of Kubernetes 1.34; the CRDs of training-operator 1.8.1 (PyTorchJob, TFJob, MPIJob `v1`), mpi-operator
-0.6.0 (MPIJob `v2beta1`), KubeRay 1.1.1 (`v1alpha1` is still served), Volcano 1.8.2, Karpenter 0.32 (`v1beta1`) to 1.0,
+0.8.0 (MPIJob `v2beta1`), KubeRay 1.1.1 (`v1alpha1` is still served), Volcano 1.15.1, Karpenter 0.32 (`v1beta1`) to 1.0,
 Kueue (`v1beta2` from 0.15 on), JobSet 0.8 and Kubeflow Trainer 2.0. Tests compare it with those that are recorded.
 """
 

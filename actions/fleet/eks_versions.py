@@ -5,7 +5,7 @@ A version that the table does not list is newer than the table: nothing is refus
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import date
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -47,19 +47,21 @@ class EksVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A chart that the cluster root installs."""
+    """A chart that the cluster root installs, or an operator that a stage applies from its sources."""
 
     name: str
-    """The variable that installs it, as `efa_plugin`."""
+    """The variable that installs it, as `efa_plugin`; of an operator, the name of its source."""
     title: str
     """Its name for people, at the begin of a sentence."""
-    chart: str
-    """Version of the Helm chart."""
     app: str
-    """Version of the program in it."""
+    """Version of the program."""
+    chart: str = ""
+    """Version of the Helm chart that brings it; empty for an operator."""
     kubernetes_min: str = ""
     kubernetes_max: str = ""
-    """The newest version that it is made for; empty if it names none."""
+    """The newest version that it is made for, or that its authors test; empty if they name none."""
+    kernel_max: str = ""
+    """The newest Linux of nodes on which its mounts are known to work; empty if any is fine."""
     instance_types: frozenset[str] | None = None
     """Types on whose nodes its pods run. `None` if a label decides."""
     reads: tuple[str, ...] = ()
@@ -69,6 +71,11 @@ class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return true if it is made for a Kubernetes version."""
         low, high, found = minor(self.kubernetes_min), minor(self.kubernetes_max), minor(version)
         return not found or ((not low or low <= found) and (not high or found <= high))
+
+    @property
+    def bounds(self) -> str:
+        """The range of Kubernetes versions: `1.24 to 1.35`, `1.27 and later`."""
+        return f"{self.kubernetes_min} {f'to {self.kubernetes_max}' if self.kubernetes_max else 'and later'}"
 
     def runs_on(self, instance_type: str) -> bool:
         """Return true if its pods run on nodes of a type."""
@@ -127,17 +134,28 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return entry.support_on(day)
         return Support.ENDED if minor(version) < minor(self.eks[0].version) else Support.STANDARD
 
-    def newest_in_standard_support(self, day: date) -> EksVersion | None:
-        """The newest version that is in standard support on a day; `None` if the table is too old for any."""
-        return next((entry for entry in reversed(self.eks) if entry.support_on(day) is Support.STANDARD), None)
+    def newest_in_standard_support(self, day: date, parts: Collection[Component] = ()) -> EksVersion | None:
+        """The newest version that is in standard support on a day, and declared for all `parts`; `None` without one."""
+        for entry in reversed(self.eks):
+            is_declared = not any(self.undeclared(part, entry.version) for part in parts)
+            if entry.support_on(day) is Support.STANDARD and is_declared:
+                return entry
+        return None
 
-    def component(self, name: str) -> Component:
-        """The chart that the cluster root installs under a name.
-
-        Raises:
-            KeyError: The table has none of that name.
-        """
-        return _named(name, self.components)
+    def undeclared(self, component: Component, version: str) -> str:
+        """Return a sentence if it is not declared that a component works with a Kubernetes version; else empty."""
+        entry, named = self.find(version), f"{component.title} {component.app}"
+        if not component.supports(version):
+            return (
+                f"{named} with Kubernetes {version} is a pair that its authors do not declare; they name"
+                f" {component.bounds}."
+            )
+        if entry is not None and component.kernel_max and minor(entry.kernel) > minor(component.kernel_max):
+            return (
+                f"{named} mounts by the kernel of the nodes, Linux {entry.kernel} with Kubernetes {version}; no mount"
+                f" on one after {component.kernel_max} is known."
+            )
+        return ""
 
     def ami_type(self, name: str) -> AmiType | None:
         """The image type of a name; `None` if the table does not list it."""
@@ -156,13 +174,6 @@ def minor(version: str) -> tuple[int, ...]:
     parts = version.strip().removeprefix("v").split(".")[:2]
     digits = ["".join(character for character in part if character in "0123456789") for part in parts]
     return tuple(map(int, digits)) if len(digits) == 2 and all(digits) else ()
-
-
-def _named(name: str, components: Iterable[Component]) -> Component:
-    for component in components:
-        if component.name == name:
-            return component
-    raise KeyError(name)
 
 
 @cache

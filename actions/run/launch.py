@@ -466,8 +466,6 @@ def _held_prices(plan: LaunchPlan) -> Iterator[HeldPrice]:
     """Yield what the run pays by the hour: a holding once, with the first stage that holds it."""
     made: set[tuple[str, str]] = set()
     for stage in plan.stages:
-        if stage.is_skipped:
-            continue
         for rate in stage.rates:
             if rate.holding and (rate.holding, rate.name) in made:
                 continue

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from actions.base.errors import ConfigError
 from actions.cloud.aws_session import AwsSession
-from actions.cloud.ec2 import fetch_reservation
-from actions.run.checks.capacity import CapacityRequest
-from actions.run.checks.external import reservation_observation
+from actions.cloud.ec2 import Zone, fetch_reservation
+from actions.run.checks.capacity import CapacityRequest, check_reservation, describe_reservation
 from actions.run.state.records import CheckResult
 from tests.unit.diagnose.samples import an_event, why
 
@@ -39,8 +39,11 @@ class Answering(AwsSession):
 async def seen(hours: float, *, kind: str = "capacity-block") -> tuple[CheckResult, str]:
     found = await fetch_reservation(Answering(EndDate=NOW + timedelta(hours=hours), ReservationType=kind), "cr-1")
     request = CapacityRequest(region="us-west-2", instance_type="p5.48xlarge", count=2, reservation="cr-1")
-    answer = reservation_observation(found, request, now=NOW)
-    return answer.result, answer.detail
+    try:
+        check_reservation(found, request, now=NOW)
+    except ConfigError as error:
+        return CheckResult.FAILED, error.message
+    return CheckResult.PASSED, describe_reservation(found, Zone(found.zone, found.zone_id), now=NOW)
 
 
 async def test_f30_a_capacity_block_says_when_its_instances_end_half_an_hour_before_it_does() -> None:

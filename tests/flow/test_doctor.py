@@ -186,6 +186,20 @@ def test_the_command_reports_on_the_sandbox_and_on_an_empty_machine(program: Pro
     assert "→" in empty.stdout
 
 
+def test_a_cluster_without_the_accelerators_of_a_launch_is_told_before_anything_is_made(program: Program) -> None:
+    given = ("image_source=given", "image=registry.example/nemo:1")
+    asked = program.command(
+        "--demo", "doctor", "nemo-gpt3-5b", "--preset", "rehearsal", "--existing-cluster", *given, "-o", "json"
+    )
+    by_name = {line["check"]: line for line in json.loads(asked.stdout)["checks"]}
+    assert asked.returncode == 1
+    for title in ("GPUs", "EFA interfaces", "huge pages"):
+        assert by_name[title]["result"] == "fail"
+        assert by_name[title]["detail"] == "No node matches, 2 required."
+        assert by_name[title]["remedy"]
+    assert by_name["core nodes ready"]["result"] == "pass"
+
+
 def test_parameters_need_a_blueprint_and_a_wrong_one_is_refused_as_by_plan(program: Program) -> None:
     assert program.command("doctor", "--preset", "short").returncode == 2
     wrong = program.command("doctor", "efa-nccl-tests", "nodes=many")

@@ -18,7 +18,7 @@ from tests.support.definitions import recorded_definitions
 from tests.support.missing import needs
 
 pytestmark = needs("kubectl")
-_MIRROR = ("training-operator/1.8.1", "mpi-operator/0.6.0", "kuberay/1.1.1", "volcano/1.8.2")
+_MIRROR = ("training-operator/1.8.1", "mpi-operator/0.8.0", "kuberay/1.1.1", "volcano/1.15.1")
 _FILES = sorted(shipped_blueprints().glob("*/manifests/*.yaml"))
 
 

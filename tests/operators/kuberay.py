@@ -128,7 +128,7 @@ def definitions() -> list[Document]:
 
 def pod_group_definition() -> Document:
     """The CRD of PodGroups, which like the real one has no status subresource."""
-    documents = definitions_in(asset("mirror/volcano/1.8.2/manifest.yaml"))
+    documents = definitions_in(asset("mirror/volcano/1.15.1/manifest.yaml"))
     return next(one for one in documents if one["metadata"]["name"].startswith("podgroups."))
 
 

@@ -14,7 +14,7 @@ MPI = Operator(
     made=MADE,
     followed=(JOBS,),
     watched=(DEPLOYMENTS,),
-    definitions=lambda: definitions_in(asset("mirror/mpi-operator/0.6.0/manifest.yaml")),
+    definitions=lambda: definitions_in(asset("mirror/mpi-operator/0.8.0/manifest.yaml")),
     controllers=lambda client, caches: [
         MPIJobController(client, caches, needs_operator=False),
         JobController(client, caches),

@@ -115,7 +115,7 @@ async def _scale(world: World, found: re.Match[str]) -> None:
 
 def definitions() -> list[Document]:
     """The CRDs of the demo's KubeRay and Volcano."""
-    manifests = [asset(f"mirror/{name}/manifest.yaml") for name in ("kuberay/1.1.1", "volcano/1.8.2")]
+    manifests = [asset(f"mirror/{name}/manifest.yaml") for name in ("kuberay/1.1.1", "volcano/1.15.1")]
     return [definition for manifest in manifests for definition in definitions_in(manifest)]
 
 

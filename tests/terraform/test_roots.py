@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from actions.base.yamldoc import load_document
-from actions.fleet.eks_versions import VersionMatrix
 from tests.terraform.stub import ROOTS, StubAccount
 from tests.terraform.workspaces import FINDINGS, VARIABLES, Change, Variables, Workspace
+from tests.unit.fleet.test_eks_versions import component
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "terraform"
 ALL = sorted(VARIABLES)
@@ -140,7 +140,7 @@ def test_karpenter_may_call_what_its_module_does_not_allow(lives: Mapping[str, L
     policy = lives["cluster"].planned["aws_iam_role_policy.karpenter_reads[0]"].after
     regional, profiles = json.loads(policy["policy"])["Statement"]
     assert regional["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-west-2"}}
-    assert {*regional["Action"], profiles["Action"]} == set(VersionMatrix.load().component("karpenter").reads)
+    assert {*regional["Action"], profiles["Action"]} == set(component("karpenter").reads)
 
 
 def export_of(planned: Mapping[str, Change]) -> dict[str, dict[str, Any]]:

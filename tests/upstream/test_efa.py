@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from actions.base.files import shipped_blueprints
 from actions.fleet.eks_versions import VersionMatrix
 from actions.sandbox.programs.mpirun import request_of
 from tests.unit.blueprint.shipped import object_of, shipped
 from tests.upstream.sources import source
+from tests.upstream.test_manifests import rendered
 
 _JOBS = ("efa-info", "nccl")
+_EFA = "vpc.amazonaws.com/efa"
+_BLUEPRINTS = sorted(path.parent.name for path in shipped_blueprints().glob("*/blueprint.yaml"))
 
 
 def pod_of(stage: str, role: str) -> dict[str, Any]:
@@ -55,3 +59,28 @@ def test_what_is_started_is_where_the_image_has_it(stage: str) -> None:
     said, launcher = source("nccl_tests_image"), pod_of(stage, "Launcher")
     assert {launcher["command"][0], request_of(launcher["args"]).command[0]} <= set(said["programs"])
     assert pod_of(stage, "Worker")["readinessProbe"]["tcpSocket"] == {"port": said["port"]}
+
+
+@pytest.mark.parametrize("name", _BLUEPRINTS)
+def test_a_pod_with_efa_has_the_huge_pages_that_libfabric_takes_or_it_takes_none(name: str) -> None:
+    """The variables that `mpirun -x` passes on count, and the container's own where no ssh starts its programs."""
+    said, looked_at = source("efa_huge_pages"), 0
+    for manifest in rendered(name, "", {})[1]:
+        spec = manifest.get("spec") or {}
+        replicas = spec.get("mpiReplicaSpecs") or spec.get("pytorchReplicaSpecs") or {}
+        groups = [*replicas.values(), *spec.get("workerGroupSpecs", [])]
+        for (container,) in (group["template"]["spec"]["containers"] for group in groups):
+            limits = container["resources"].get("limits", {})
+            if _EFA not in limits:
+                continue
+            variables = {item["name"]: item.get("value", "") for item in container.get("env", [])}
+            if "mpiReplicaSpecs" in spec:
+                (launcher,) = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
+                request = request_of(launcher["args"])
+                variables = {name: value or "" for name, value in dict(request.exported).items()}
+                if request.command[0].rpartition("/")[2] in said["lists_only"]:
+                    continue
+            takes_none = variables.get(said["variable"]) in said["takes_none"]
+            assert takes_none or any(key.startswith("hugepages-") for key in limits), manifest["metadata"]["name"]
+            looked_at += 1
+    assert bool(looked_at) == (_EFA in (shipped_blueprints() / name / "blueprint.yaml").read_text())

@@ -119,6 +119,14 @@ def test_the_helpers_makefile_finds_what_it_asks_for() -> None:
     assert facts("neuronx_nemo_packages")["system"]["package"] in Dockerfile(_NAME).apt()
 
 
+def test_what_the_compiler_loads_is_named_and_tried() -> None:
+    """Open MPI's packages bring the library today, and an image without it would show first at the compilation."""
+    image, needed = Dockerfile(_NAME), facts("neuronx_nemo_packages")["compiler"]
+    assert needed["library"] in image.apt()
+    for part in ("neuronx-cc --version", f"-name {needed['program']}", f"{needed['library']}.*not found"):
+        assert part in image.lines[-1]
+
+
 def test_the_lists_of_packages_are_there_when_the_efa_installer_installs() -> None:
     (efa,) = [run for run in Dockerfile(_NAME).runs() if "efa_installer.sh" in run]
     assert efa.index("apt-get update") < efa.index("efa_installer.sh")
@@ -232,6 +240,7 @@ def test_what_mpirun_passes_on_is_read_by_the_scripts() -> None:
         "PATH",
         "LD_LIBRARY_PATH",
         "EXPERIMENT",
+        facts("efa_huge_pages")["variable"],
     }
     for stage in ("precompile", "train"):
         arguments = _launcher(stage)["args"]

@@ -72,13 +72,6 @@ def test_the_image_is_tried_for_the_programs_that_ray_and_kuberay_start() -> Non
     assert {*upstream["programs"], *upstream["ray_train"]["programs"], "neuron-ls", "ray"} <= set(tried)
 
 
-def test_no_huge_pages_are_asked_for_as_none_are_taken() -> None:
-    assert facts("kuberay_submission")["ray_train"]["sets"]["FI_EFA_FORK_SAFE"] == "1"
-    (group,) = _rendered("cluster", "RayCluster")["spec"]["workerGroupSpecs"]
-    (worker,) = group["template"]["spec"]["containers"]
-    assert not [name for name in worker["resources"]["limits"] if name.startswith("hugepages-")]
-
-
 @pytest.mark.parametrize("stage", ["precompile", "train"])
 def test_every_flag_is_an_argument_of_the_script(stage: str) -> None:
     flags = facts("ray_train_llama2")["flags"]

@@ -15,6 +15,7 @@ from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import refusal_of
 from tests.unit.blueprint.shipped import object_of, shipped
 from tests.unit.blueprint.test_accepted import complaints_about
+from tests.unit.fleet.test_eks_versions import component
 from tests.upstream.kubernetes_schema import is_builtin, object_complaints, template_complaints
 from tests.upstream.sources import source
 
@@ -161,3 +162,12 @@ def test_an_mpi_operator_that_refuses_the_jobs_is_refused_itself(name: str, vers
     container = {"name": "mpi-operator", "image": version["image"], "args": ["-alsologtostderr"]}
     found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
     assert (refusal_of(found, stage.refuses) is None) == version["waits_for_workers"]
+
+
+@pytest.mark.parametrize("name", ["volcano", "kuberay", "mpi-operator", "training-operator"])
+def test_the_table_has_the_versions_of_kubernetes_that_an_operators_authors_name(name: str) -> None:
+    said, found = source("operators_kubernetes")[name], component(name)
+    listed = said.get("declared") or said.get("tested") or [said["at_least"]]
+    assert found.app == said["release"]
+    assert found.kubernetes_min == listed[0]
+    assert found.kubernetes_max == ("" if "at_least" in said else listed[-1])

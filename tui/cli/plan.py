@@ -14,7 +14,7 @@ from actions.base.errors import ConsoleError
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind_words
-from actions.blueprint.version_rules import require_together, support_note
+from actions.blueprint.version_rules import choice_notes, require_together
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
@@ -49,7 +49,8 @@ def run(options: Namespace) -> int:
     if may_ask:
         lines = [*lines, *watchdog_lines(options)]
     limited = limit_notes(limits, plan, blueprint.under(binding.preset))
-    notes = [note for note in (*_notes(options, blueprint, binding, plan, lines), capacity, *limited) if note]
+    warning = _credentials_note(options, blueprint, binding, plan, lines)
+    notes = [note for note in (warning, *choice_notes(blueprint, binding, now.date()), capacity, *limited) if note]
     if options.output != "table":
         document = plan_json(plan, notes, checks=_data(lines) if may_ask else None)
         sys.stdout.write(formatted(options.output, document, rows="stages"))
@@ -93,15 +94,14 @@ def limit_notes(limits: Limits, plan: LaunchPlan, blueprint: Blueprint) -> tuple
     return launch_notes(limits, plan, blueprint, now=SystemClock().now())
 
 
-def _notes(
+def _credentials_note(
     options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan, lines: list[DoctorLine]
-) -> tuple[str, str]:
-    """Return a sentence on the end of the credentials and one on the version's support; empty without need of one."""
+) -> str:
+    """Return a sentence on the end of the credentials; empty without need of one."""
     preset = blueprint.presets.get(binding.preset)
     is_rehearsal = preset is not None and preset.simulate_terraform
     is_end_known = is_rehearsal or any(line.check == "end of credentials" for line in lines)
-    warning = "" if is_end_known else credentials_warning(options.profile, plan.high_seconds)
-    return warning, support_note(blueprint, binding, SystemClock().now().date())
+    return "" if is_end_known else credentials_warning(options.profile, plan.high_seconds)
 
 
 def credentials_warning(profile: str, seconds: float) -> str:

@@ -19,7 +19,7 @@ from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
-from actions.blueprint.version_rules import require_together, support_note
+from actions.blueprint.version_rules import choice_notes, require_together
 from actions.command.arguments import LaunchArguments
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import PriceBook
@@ -120,7 +120,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._plan: LaunchPlan | None = None
         self._problem = ""
         self._notes: tuple[str, ...] = ()
-        self._limit_notes: tuple[str, ...] = ()
+        self._usual_notes: tuple[str, ...] = ()
         self._refusal = ""
         self._planning: Worker[None] | None = None
         self._checks = LaunchChecks(services.settings, services.clock, self._show_plan)
@@ -265,7 +265,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     async def _plan_anew(self) -> None:
         """Check the values together and compute the plan, in a thread."""
         try:
-            bound, plan, self._limit_notes = await self._thread.call(
+            bound, plan, self._usual_notes = await self._thread.call(
                 self._compute, dict(self._values), self._limits, self._home
             )
         except ConsoleError as error:
@@ -273,7 +273,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self._say(" ".join(error.sentences()))
         else:
             self._bound, self._plan, self._problem = bound, plan, ""
-            self._refusal, self._notes = "", self._noted(bound)
+            self._refusal, self._notes = "", self._usual_notes
             self._show_plan()
             self._look_for_capacity(bound)
             self._checking = self._check(bound)
@@ -298,12 +298,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         except ConsoleError as error:
             self._refusal = error.sentence()
         else:
-            self._notes = (*self._noted(bound), found)
+            self._notes = (*self._usual_notes, found)
         self._show_plan()
-
-    def _noted(self, bound: Bound) -> tuple[str, ...]:
-        note = support_note(self._blueprint, bound, self._services.clock.now().date())
-        return (*self._limit_notes, note) if note else self._limit_notes
 
     def on_resize(self) -> None:
         """Lay out header and plan for the new width."""
@@ -342,7 +338,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         require_possible(limits, plan)
         if home:
             parse_home(home)
-        return bound, plan, launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
+        notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
+        return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
 
     def _change_preset(self, preset: str) -> None:
         """Make the preset's values the new defaults."""

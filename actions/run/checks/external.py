@@ -10,25 +10,19 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from datetime import datetime
 from ipaddress import ip_address
 
 import aiohttp
 import msgspec
 
-from actions.base.errors import ConfigError, ConsoleError, MissingError
+from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.blueprint.checks import QuotaCheck
 from actions.cloud.aws_session import AwsSession
-from actions.cloud.ec2 import Reservation, Zone, fetch_reservation
 from actions.cloud.ecr import Repository, fetch_digest
 from actions.cloud.quotas import SPOT_CODES, VCPU_QUOTAS, fetch_quota, fetch_use
 from actions.run.checks.capacity import (
     CAPACITY_BLOCK,
-    CapacityRequest,
-    check_reservation,
-    describe_reservation,
-    require_reservation,
 )
 from actions.run.checks.observation import Observation, failed, passed, unknown
 
@@ -122,33 +116,6 @@ def _compared(found: float, wanted: float, why: str) -> Observation:
     """Return the result without what is in use: too small a quota fails, another is not known to be enough."""
     detail = f"The quota is {found:g}, {wanted:g} required; {why}"
     return unknown(detail) if found >= wanted else failed(detail)
-
-
-async def check_capacity(request: CapacityRequest, *, now: datetime) -> Observation:
-    """Check that the named reservation has free instances, and that a capacity block names one."""
-    try:
-        require_reservation(request)
-    except ConfigError as error:
-        return failed(error.message)
-    if not request.reservation:
-        return passed(f"{request.capacity_type}, without a reservation.")
-    async with aws_session(request.region) as session:
-        try:
-            found = await fetch_reservation(session, request.reservation)
-        except MissingError as error:
-            return failed(error.message)
-        except ConsoleError as error:
-            return unknown(f"The reservation {request.reservation} cannot be looked up: {error.message}")
-    return reservation_observation(found, request, now=now)
-
-
-def reservation_observation(found: Reservation, request: CapacityRequest, *, now: datetime) -> Observation:
-    """Return the result for a reservation. The instances of a capacity block end half an hour before it does."""
-    try:
-        check_reservation(found, request, now=now)
-    except ConfigError as error:
-        return failed(error.message)
-    return passed(describe_reservation(found, Zone(found.zone, found.zone_id), now=now))
 
 
 async def check_ecr_image(repository: Repository, reference: str) -> Observation:

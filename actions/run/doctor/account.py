@@ -11,17 +11,16 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.wording import brief_duration
-from actions.blueprint.checks import CapacityCheck, QuotaCheck, RegistryCheck, SecretCheck
+from actions.blueprint.checks import QuotaCheck, RegistryCheck, SecretCheck
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.stages import CapacityStage
 from actions.cloud.account import CallerIdentity, fetch_identity
 from actions.cloud.ecr import repository_of
 from actions.cloud.quotas import CODE_PREFIX
-from actions.run.checks.capacity import CapacityRequest, find_capacity, request_of
+from actions.run.checks.capacity import find_capacity, request_of
 from actions.run.checks.external import (
     aws_session,
-    check_capacity,
     check_ecr_image,
     check_huggingface,
     check_image,
@@ -146,7 +145,7 @@ def end_observation(caller: Caller, *, now: datetime, needed_seconds: float) -> 
     return passed(f"{detail}.")
 
 
-AccountCheck = QuotaCheck | CapacityCheck | RegistryCheck | SecretCheck
+AccountCheck = QuotaCheck | RegistryCheck | SecretCheck
 """The checks of a blueprint that need neither cluster nor volume."""
 
 
@@ -192,14 +191,14 @@ async def check_offering(launch: PlannedLaunch, stage: CapacityStage, caller: Ca
     return unknown(f"{found.detail} {found.unknown}") if found.unknown else passed(found.detail)
 
 
-def account_questions(launch: PlannedLaunch, caller: Caller, clock: Clock) -> list[Question]:
+def account_questions(launch: PlannedLaunch, caller: Caller) -> list[Question]:
     """Return the questions of the blueprint's checks of account and registries, and of the secrets that were given."""
     questions = []
     checked = set()
     for check in own_checks(launch):
         if isinstance(check, SecretCheck):
             checked.add(check.parameter)
-        look = partial(_observed, launch, caller, check, clock)
+        look = partial(_observed, launch, caller, check)
         questions.append(
             Question(check.title, look, check.hint or _README, way=_way(check), is_blocking=check.is_required)
         )
@@ -218,13 +217,11 @@ def _way(check: AccountCheck) -> str:
         case QuotaCheck():
             right = "GetServiceQuota" if check.code.startswith(CODE_PREFIX) else "ListServiceQuotas"
             return f"Look it up in the Service Quotas console; it takes servicequotas:{right} (assets/iam/launch.json)."
-        case CapacityCheck():
-            return "Allow ec2:DescribeCapacityReservations (assets/iam/launch.json)."
         case _:
             return "Check the network and HTTPS_PROXY; the run may still reach it from the cluster."
 
 
-async def _observed(launch: PlannedLaunch, caller: Caller, check: AccountCheck, clock: Clock) -> Observation:
+async def _observed(launch: PlannedLaunch, caller: Caller, check: AccountCheck) -> Observation:
     match check:
         case QuotaCheck():
             caller.require()
@@ -235,16 +232,6 @@ async def _observed(launch: PlannedLaunch, caller: Caller, check: AccountCheck, 
                 capacity_type=launch.text(check.capacity_type),
                 reservation=launch.text(check.reservation),
             )
-        case CapacityCheck():
-            caller.require()
-            request = CapacityRequest(
-                region=launch.region,
-                capacity_type=launch.text(check.capacity_type),
-                reservation=launch.text(check.reservation),
-                instance_type=launch.text(check.instance_type),
-                count=round(launch.number(check.count)),
-            )
-            return await check_capacity(request, now=clock.now())
         case RegistryCheck():
             return await _check_registry(launch, caller, check)
         case SecretCheck():

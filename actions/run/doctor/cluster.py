@@ -12,16 +12,17 @@ import msgspec
 from actions.base.errors import ConsoleError
 from actions.base.files import asset
 from actions.base.yamldoc import load_documents, read_input
-from actions.blueprint.checks import VersionCheck
+from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import JobStage, ManifestsStage, PodStage
+from actions.blueprint.version_rules import undeclared_pairs
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ref_of
 from actions.cluster.prometheus import PORT, find_prometheus
-from actions.run.checks.cluster import version_observation
+from actions.run.checks.cluster import check_nodes, version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
@@ -215,20 +216,49 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         "Delete it, tear its run down, or choose -n NAMESPACE.",
         is_blocking=True,
     )
-    asked_of = [*_version_questions(found, launch), *(role_question(session, role, namespace) for role in roles)]
-    exports = any(stage.id == EXPORTERS for stage in launch.stages)
-    return [*asked_of, objects, *([scrapes] if exports else [])]
-
-
-def _version_questions(found: ClusterReach, launch: PlannedLaunch) -> list[Question]:
-    async def look(check: VersionCheck) -> Observation:
-        return version_observation(found.version, minimum=check.minimum, maximum=check.maximum)
-
-    return [
-        Question(check.title, partial(look, check), check.hint or "Use another cluster.", is_blocking=check.is_required)
-        for check in launch.checks()
-        if isinstance(check, VersionCheck)
+    pairs = Question(
+        "operators for this Kubernetes",
+        partial(check_pairs, connection, launch, found.version),
+        "Install a version of it that is declared, or try a small run first.",
+    )
+    asked_of = [
+        *_check_questions(found, launch, connection),
+        *(role_question(session, role, namespace) for role in roles),
     ]
+    exports = any(stage.id == EXPORTERS for stage in launch.stages)
+    return [*asked_of, pairs, objects, *([scrapes] if exports else [])]
+
+
+def _check_questions(found: ClusterReach, launch: PlannedLaunch, connection: ClusterConnection) -> list[Question]:
+    """Return those of the launch's own checks whose subject is there before it: the version and the nodes."""
+
+    async def look(check: VersionCheck | NodesCheck) -> Observation:
+        if isinstance(check, VersionCheck):
+            return version_observation(found.version, minimum=check.minimum, maximum=check.maximum)
+        return await check_nodes(
+            connection,
+            check,
+            selector=launch.text(check.selector),
+            at_least=int(launch.number(check.at_least)),
+            amount=launch.text(str(check.amount)),
+        )
+
+    asked = {check.title: check for check in launch.checks() if isinstance(check, VersionCheck | NodesCheck)}
+    return [
+        Question(title, partial(look, check), check.hint or "Use another cluster.", is_blocking=check.is_required)
+        for title, check in asked.items()
+    ]
+
+
+async def check_pairs(connection: ClusterConnection, launch: PlannedLaunch, version: str) -> Observation:
+    """Check that what the launch installs is declared for the cluster's Kubernetes; what is there is used as it is.
+
+    Raises:
+        ConsoleError: The cluster does not answer.
+    """
+    there = [stage.id for stage in launch.stages if await is_there(connection, stage, launch.namespace)]
+    pairs = undeclared_pairs(launch.original or launch.blueprint, launch.binding, version, there)
+    return unknown(" ".join(pairs)) if pairs else passed("What is installed is declared for it.")
 
 
 async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:

@@ -14,7 +14,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
-from actions.blueprint.version_rules import require_together
+from actions.blueprint.version_rules import require_together, undeclared_pairs
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import Discovery
 from actions.run.checks.external import SessionPool, pooled
@@ -117,8 +117,11 @@ def _choice_lines(blueprint: Blueprint, binding: Binding, day: date) -> list[Doc
     """Return the line of parameters that exclude each other; none of them concerns a rehearsal or a cluster that is."""
     try:
         require_together(blueprint, binding, day)
+        pairs = [] if binding.existing_cluster else undeclared_pairs(blueprint, binding, binding.text("eks_version"))
     except ConsoleError as error:
         return [line_of("parameters", failed(error.message), error.hint or "Choose other values.")]
+    if pairs:
+        return [line_of("parameters", unknown(" ".join(pairs)), "Choose versions that are declared for each other.")]
     return [line_of("parameters", passed("They can be used together."), "")]
 
 
@@ -161,7 +164,7 @@ def questions_in_account(
     return [
         *image_questions(launch, caller),
         *(capacity_questions(launch, caller, clock) if with_capacity else ()),
-        *account_questions(launch, caller, clock),
+        *account_questions(launch, caller),
         *name_questions(launch, caller),
     ]
 

@@ -13,7 +13,7 @@ from actions.blueprint.durations import expectation_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill, holds, skipped_stages
 from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
-from actions.blueprint.render import namespace_of, own_objects, tfvars_of
+from actions.blueprint.render import namespace_of, own_objects, placeholders_of, tfvars_of
 from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
 from actions.fleet.instance_types import InstanceTable
 from actions.run.context.account import works_in_account
@@ -124,16 +124,8 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     def objects(self, stage: AnyStage) -> list[dict[str, Any]]:
         """Return the stage's own objects, with placeholders for outputs of earlier stages."""
-        return list(own_objects(self.blueprint, stage, self.binding, _placeholders(stage)))
+        return list(own_objects(self.blueprint, stage, self.binding, placeholders_of(stage)))
 
     def variables(self, stage: TerraformStage) -> Mapping[str, Scalar]:
         """Return the variables of a stage's root, with placeholders for outputs of earlier stages."""
-        return tfvars_of(self.blueprint, stage.id, self.binding, run_id="RUN", outputs=_placeholders(stage))
-
-
-def _placeholders(stage: AnyStage) -> dict[str, dict[str, str]]:
-    unknown: dict[str, dict[str, str]] = {}
-    for wire in stage.sets:
-        source, _, name = wire.source.partition(".")
-        unknown.setdefault(source, {})[name] = f"‹{wire.source}›"
-    return unknown
+        return tfvars_of(self.blueprint, stage.id, self.binding, run_id="RUN", outputs=placeholders_of(stage))

@@ -10,13 +10,11 @@ from functools import partial
 from actions.base.errors import ConsoleError, FormatError, RefusedError
 from actions.base.process import run_tool
 from actions.base.wording import listed
-from actions.blueprint.checks import ToolCheck
 from actions.blueprint.source_files import git_modules, root_folder
 from actions.blueprint.stages import HelmStage, TerraformStage
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
-from actions.run.stages.check import check_tool
 from actions.terraform.backend import require_locks
 from actions.terraform.driver import find_terraform
 from actions.terraform.modules import module_calls
@@ -47,7 +45,8 @@ def program_questions(launch: PlannedLaunch | None) -> list[Question]:
 
 
 async def _check_program(name: str) -> Observation:
-    return check_tool(name)
+    found = shutil.which(name)
+    return passed(f"{name} is {found}.") if found else failed(f"{name} is not on PATH.")
 
 
 async def check_terraform(home: str = "") -> Observation:
@@ -98,9 +97,6 @@ def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
                 found.setdefault(name, reason)
         elif isinstance(stage, HelmStage):
             found.setdefault("helm", f"the stage {stage.id} installs {stage.chart} with it.")
-    for check in launch.checks():
-        if isinstance(check, ToolCheck):
-            found.setdefault(check.program, check.hint or f"{check.title}.")
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import assert_never
 
 from actions.base.errors import AccessError, ConsoleError, MissingError
@@ -12,7 +11,6 @@ from actions.blueprint.parameters import holds
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ecr import repository_of
 from actions.cloud.quotas import CODE_PREFIX
-from actions.run.checks.capacity import CapacityRequest
 from actions.run.checks.cluster import (
     check_disk,
     check_files,
@@ -23,7 +21,6 @@ from actions.run.checks.cluster import (
     check_version,
 )
 from actions.run.checks.external import (
-    check_capacity,
     check_ecr_image,
     check_huggingface,
     check_image,
@@ -48,8 +45,6 @@ def command_of(check: checks.AnyCheck, namespace: str) -> str:
             if not check.code.startswith(CODE_PREFIX):
                 return f"aws service-quotas list-service-quotas --service-code {check.service}"
             return f"aws service-quotas get-service-quota --service-code {check.service} --quota-code {check.code}"
-        case checks.CapacityCheck():
-            return f"aws ec2 describe-capacity-reservations --capacity-reservation-ids {check.reservation}".rstrip()
         case checks.RegistryCheck():
             return f"docker manifest inspect {check.image}"
         case checks.SecretCheck():
@@ -58,8 +53,6 @@ def command_of(check: checks.AnyCheck, namespace: str) -> str:
             return f"kubectl -n {namespace} exec POD -- df -Pk {check.mount}"
         case checks.FilesCheck():
             return f"kubectl -n {namespace} exec POD -- find {check.folder} -type f -name '{check.pattern}'"
-        case checks.ToolCheck():
-            return f"command -v {check.program}"
         case _ as of_cluster:
             return _kubectl(of_cluster, namespace)
 
@@ -93,12 +86,6 @@ def _secret(check: checks.SecretCheck) -> str:
     )
 
 
-def check_tool(program: str) -> Observation:
-    """Check that a program is on PATH."""
-    found = shutil.which(program)
-    return passed(f"{program} is {found}.") if found else failed(f"{program} is not on PATH.")
-
-
 async def run_check(context: StageContext, connection: ClusterConnection, check: checks.AnyCheck) -> Observation:
     """Carry out a check once.
 
@@ -106,16 +93,14 @@ async def run_check(context: StageContext, connection: ClusterConnection, check:
         ConsoleError: The cluster cannot be reached, or lacks what is checked.
     """
     match check:
-        case checks.QuotaCheck() | checks.CapacityCheck():
-            return await _check_account(context, check)
+        case checks.QuotaCheck():
+            return await run_quota_check(context, check)
         case checks.RegistryCheck():
             return await _check_registry(context, check)
         case checks.SecretCheck():
             return await _check_secret(context, check)
         case checks.DiskCheck() | checks.FilesCheck():
             return await _check_volume(context, check)
-        case checks.ToolCheck():
-            return check_tool(check.program)
         case _ as of_cluster:
             return await _check_cluster(context, connection, of_cluster)
 
@@ -144,19 +129,6 @@ async def _check_cluster(
             return await check_version(connection, check)
         case _ as never:
             assert_never(never)
-
-
-async def _check_account(context: StageContext, check: checks.QuotaCheck | checks.CapacityCheck) -> Observation:
-    if isinstance(check, checks.QuotaCheck):
-        return await run_quota_check(context, check)
-    request = CapacityRequest(
-        region=context.view.cluster.region,
-        capacity_type=context.text(check.capacity_type),
-        reservation=context.text(check.reservation),
-        instance_type=context.text(check.instance_type),
-        count=context.whole(check.count),
-    )
-    return await check_capacity(request, now=context.clock.now())
 
 
 async def run_quota_check(context: StageContext, check: checks.QuotaCheck) -> Observation:

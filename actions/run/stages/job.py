@@ -52,7 +52,7 @@ class JobHandler:
         """Continue to follow the workload, also if it is gone; `None` if it was never created."""
         if not self._made_uid():
             return None
-        return await self._follow(await self._context.connect(ALIVE))
+        return await self._finished(await self._context.connect(ALIVE))
 
     async def prepare(self) -> None:
         if self._context.stage.state is StageState.UNKNOWN and self._made_uid():
@@ -64,7 +64,7 @@ class JobHandler:
         await apply_objects(self._context, connection, [*await self._context.secrets(), *self._context.manifests()])
         if not self._made_uid():  # another machine has made one since `prepare` looked
             await self._clear_the_way(connection)
-        return await self._follow(connection)
+        return await self._finished(connection)
 
     async def undo(self) -> str:
         connection = await self._context.connect(TEARDOWN)
@@ -113,6 +113,13 @@ class JobHandler:
         if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
             await self._remove(connection)
 
+    async def _finished(self, connection: ClusterConnection) -> Performed:
+        """Follow the workload to its end, and delete what was only to be tried."""
+        done = await self._follow(connection)
+        if self._stage.is_temporary:
+            await delete_objects(self._context, connection)
+        return done
+
     async def _follow(self, connection: ClusterConnection) -> Performed:
         """Follow the workload to its end. Unreachable clusters and expired credentials are retried."""
         recorder = NodeClaimRecorder(self._context)
@@ -129,13 +136,27 @@ class JobHandler:
                 return await check_log_result(self._context, connection, self._stage, message)
             if verdict.state is WorkState.FAILED:
                 raise StageFailedError(await self._failure(connection, verdict))
-            if self._context.clock.monotonic() >= deadline:
-                raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s.")
             pods = await self._pods(connection)
+            if self._context.clock.monotonic() >= deadline:
+                waits = await self._waits_for(connection, progress_of(verdict, pods))
+                raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s. {waits}".rstrip())
             await recorder.take(connection, pods)
             self._context.journal.note(progress_of(verdict, pods))
             self._context.journal.trouble(self._trouble_of(pods))
             await interval.pause()
+
+    async def _waits_for(self, connection: ClusterConnection, progress: str) -> str:
+        """Return what the pods wait for in the words of the API: theirs, other objects', those of the last warning."""
+        words = [progress]
+        with suppress(ConsoleError):
+            for ref in map(ref_of_owned, self._context.journal.owned()):
+                found = await connection.find(ref) if ref != self._target else None
+                status = object_status(found) if found is not None else None
+                if status is not None and status.state in (WorkState.WAITING, WorkState.FAILED):
+                    words.append(f"{ref.describe()}: {status.words()}")
+            events = await _events_of(connection, self._target, self._made_uid())
+            words += [str(event.get("message") or "") for event in events if event.get("type") == "Warning"][-1:]
+        return one_line(" ".join(word for word in words if word))
 
     def _trouble_of(self, pods: list[dict[str, Any]]) -> str:
         """Return the trouble of the pods, with its cause as soon as their logs give one."""
@@ -208,14 +229,15 @@ class JobHandler:
 
 
 async def _reasons_of(connection: ClusterConnection, ref: ObjectRef, uid: str) -> set[str]:
-    """Return the reasons of the events about an object, which outlive it by an hour."""
+    """Return the reasons of the events about an object."""
+    return {str(event.get("reason") or "") for event in await _events_of(connection, ref, uid)}
+
+
+async def _events_of(connection: ClusterConnection, ref: ObjectRef, uid: str) -> list[dict[str, Any]]:
+    """Return the events about an object, which outlive it by an hour."""
     selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
     events = await connection.list_objects("v1", "Event", namespace=ref.namespace, field_selector=selector)
-    return {
-        str(event.get("reason") or "")
-        for event in events
-        if not uid or (event.get("involvedObject") or {}).get("uid") in ("", None, uid)
-    }
+    return [event for event in events if not uid or (event.get("involvedObject") or {}).get("uid") in ("", None, uid)]
 
 
 def _exit_of(pod: dict[str, Any]) -> str:

@@ -63,7 +63,12 @@ class Kubelet:
                 if caches[VOLUMES].get(key_of(volume)) is not volume:
                     self._node_resources.storage.forget(key_of(volume))
 
+            def look_at_node(node: Document) -> None:
+                if caches[NODES].get(key_of(node)) is not node:
+                    self._node_resources.forget_node(key_of(node))
+
             caches[PODS].listen(look)
+            caches[NODES].listen(look_at_node)
             caches[VOLUMES].listen(look_at_volume)
             try:
                 yield

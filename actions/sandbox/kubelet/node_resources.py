@@ -90,6 +90,13 @@ class NodeResources:
         """Return the instance type of a known node; empty for another."""
         return self._types.get(node, "")
 
+    def forget_node(self, node: str) -> None:
+        """Forget a deleted node: another one of its name is another machine, of any type, without images."""
+        self._types.pop(node, None)
+        self._devices.pop(node, None)
+        self._users.pop(node, None)
+        self._images = {(name, image) for name, image in self._images if name != node}
+
     def has_image(self, node: str, image: str) -> bool:
         """Return whether an image has been pulled to a node."""
         return (node, image) in self._images

@@ -17,6 +17,9 @@ from actions.fleet.quantity import size_text
 from actions.telemetry.tools.collectives import NcclReading, NcclRow
 from actions.telemetry.tools.efa import EfaReading
 
+_MOST_SHARE = 1.15
+"""Of a measured curve: above it, what was measured is not what the curve is of."""
+
 
 class Judgement(msgspec.Struct, frozen=True):
     """The result of one check. `is_good` is `None` where the output does not show it."""
@@ -159,6 +162,10 @@ def _speed(reading: NcclReading, reference: ReferenceCurve | None, percent: floa
             f"{measured:g} GB/s at {size_text(row.size)}, {share:.0%} of the {wanted:g} of {reference.name}; {said}."
         )
         return Judgement(subject, False, detail)
+    most, row = max(shares, key=lambda one: one[0])
+    if most > _MOST_SHARE:
+        detail = f"faster than these nodes can be: {most:.0%} of {reference.name} at {size_text(row.size)}; {said}."
+        return Judgement(subject, None, detail)
     return Judgement(subject, True, f"{said}; from {size_text(from_bytes)} on ≥ {share:.0%} of {reference.name}.")
 
 

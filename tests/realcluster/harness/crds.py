@@ -16,7 +16,7 @@ from tests.realcluster.harness.standins import PLAYED, reduced_definitions
 from tests.support.applying import apply_all
 from tests.support.definitions import recorded_definitions
 
-_RECORDED = ("kuberay-1.1.1", "mpi-operator-0.6.0", "volcano-1.8.2")
+_RECORDED = ("kuberay-1.1.1", "mpi-operator-0.8.0", "volcano-1.15.1")
 """Releases of operators that no Go module has."""
 _NOT_WANTED = frozenset({"mpijobs.kubeflow.org"})
 """The training-operator's own, in favour of the mpi-operator's."""

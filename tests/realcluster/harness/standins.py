@@ -12,7 +12,7 @@ from actions.cluster.objects.client import Discovery
 from tests.support.applying import apply_all
 
 TRAINING_OPERATOR = "training-operator/1.8.1"
-PLAYED = ("mpi-operator/0.6.0", "kuberay/1.1.1", "volcano/1.8.2")
+PLAYED = ("mpi-operator/0.8.0", "kuberay/1.1.1", "volcano/1.15.1")
 """Those of the demo's mirror that our controllers stand in for."""
 _DEFINITION = "CustomResourceDefinition"
 

@@ -86,7 +86,7 @@ def test_the_test_has_the_options_of_the_guide() -> None:
         "FI_PROVIDER": "efa",
         "FI_EFA_USE_DEVICE_RDMA": "0",
         "FI_EFA_FORK_SAFE": "1",
-        "NCCL_DEBUG": "WARN",
+        "NCCL_DEBUG": "INFO",
         "NCCL_BUFFSIZE": "8388608",
         "NCCL_P2P_NET_CHUNKSIZE": "524288",
     }

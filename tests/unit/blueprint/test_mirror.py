@@ -97,4 +97,4 @@ def test_every_operator_of_the_shipped_blueprints_is_wanted_once() -> None:
     wanted = pinned_operators(Catalogue.usual([]).list())
     keys = [one.key for one in wanted]
     assert keys == sorted(set(keys))
-    assert {"training-operator/1.8.1", "mpi-operator/0.6.0"} <= set(keys)
+    assert {"training-operator/1.8.1", "mpi-operator/0.8.0"} <= set(keys)

@@ -8,12 +8,13 @@ import pytest
 
 from actions.base.files import shipped_blueprints
 from actions.blueprint import consistency
+from actions.blueprint.checks import NodesCheck, PodsCheck, QuotaCheck
 from actions.blueprint.launch_plan import plan_of
 from actions.blueprint.parameters import bind, read_value
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import declarations_of
-from actions.blueprint.stages import TerraformStage
+from actions.blueprint.stages import CheckStage, JobStage, TerraformStage
 from actions.blueprint.targets import text_of
 from actions.fleet.prices import PriceBook
 from tests.unit.blueprint.shipped import shipped
@@ -107,3 +108,48 @@ def test_logs_are_in_the_plan_where_they_cost(name: str) -> None:
         for choice, chosen in (("none", dict[str, Scalar]()), ("all", CHOSEN))
     }
     assert set(titles["all"]) - set(titles["none"]) == {"Control plane logs", "VPC flow logs"}
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_what_a_cluster_that_is_there_has_to_offer_is_asked_before_the_first_job(name: str) -> None:
+    """Devices, interfaces, huge pages: the same checks, with the same amounts, as after the stage that makes nodes."""
+    asked: set[tuple[str, str, object, object]] = set()
+    has_job, late = False, []
+    for stage in shipped(name).stages:
+        has_job = has_job or isinstance(stage, JobStage)
+        for check in stage.checks if isinstance(stage, CheckStage) else ():
+            if isinstance(check, NodesCheck) and check.resource:
+                about = (check.resource, check.selector, check.at_least, check.amount)
+                if not has_job:
+                    asked.add(about)
+                elif about not in asked:
+                    late.append(check.title)
+    assert late == []
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_pods_of_somebody_elses_plugin_are_not_required_where_their_resources_are_counted(name: str) -> None:
+    stages = [stage for stage in shipped(name).stages if isinstance(stage, CheckStage)]
+    for stage in (
+        stage for stage in stages if any(isinstance(one, NodesCheck) and one.resource for one in stage.checks)
+    ):
+        plugins = [
+            one for one in stage.checks if isinstance(one, PodsCheck) and "plugin" in one.selector + one.namespace
+        ]
+        assert [one.title for one in plugins if one.is_required and "CSI" not in one.title] == []
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_no_quota_is_asked_for_nodes_that_a_cluster_has_already(name: str) -> None:
+    """On an existing cluster only what Karpenter starts comes in addition."""
+    blueprint = shipped(name)
+    quotas = [
+        check
+        for stage in blueprint.stages
+        if isinstance(stage, CheckStage)
+        for check in stage.checks
+        if isinstance(check, QuotaCheck)
+    ]
+    has_pool = any("manifests/pool.yaml" in getattr(stage, "manifests", ()) for stage in blueprint.stages)
+    assert bool(quotas) == has_pool
+    assert not [check.title for check in quotas if "core" in check.amount]

@@ -16,9 +16,10 @@ from actions.base.files import asset, shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.checks import VersionCheck
 from actions.blueprint.parameters import bind
-from actions.blueprint.stages import CapacityStage, CheckStage, TerraformStage
-from actions.blueprint.version_rules import require_together, support_note, support_type
+from actions.blueprint.stages import CapacityStage, CheckStage, ManifestsStage, TerraformStage
+from actions.blueprint.version_rules import choice_notes, require_together, support_type, undeclared_pairs
 from actions.fleet.eks_versions import Support, VersionMatrix
+from tests.unit.fleet.test_eks_versions import component
 
 MATRIX = VersionMatrix.load()
 SHIPPED = ("bionemo-esm1nv", "efa-nccl-tests", "llama2-trn1-mpi", "llama2-trn1-ray", "nemo-gpt3-5b")
@@ -26,13 +27,66 @@ CLUSTER = shipped_blueprints() / "common" / "terraform" / "cluster"
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_default_is_the_newest_version_in_standard_support_and_all_that_eks_offers_can_be_chosen(name: str) -> None:
-    parameter = load_blueprint(shipped_blueprints() / name).parameters["eks_version"]
-    newest = MATRIX.newest_in_standard_support(MATRIX.as_of)
-    assert newest is not None
-    assert parameter.default == newest.version
+def test_what_is_installed_by_default_is_declared_for_the_default_and_all_that_eks_offers_can_be_chosen(
+    name: str,
+) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    parameter = blueprint.parameters["eks_version"]
+    assert MATRIX.support_of(str(parameter.default), MATRIX.as_of) is Support.STANDARD
+    assert undeclared_pairs(blueprint, bind(blueprint, {}), str(parameter.default)) == []
     offered = [entry.version for entry in MATRIX.eks if entry.support_on(MATRIX.as_of) is not Support.ENDED]
     assert list(parameter.choices) == offered
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_operator_is_in_the_table_at_its_version(name: str) -> None:
+    stages = load_blueprint(shipped_blueprints() / name).stages
+    sources = [stage.source for stage in stages if isinstance(stage, ManifestsStage) and stage.source is not None]
+    assert sources
+    for source in sources:
+        found = component(source.name)
+        assert (found.app, found.chart) == (source.version, "")
+        assert found.kubernetes_min
+        assert source.name in MATRIX.sources
+
+
+def test_a_pair_that_nobody_declares_is_told_with_the_version_for_which_all_is() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "llama2-trn1-ray")
+    note = choice_notes(blueprint, bind(blueprint, {"eks_version": "1.36"}), MATRIX.as_of)[0]
+    assert (
+        "Volcano 1.15.1 with Kubernetes 1.36 is a pair that its authors do not declare; they name 1.24 to 1.35." in note
+    )
+    assert "Linux 6.18 with Kubernetes 1.36; no mount on one after 6.12 is known." in note
+    assert note.endswith("With eks_version=1.35 each of these pairs is declared.")
+    assert "KubeRay" not in note
+    assert choice_notes(blueprint, bind(blueprint, {"eks_version": "1.36"}, preset="rehearsal"), MATRIX.as_of) == ()
+
+
+def test_what_a_cluster_has_already_is_not_held_against_its_version() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "llama2-trn1-ray")
+    binding = bind(blueprint, {}, existing_cluster=True)
+    assert [found.partition(" ")[0] for found in undeclared_pairs(blueprint, binding, "v1.37.1-eks-1")] == ["Volcano"]
+    assert undeclared_pairs(blueprint, binding, "v1.37.1-eks-1", ["volcano"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "moving"),
+    [
+        ("llama2-trn1-ray", {}, "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest: the tag moves"),
+        ("efa-nccl-tests", {}, "public.ecr.aws/hpc-cloud/nccl-tests:latest: the tag moves"),
+        ("efa-nccl-tests", {"image": "registry.example/nccl"}, "registry.example/nccl: the tag moves"),
+        ("efa-nccl-tests", {"image": "registry.example/nccl:cuda12.8.1-efa1.43.2"}, ""),
+        ("efa-nccl-tests", {"image": "registry.example:5000/nccl@sha256:" + "0" * 64}, ""),
+        ("llama2-trn1-ray", {"image_source": "build"}, ""),
+        ("bionemo-esm1nv", {}, ""),
+        ("nemo-gpt3-5b", {}, ""),
+        ("llama2-trn1-mpi", {}, ""),
+    ],
+)
+def test_an_image_whose_tag_moves_is_told(name: str, given: dict[str, Any], moving: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    notes = choice_notes(blueprint, bind(blueprint, given), MATRIX.as_of)
+    assert [note.startswith(moving) for note in notes] == [True] * bool(moving)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -91,9 +145,9 @@ def test_the_charts_of_the_cluster_root_are_those_of_the_table() -> None:
     defaults = dict(
         re.findall(r'^variable "(\w+)_version" \{[^}]*?default\s*=\s*"([^"]+)"', text, re.MULTILINE | re.DOTALL)
     )
-    assert {component.name: component.chart for component in MATRIX.components} == defaults
+    assert {component.name: component.chart for component in MATRIX.components if component.chart} == defaults
     main = (CLUSTER / "main.tf").read_text(encoding="utf-8")
-    assert all(f"= var.{component.name}_version" in main for component in MATRIX.components)
+    assert all(f"= var.{component.name}_version" in main for component in MATRIX.components if component.chart)
     assert not re.search(r'^\s+version\s*=\s*"v?[0-9.]+"\n\s+wait', main, re.MULTILINE)
 
 
@@ -101,7 +155,7 @@ def test_karpenter_may_call_what_its_chart_calls_and_the_module_does_not_allow()
     main = (CLUSTER / "main.tf").read_text(encoding="utf-8")
     policy = re.search(r'resource "aws_iam_role_policy" "karpenter_reads" \{.*?^\}', main, re.MULTILINE | re.DOTALL)
     assert policy is not None
-    reads = MATRIX.component("karpenter").reads
+    reads = component("karpenter").reads
     assert set(re.findall(r'"((?:ec2|iam):\w+)"', policy[0])) == set(reads)
     assert "aws_iam_role_policy.karpenter_reads" in main.partition('resource "helm_release" "karpenter"')[2]
 
@@ -209,11 +263,11 @@ def test_a_chart_that_is_too_old_for_a_version_is_refused(tmp_path: Path, monkey
 
 def test_extended_support_is_told_with_what_has_standard_support() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
-    note = support_note(blueprint, bind(blueprint, {"eks_version": "1.33"}), date(2026, 11, 22))
+    (note,) = choice_notes(blueprint, bind(blueprint, {"eks_version": "1.33"}), date(2026, 11, 22))
     assert note.startswith("Kubernetes 1.33 is in extended support since 2026-07-29, until 2027-07-29")
-    assert "1.36 has standard support until 2027-08-02" in note
-    assert support_note(blueprint, bind(blueprint, {}), date(2026, 11, 22)) == ""
-    assert support_note(blueprint, bind(blueprint, {}, existing_cluster=True), date(2028, 1, 1)) == ""
+    assert "1.35 has standard support until 2027-03-27" in note
+    assert choice_notes(blueprint, bind(blueprint, {}), date(2026, 11, 22)) == ()
+    assert choice_notes(blueprint, bind(blueprint, {}, existing_cluster=True), date(2028, 1, 1)) == ()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from actions.sandbox.apiserver.storage.resources import builtin_types, types_of
 from actions.sandbox.controllers.bootstrap import karpenter_definitions
 from tests.support.definitions import recorded_definitions
 
-RELEASES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")
+RELEASES = ("kuberay-1.1.1", "mpi-operator-0.8.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.15.1")
 RECORDED_ELSEWHERE = {"v1": "MPIJob of the training-operator", "v1beta1": "Karpenter 0.32"}
 """Versions that the recorded release of an operator does not serve, but another one."""
 

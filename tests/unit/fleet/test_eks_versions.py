@@ -10,7 +10,13 @@ import pytest
 
 from actions.base.errors import FormatError
 from actions.base.files import asset
-from actions.fleet.eks_versions import Support, VersionMatrix, minor
+from actions.fleet.eks_versions import Component, Support, VersionMatrix, minor
+
+
+def component(name: str) -> Component:
+    """The chart or operator of a name."""
+    (found,) = [one for one in VersionMatrix.load().components if one.name == name]
+    return found
 
 
 def offered() -> list[str]:
@@ -58,8 +64,7 @@ def test_standard_support_lasts_twelve_months_less_than_extended_support() -> No
 
 
 def test_karpenter_is_made_for_every_version_that_is_offered() -> None:
-    matrix = VersionMatrix.load()
-    karpenter = matrix.component("karpenter")
+    karpenter = component("karpenter")
     assert all(karpenter.supports(version) for version in offered())
     assert not karpenter.supports("1.37")
     assert not karpenter.supports("1.25")
@@ -69,16 +74,13 @@ def test_karpenter_is_made_for_every_version_that_is_offered() -> None:
     "name", ["g5.8xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "trn1.32xlarge"]
 )
 def test_the_efa_plugin_knows_the_types_that_blueprints_offer(name: str) -> None:
-    assert VersionMatrix.load().component("efa_plugin").runs_on(name)
+    assert component("efa_plugin").runs_on(name)
 
 
 def test_a_plugin_runs_on_the_types_that_its_chart_lists() -> None:
-    matrix = VersionMatrix.load()
-    assert matrix.component("neuron_plugin").runs_on("trn1n.32xlarge")
-    assert not matrix.component("neuron_plugin").runs_on("p5.48xlarge")
-    assert matrix.component("nvidia_plugin").runs_on("anything.at.all"), "a label decides"
-    with pytest.raises(KeyError):
-        matrix.component("nothing")
+    assert component("neuron_plugin").runs_on("trn1n.32xlarge")
+    assert not component("neuron_plugin").runs_on("p5.48xlarge")
+    assert component("nvidia_plugin").runs_on("anything.at.all"), "a label decides"
 
 
 def test_amazon_linux_2_has_no_image_from_1_33_on() -> None:

@@ -40,6 +40,14 @@ def test_what_has_one_price_in_all_regions_is_known_in_all() -> None:
     assert book.service_price("nat-gateway", "us-east-2") is None
 
 
+def test_core_nodes_disks_and_trainium_have_a_price_in_each_region_that_the_trainium_systems_offer() -> None:
+    book = PriceBook.load()
+    for region in ("us-west-2", "us-east-1", "us-east-2"):
+        for kind in ("m5.2xlarge", "m5.4xlarge", "m5.8xlarge", "trn1.32xlarge", "trn1n.32xlarge"):
+            assert book.price_of(kind, region) is not None, (kind, region)
+        assert book.service_price("ebs-gp3", region) is not None
+
+
 @pytest.mark.parametrize(
     ("written", "market"),
     [("ON_DEMAND", "on-demand"), ("CAPACITY_BLOCK", "capacity-block"), ("spot", "spot"), ("", "")],

@@ -12,23 +12,22 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from actions.blueprint.checks import ToolCheck
+from actions.base.errors import ConfigError
+from actions.blueprint.checks import PoolCheck
 from actions.blueprint.parts import Expectation
 from actions.blueprint.stages import CheckStage
-from actions.cloud.ec2 import Reservation
-from actions.run.checks.capacity import CapacityRequest
+from actions.cloud.ec2 import Reservation, Zone
+from actions.run.checks.capacity import CapacityRequest, check_reservation, describe_reservation, require_reservation
 from actions.run.checks.cluster import free_gib_of, nodes_observation, version_observation
 from actions.run.checks.external import (
     Image,
-    check_capacity,
     check_huggingface,
     check_image,
     image_of,
-    reservation_observation,
 )
 from actions.run.checks.observation import Observation, failed, passed
 from actions.run.context.stage_context import StageContext
-from actions.run.stages.check import CheckHandler, check_tool
+from actions.run.stages.check import CheckHandler
 from actions.run.state.records import CheckResult
 from actions.run.volume.commands import below
 from tests.support.smallrun import Unheard
@@ -95,15 +94,19 @@ def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult)
     ],
 )
 def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:
-    seen = reservation_observation(found, REQUEST, now=NOW)
-    assert words in seen.detail
-    assert (seen.result is PASSED) == ("in us-west-2b" in words)
+    if "in us-west-2b" in words:
+        check_reservation(found, REQUEST, now=NOW)
+        assert words in describe_reservation(found, Zone(found.zone, found.zone_id), now=NOW)
+    else:
+        with pytest.raises(ConfigError, match=words):
+            check_reservation(found, REQUEST, now=NOW)
 
 
-async def test_a_capacity_block_without_its_reservation_fails_without_asking() -> None:
+def test_a_capacity_block_without_its_reservation_is_refused_without_asking() -> None:
     block = replace(REQUEST, reservation="", capacity_type="CAPACITY_BLOCK")
-    assert (await check_capacity(block, now=NOW)).result is FAILED
-    assert (await check_capacity(replace(block, capacity_type="ON_DEMAND"), now=NOW)).result is PASSED
+    with pytest.raises(ConfigError, match="needs the id of its reservation"):
+        require_reservation(block)
+    require_reservation(replace(block, capacity_type="ON_DEMAND"))
 
 
 @pytest.mark.parametrize(
@@ -192,28 +195,24 @@ def test_a_path_is_found_where_another_pod_mounts_the_volume() -> None:
     assert below("/fsx", "/fsx", "/") == "/"
 
 
-def test_a_program_that_is_missing_fails() -> None:
-    assert check_tool("no-such-program-anywhere").result is FAILED
-
-
 async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A device plugin's pod is not ready at the first look; at the last it is, as its devices are there."""
     looks: list[str] = []
 
-    def look(program: str) -> Observation:
+    async def look(_: object, program: str) -> Observation:
         looks.append(program)
         return passed("there") if looks.count("devices") > 1 else failed("not yet")
 
-    monkeypatch.setattr("actions.run.stages.check.check_tool", look)
+    monkeypatch.setattr("actions.run.stages.check.check_pool", look)
     stage = CheckStage(
         id="fabric",
         title="",
         expect=Expectation(1, 2),
         checks=(
-            ToolCheck(title="devices", program="devices"),
-            ToolCheck(title="plugin", program="plugin", is_required=False),
+            PoolCheck(title="devices", instance_type="devices"),
+            PoolCheck(title="plugin", instance_type="plugin", is_required=False),
         ),
     )
 
@@ -228,6 +227,7 @@ async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_fo
         clock=HastyClock(),
         journal=Unheard(),
         connect=connect,
+        text=str,
     )
     done = await CheckHandler(cast(StageContext, context)).perform()
     assert done.message == "2 of 2 checks passed."

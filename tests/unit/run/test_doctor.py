@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -20,9 +23,18 @@ from actions.blueprint.stages import ImageStage
 from actions.cloud.account import CallerIdentity
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.observation import failed, passed, unknown
+from actions.run.context.access import ClusterConnection
 from actions.run.doctor.account import Caller, credential_lines, end_observation, own_checks
-from actions.run.doctor.cluster import LAUNCH, LOOK, Right, recommended_rights, rights_observation, rights_remedy
-from actions.run.doctor.examine import examination, examine_launch, examine_machine
+from actions.run.doctor.cluster import (
+    LAUNCH,
+    LOOK,
+    Right,
+    check_pairs,
+    recommended_rights,
+    rights_observation,
+    rights_remedy,
+)
+from actions.run.doctor.examine import _choice_lines, examination, examine_launch, examine_machine
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.names import NameKind, TakenName, check_runs, names_of
 from actions.run.doctor.programs import needed_programs, terraform_observation
@@ -328,3 +340,18 @@ async def test_without_a_blueprint_each_of_them_has_a_line() -> None:
     assert "selfsubjectaccessreviews" in by_name["rights"].detail
     assert all(line.remedy for line in lines if line.result is not CheckResult.PASSED)
     assert by_name["bionemo-esm1nv"].remedy == "Run eksml-tui doctor bionemo-esm1nv."
+
+
+@pytest.mark.parametrize(("version", "result"), [("1.35", CheckResult.PASSED), ("1.36", CheckResult.UNKNOWN)])
+async def test_a_pair_of_versions_that_is_not_declared_is_unknown(version: str, result: CheckResult) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "llama2-trn1-ray")
+    (line,) = _choice_lines(blueprint, bind(blueprint, {"eks_version": version}), date(2026, 11, 22))
+    assert line.result is result
+    assert (
+        ("Volcano 1.15.1 with Kubernetes 1.36" in line.detail)
+        == bool(line.remedy)
+        == (result is not CheckResult.PASSED)
+    )
+    launch = a_launch("llama2-trn1-ray", existing_cluster=True)
+    nothing_there = cast(ClusterConnection, SimpleNamespace(find=AsyncMock(return_value=None)))
+    assert (await check_pairs(nothing_there, launch, f"v{version}.2-eks-bb2d")).result is result

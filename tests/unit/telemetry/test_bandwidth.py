@@ -47,6 +47,18 @@ def test_one_slow_large_message_is_enough_to_fail() -> None:
     assert judged[-1].detail == "2.3 GB/s at 256 MiB, 77% of the 3 of 2 × g5.8xlarge; peak 2.5 GB/s at 128 MiB."
 
 
+@pytest.mark.parametrize(("busbw", "is_good"), [(3.0, True), (3.4, True), (3.5, None), (9.4, None)])
+def test_what_is_faster_than_the_nodes_can_be_proves_nothing(busbw: float, is_good: bool | None) -> None:
+    reading = _reading(_row(256 * _MIB, busbw))
+    judged = judge_bandwidth(reading, _CURVE, at_least_percent=80, from_bytes=128 * _MIB)[-1]
+    assert judged.is_good is is_good
+    assert ("faster than these nodes can be" in judged.detail) == (is_good is None)
+
+
+def test_a_slow_message_fails_also_beside_one_that_is_too_fast() -> None:
+    assert _goods(_reading(_row(128 * _MIB, 1.0), _row(256 * _MIB, 9.4)))[-1] is False
+
+
 def test_what_was_not_measured_or_reached_is_unknown() -> None:
     assert _goods(_reading(_row(256 * _MIB, 400.0)), None)[-1] is None
     assert _goods(_reading(_row(8, 0.01)))[-1] is None

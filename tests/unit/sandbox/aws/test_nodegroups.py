@@ -222,6 +222,30 @@ async def test_pods_are_drained_before_the_instances_end(tmp_path: Path) -> None
         assert ("one", "Evicted") in {(event["involvedObject"]["name"], event["reason"]) for event in events}
 
 
+async def test_a_node_of_another_type_under_the_name_of_one_that_is_gone_is_of_its_own_type(tmp_path: Path) -> None:
+    seen = []
+    async with account(tmp_path) as (client, eks):
+        for number, instance_type in enumerate(("g5.8xlarge", "p4de.24xlarge")):
+            await eks.ask("create_nodegroup", **a_group(instance_type, labels={"accelerator": "nvidia"}))
+            await eks.until("accelerated", "ACTIVE")
+            (node,) = await nodes_of(client)
+            limits = {"resources": {"limits": {GPU: "1"}}}
+            container = {"name": "main", "image": "nvidia/cuda:12", "command": ["nvidia-smi", "-L"], **limits}
+            spec = {"nodeSelector": {"accelerator": "nvidia"}, "restartPolicy": "Never", "containers": [container]}
+            await client.create(PODS, {"metadata": {"name": f"look-{number}", "namespace": "default"}, "spec": spec})
+            key = f"default/look-{number}"
+            await until(client, PODS, key, lambda pod: (pod or {})["status"].get("phase") == "Succeeded")
+            log = (await client.session.request("GET", f"{PODS.path(key)}/log")).decode()
+            seen.append((node["metadata"]["name"], "A100" in log, "A10G" in log, log))
+            await client.delete(PODS, key)
+            await eks.ask("delete_nodegroup", nodegroupName="accelerated")
+            with pytest.raises(ClientError, match="ResourceNotFoundException"):
+                await eks.until("accelerated", "never")
+    (first, *g5, _), (second, *p4de, _) = seen
+    assert first == second
+    assert (g5, p4de) == ([False, True], [True, False]), seen
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -171,7 +171,7 @@ async def test_a_running_job_that_is_suspended_forgets_its_submission_and_begins
 async def test_a_job_is_followed_over_the_dashboard_in_the_heads_pod(tmp_path: Path) -> None:
     """The whole sandbox: head and workers run, the submitter hands in, KubeRay asks by port-forward."""
     async with whole_cluster(tmp_path) as client:
-        for name in ("volcano/1.8.2", "kuberay/1.1.1"):
+        for name in ("volcano/1.15.1", "kuberay/1.1.1"):
             await apply_all(client, mirrored(name))
         job = {
             "kind": "RayJob",

@@ -99,7 +99,7 @@ def test_what_a_queue_gave_is_summed_as_kubernetes_writes_it() -> None:
 
 
 def _volcano() -> list[Document]:
-    text = asset("mirror/volcano/1.8.2/manifest.yaml").read_text(encoding="utf-8")
+    text = asset("mirror/volcano/1.15.1/manifest.yaml").read_text(encoding="utf-8")
     return [one for one in yaml.safe_load_all(text) if one["kind"] in (DEFINITIONS.kind, DEPLOYMENTS.kind, "Namespace")]
 
 
