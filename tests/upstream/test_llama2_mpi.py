@@ -163,6 +163,7 @@ def _lines(upstream: dict[str, Any], script: str) -> list[str]:
     part = upstream[script]
     if script == "test_llama.sh":
         known = [f": ${{{name}={value}}}" for name, value in part["defaults"].items()]
+        known.append(f"{part['starts']}  \\")
         return known + [f"    {name}={value} \\" for name, value in part["overrides"].items()]
     if script == "llama_7b.sh":
         return [f"export {name}={value}" for name, value in part["exports"].items()]
@@ -191,7 +192,9 @@ def test_the_scripts_are_configured_and_the_tokens_have_a_folder(folder: str, tm
     (tmp_path / "git").chmod(0o755)
     (container,) = _rendered("sources", "Job", data_dir=folder)["spec"]["template"]["spec"]["containers"]
     environment = {name: value.replace("/shared", str(shared)) for name, value in _environment(container).items()}
-    configure = _rendered("sources", "ConfigMap")["data"]["configure.sh"].replace("/shared", str(shared))
+    given = _rendered("sources", "ConfigMap")["data"]
+    (tmp_path / "pretrain.py").write_text(given["pretrain.py"])
+    configure = given["configure.sh"].replace("/shared", str(shared)).replace("/config", str(tmp_path))
     done = subprocess.run(
         ["bash", "-c", configure], env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment},
         capture_output=True, text=True, check=False, timeout=60,
@@ -202,6 +205,8 @@ def test_the_scripts_are_configured_and_the_tokens_have_a_folder(folder: str, tm
     changed = (scripts / "test_llama.sh").read_text()
     assert f": ${{DATASET_PATH={environment['DATASET_PATH']}}}" in changed
     assert "exp_manager.resume_if_exists=true" in changed
+    assert "torchrun $DISTRIBUTED_ARGS pretrain.py megatron_gpt_pretraining.py" in changed
+    assert (scripts / "pretrain.py").read_text() == given["pretrain.py"]
     assert f"{_CALLBACK}.save_last=True {_CALLBACK}.save_top_k=0" in changed
 
 

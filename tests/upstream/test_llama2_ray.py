@@ -260,7 +260,8 @@ _CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, str], str]] 
     "the end": ((10_000,), (), {}, "Nothing is left to train"),
     "no early end": ((), (), {"steps_this_run": "-1"}, "--steps_this_run=10000"),
     "an end behind the end": ((), (), {"max_steps": "500"}, "--steps_this_run=500"),
-    "too short for a log line": ((), (), {"max_steps": "9", "steps_this_run": "9"}, "--logging_interval=1"),
+    "too short for a log line": (
+        (), (), {"max_steps": "9", "steps_this_run": "9", "warmup_steps": "1"}, "--logging_interval=1"),
     "too little left for a log line": ((9995,), (), {"steps_this_run": "9999"}, "--logging_interval=1"),
 }  # fmt: skip
 

@@ -12,7 +12,10 @@ Source:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from actions.sandbox.programs.program import ContainerView
 
@@ -63,6 +66,35 @@ def child_failed(program: str, container: ContainerView, *, rank: int, moment: s
         f"  time      : {moment}\n  host      : {container.pod}\n  rank      : {rank} (local_rank: 0)\n"
         f"  exitcode  : {code}{signal} (pid: 103)\n{'=' * 60}\n"
     )
+
+
+class CosineAnnealing(msgspec.Struct, frozen=True):
+    """NeMo's learning rate: a linear rise, half a cosine down, then `constant` steps at `least`.
+
+    Source: nemo_toolkit 1.23.0, `nemo/core/optim/lr_scheduler.py` (`CosineAnnealing`); neuronx-nemo-megatron at f4743ce
+    uses the branch without constant steps of the same class.
+    """
+
+    peak: float
+    least: float
+    warmup: int
+    constant: int
+    steps: int
+
+    def rate(self, step: int) -> float:
+        """Return the rate of a step, zero-based."""
+        if self.warmup > 0 and step <= self.warmup:
+            return self.peak * (step / self.warmup if self.constant else (step + 1) / (self.warmup + 1))
+        decay = self.steps - self.warmup - self.constant
+        if step > self.warmup + decay or step > self.steps:
+            return self.least
+        share = (step - self.warmup) / decay
+        return self.least + (self.peak - self.least) * (1 + math.cos(math.pi * share)) / 2
+
+
+def shows_rate(container: ContainerView) -> bool:
+    """Return whether the training was started in the way that puts `lr` on the bar."""
+    return "/config/pretrain.py" in container.argv
 
 
 _WIDTH = 10

@@ -18,7 +18,15 @@ import msgspec
 from actions.sandbox.programs.nccl.setup_log import start_lines
 from actions.sandbox.programs.nvidia import model_of
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
-from actions.sandbox.programs.pytorch import cuda_out_of_memory, group_of, lightning_bar, newest_step, node_rank
+from actions.sandbox.programs.pytorch import (
+    CosineAnnealing,
+    cuda_out_of_memory,
+    group_of,
+    lightning_bar,
+    newest_step,
+    node_rank,
+    shows_rate,
+)
 
 _STEP_SECONDS = 0.3
 _VALIDATION_BATCHES = 50
@@ -51,6 +59,8 @@ class Esm1nvSettings(msgspec.Struct, frozen=True):
     pods: int
     processes: int
     restarts_allowed: int
+    schedule: CosineAnnealing
+    shows_rate: bool
 
     @property
     def global_batch(self) -> int:
@@ -64,8 +74,9 @@ def settings_of(container: ContainerView) -> Esm1nvSettings:
     pods = int(container.environment.get("PET_NNODES", "1").rpartition(":")[2])
     asked = given.get("--nproc_per_node") or container.environment.get("PET_NPROC_PER_NODE", "auto")
     processes = int(asked) if asked.isdigit() else max(1, len(container.gpus))
+    max_steps = int(given.get("trainer.max_steps", "1000000"))
     return Esm1nvSettings(
-        max_steps=int(given.get("trainer.max_steps", "1000000")),
+        max_steps=max_steps,
         validate_every=int(given.get("trainer.val_check_interval", "500")),
         micro_batch=int(given.get("model.micro_batch_size", "8")),
         accumulate=int(given.get("trainer.accumulate_grad_batches", "1")),
@@ -75,6 +86,14 @@ def settings_of(container: ContainerView) -> Esm1nvSettings:
         pods=pods,
         processes=processes,
         restarts_allowed=int(container.environment.get("PET_MAX_RESTARTS", "0")),
+        schedule=CosineAnnealing(
+            peak=2e-4,
+            least=2e-5,
+            warmup=int(given.get("model.optim.sched.warmup_steps", "500")),
+            constant=int(given.get("model.optim.sched.constant_steps", "50000")),
+            steps=max_steps,
+        ),
+        shows_rate=shows_rate(container),
     )
 
 
@@ -196,6 +215,7 @@ class _MainBar:
             "loss": f"{self._curve.running_mean(step):.3g}",
             "v_num": "",
             "reduced_train_loss": self._curve.training(step),
+            **({"lr": self._settings.schedule.rate(step)} if self._settings.shows_rate else {}),
             "global_step": float(step),
             "consumed_samples": float((step + 1) * self._settings.global_batch),
         }

@@ -272,6 +272,7 @@ class _GptBar:
         metrics: dict[str, float | str] = {
             "v_num": "",
             "reduced_train_loss": self._curve.training(step),
+            **({"lr": self._settings.schedule.rate(step)} if self._settings.shows_rate else {}),
             "global_step": float(step),
             "consumed_samples": float((step + 1) * self._settings.global_batch),
             "train_step_timing in s": self._seconds,

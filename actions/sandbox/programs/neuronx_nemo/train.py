@@ -30,7 +30,7 @@ from actions.sandbox.programs.neuronx_nemo.node import (
     start,
 )
 from actions.sandbox.programs.program import ContainerView, NeuronLoad, PeerLost, Program, ProgramStep
-from actions.sandbox.programs.pytorch import lightning_bar
+from actions.sandbox.programs.pytorch import CosineAnnealing, lightning_bar
 
 GRAPHS = 22
 _TRACE_SECONDS = 8.0
@@ -238,6 +238,10 @@ class MegatronCurve:
         self._steps = steps
         self._seconds = step_seconds(node.batch, node.nodes)
         self._decay = max(12.0, min(150.0, steps / 8))
+        known = node.choices
+        self._schedule = CosineAnnealing(
+            known.learning_rate, known.min_learning_rate, known.warmup_steps, constant=0, steps=steps
+        )
 
     def metrics(self, step: int) -> _Metrics:
         """Return the metrics of a step, zero-based."""
@@ -262,6 +266,7 @@ class MegatronCurve:
             "loss": "nan",
             "v_num": "",
             "reduced_train_loss": _rounded(found.loss),
+            "lr": self._schedule.rate(step),
             "gradient_norm": _rounded(found.gradient),
             "parameter_norm": found.parameters,
             "global_step": float(step),

@@ -56,6 +56,7 @@ def a_trainer(
     """The container of a worker as the blueprint renders it, with few steps."""
     short: dict[str, Scalar] = {
         "max_steps": 40,
+        "warmup_steps": 4,
         "val_check_interval": 20,
         "limit_val_batches": 10,
         "global_batch_size": 32,
