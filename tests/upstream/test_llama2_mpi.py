@@ -204,7 +204,7 @@ def test_the_scripts_are_configured_and_the_tokens_have_a_folder(folder: str, tm
     assert environment["DATASET_PATH"] == str(Path(tokens.replace("/shared", str(shared))).with_suffix(""))
     changed = (scripts / "test_llama.sh").read_text()
     assert f": ${{DATASET_PATH={environment['DATASET_PATH']}}}" in changed
-    assert "exp_manager.resume_if_exists=true" in changed
+    assert "exp_manager.resume_if_exists=True" in changed
     assert "torchrun $DISTRIBUTED_ARGS pretrain.py megatron_gpt_pretraining.py" in changed
     assert (scripts / "pretrain.py").read_text() == given["pretrain.py"]
     assert f"{_CALLBACK}.save_last=True {_CALLBACK}.save_top_k=0" in changed
@@ -269,7 +269,7 @@ def _launcher(stage: str, **given: Any) -> dict[str, Any]:
 def test_a_checkpoint_is_made_each_two_hours_by_default_and_at_the_end() -> None:
     (container,) = _rendered("sources", "Job")["spec"]["template"]["spec"]["containers"]
     known = _environment(container)
-    assert (known["CHECKPOINT_SECONDS"], known["RESUME"]) == ("7200", "true")
+    assert (known["CHECKPOINT_SECONDS"], known["RESUME"]) == ("7200", "same")
     assert _environment(_launcher("train"))["EXPERIMENT"] == "llama2-7b"
     assert "EXPERIMENT" not in _environment(_launcher("precompile"))
 
@@ -332,7 +332,7 @@ def test_a_training_that_was_killed_goes_on_behind_its_newest_checkpoint_in_anot
 
 
 def test_with_resume_off_or_as_another_experiment_it_begins_anew() -> None:
-    for change in ({"resume": False}, {"experiment": "second"}):
+    for change in ({"resume": "never"}, {"experiment": "second"}):
         volume = MemoryVolume()
         _configured(volume, **_SHORT)
         _train(volume, "uid-1", **_SHORT | {"max_steps": 20})

@@ -13,7 +13,7 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -33,18 +33,6 @@ def node_rank(container: ContainerView) -> int:
         return int(given)
     tail = container.pod.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 0
-
-
-def newest_step(container: ContainerView, folder: str, max_steps: int) -> int:
-    """The step of the newest checkpoint in a folder, as `resume_if_exists` finds it; 0 without one."""
-    steps = [step for name in container.files.names(folder) for step in _steps_in(name)]
-    return min(max(steps, default=0), max_steps)
-
-
-def _steps_in(name: str) -> Iterator[int]:
-    for part in name.removesuffix(".ckpt").split("-"):
-        if part.startswith("step=") and part[5:].isdigit():
-            yield int(part[5:])
 
 
 def child_failed(program: str, container: ContainerView, *, rank: int, moment: str, code: int = 1) -> str:

@@ -286,7 +286,7 @@ def test_configuring_changes_every_value_and_can_be_repeated(tmp_path: Path) -> 
     assert ": ${DATASET_PATH=/shared/data/redpajama_sample_text_document}\n" in test
     assert "    model.optim.lr=0.002 \\\n" in test
     assert "    model.optim.sched.min_lr=3e-05 \\\n" in test
-    assert "    exp_manager.resume_if_exists=true \\\n    exp_manager.resume_ignore_no_checkpoint=True \\\n" in test
+    assert "    exp_manager.resume_if_exists=True \\\n    exp_manager.resume_ignore_no_checkpoint=True \\\n" in test
     assert (
         scripts / "llama_7b.sh"
     ).read_text() == "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=7\n"

@@ -15,6 +15,7 @@ import random
 
 import msgspec
 
+from actions.sandbox.programs.checkpoints import PART, newest_step
 from actions.sandbox.programs.nccl.setup_log import start_lines
 from actions.sandbox.programs.nvidia import model_of
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
@@ -23,7 +24,6 @@ from actions.sandbox.programs.pytorch import (
     cuda_out_of_memory,
     group_of,
     lightning_bar,
-    newest_step,
     node_rank,
     shows_rate,
 )
@@ -169,7 +169,7 @@ def _opening(settings: Esm1nvSettings) -> Program:
 def _epoch(container: ContainerView, settings: Esm1nvSettings, rank: int) -> Program:
     """Train and validate; every rank takes the same time, rank 0 also draws and saves."""
     curve = Esm1nvCurve(settings.max_steps, container.seed)
-    start = newest_step(container, f"{settings.results}/checkpoints", settings.max_steps)
+    start = min(newest_step(container.files, f"{settings.results}/checkpoints"), settings.max_steps)
     main_bar = _MainBar(curve, settings, start)
     if rank == 0:
         events = f"events.out.tfevents.{container.started_at:.0f}.{container.pod}.1.0"
@@ -237,10 +237,12 @@ def _validate(container: ContainerView, settings: Esm1nvSettings, rank: int, ste
         yield ProgramStep(_VALIDATION_SECONDS / 2, bar, True)
     samples = step * settings.global_batch
     name = f"megatron_bert--val_loss={val_loss:.2f}-step={step}-consumed_samples={samples:.1f}.ckpt"
-    container.files.write(f"{settings.results}/checkpoints/{name}", b"", size_bytes=523_000_000)
+    path, size_bytes = f"{settings.results}/checkpoints/{name}", 523_000_000
+    container.files.write(path, PART, size_bytes=size_bytes // 2)
     yield ProgramStep(
         0.1, f"\nEpoch 0, global step {step}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}'\n", True
     )
+    container.files.write(path, b"", size_bytes=size_bytes)
     return 0
 
 

@@ -110,7 +110,7 @@ class RayLlama2Curve:
         return round(smooth / quantum) * quantum
 
     def rate(self, step: int) -> float:
-        """Return the learning rate: warm-up, then down in a line, as `get_linear_schedule_with_warmup` of transformers."""
+        """Return the learning rate, as `get_linear_schedule_with_warmup` of transformers 4.31 has it."""
         if step < self._warmup:
             return self._peak * step / self._warmup
         return self._peak * max(0.0, (self._steps - step) / max(1, self._steps - self._warmup))
