@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from actions.base.errors import ParameterError
 from actions.blueprint.parameters import bind
 from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.programs.checkpoints import PART
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
 from actions.telemetry.log_reader import read_log
@@ -329,6 +330,16 @@ def test_a_training_that_was_killed_goes_on_behind_its_newest_checkpoint_in_anot
     again = _train(volume, "uid-2", **_SHORT)
     assert again == list(range(saved, 300))
     assert volume.files["/nemo_experiments/uid-2/0/log"].content
+
+
+def test_a_part_of_a_checkpoint_is_not_gone_on_from() -> None:
+    """It is the newest file, and the launcher of before would have started from it eight times."""
+    volume = MemoryVolume()
+    _configured(volume, **_SHORT)
+    _train(volume, "uid-1", **_SHORT | {"max_steps": 40})
+    folder = "/nemo_experiments/llama2-7b/checkpoints/tp_rank_00_pp_rank_000"
+    volume.put(f"{folder}/megatron_llama--step=50-consumed_samples=800.0-last.ckpt", PART)
+    assert _train(volume, "uid-2", **_SHORT | {"max_steps": 60})[0] == 40
 
 
 def test_with_resume_off_or_as_another_experiment_it_begins_anew() -> None:

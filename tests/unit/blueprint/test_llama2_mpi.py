@@ -206,7 +206,8 @@ def test_values_that_do_not_fit_together_are_refused_in_one_sentence(given: dict
 _UPSTREAM = {
     "test_llama.sh": (
         ": ${TOKENIZER_PATH=$HOME/llamav2_weights/7b-hf}\n: ${DATASET_PATH=$HOME/book_text_document}\n"
-        "torchrun $DISTRIBUTED_ARGS megatron_gpt_pretraining.py  \\\n    model.optim.lr=3.0e-4 \\\n    model.optim.sched.min_lr=3.0e-5 \\\n"
+        "torchrun $DISTRIBUTED_ARGS megatron_gpt_pretraining.py  \\\n"
+        "    model.optim.lr=3.0e-4 \\\n    model.optim.sched.min_lr=3.0e-5 \\\n"
         "    +exp_manager.checkpoint_callback_params.train_time_interval=36000 \\\n"
         "    exp_manager.resume_if_exists=False \\\n    exp_manager.resume_ignore_no_checkpoint=False \\\n"
     ),
