@@ -91,46 +91,29 @@ _PADDED = 5
 
 
 def lightning_bar(
-    epoch: int,
     done: int,
     total: int,
     *,
     elapsed_seconds: float,
     metrics: Mapping[str, float | str],
     first: int = 0,
+    is_nemos: bool = False,
 ) -> str:
-    """Draw the main bar once, without the carriage return that starts it.
+    """Draw the main bar of the first epoch once, without the carriage return that starts it.
 
     Args:
-        epoch: Zero-based.
         done: Batches so far, validation batches included, as Lightning 1.x counts.
         total: Batches of the epoch, validation included.
         elapsed_seconds: Since the epoch began.
         first: The count with which the bar began: a resumed run's is not 0.
         metrics: In order; numbers are formatted as metrics, texts are shown as they are.
+        is_nemos: As NeMo 24.01 draws it: two colons, no rate, training steps only.
     """
     rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
     left = clock((total - done) / rate) if rate else "?"
-    speed = f"{rate:5.2f}it/s" if rate >= 1 or not rate else f"{1 / rate:5.2f}s/it"
-    return f"Epoch {epoch}: {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {speed}, {_values(metrics)}]"
-
-
-def nemo_bar(
-    epoch: int,
-    done: int,
-    total: int,
-    *,
-    elapsed_seconds: float,
-    metrics: Mapping[str, float | str],
-    first: int = 0,
-) -> str:
-    """Draw the bar of NeMo 24.01 once: two colons, no rate, training steps only.
-
-    Arguments as for `lightning_bar`.
-    """
-    rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
-    left = clock((total - done) / rate) if rate else "?"
-    return f"Epoch {epoch}: : {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {_values(metrics)}]"
+    speed = f"{rate:5.2f}it/s, " if rate >= 1 or not rate else f"{1 / rate:5.2f}s/it, "
+    head, speed = ("Epoch 0: :", "") if is_nemos else ("Epoch 0:", speed)
+    return f"{head} {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {speed}{_values(metrics)}]"
 
 
 def _count(done: int, total: int) -> str:

@@ -222,7 +222,7 @@ class _MainBar:
         if self._val_loss is not None:
             metrics["val_loss"] = self._val_loss
         done = step + 1 + self._extra
-        drawn = lightning_bar(0, done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
+        drawn = lightning_bar(done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
         return f"\r{drawn}{end}"
 
 

@@ -31,7 +31,7 @@ from actions.sandbox.programs.nemo.gpt_settings import (
     watchdog,
 )
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
-from actions.sandbox.programs.pytorch import child_failed, group_of, nemo_bar, node_rank
+from actions.sandbox.programs.pytorch import child_failed, group_of, lightning_bar, node_rank
 
 _SCRIPT = "/opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py"
 _START_SECONDS = 12.0
@@ -281,8 +281,13 @@ class _GptBar:
         }
         if self._val_loss is not None:
             metrics["val_loss"] = self._val_loss
-        drawn = nemo_bar(
-            0, step + 1, self._settings.max_steps, first=self._start, elapsed_seconds=self._elapsed, metrics=metrics
+        drawn = lightning_bar(
+            step + 1,
+            self._settings.max_steps,
+            first=self._start,
+            elapsed_seconds=self._elapsed,
+            metrics=metrics,
+            is_nemos=True,
         )
         return f"\r{drawn}"
 

@@ -268,7 +268,7 @@ class MegatronCurve:
             "throughput_peak": round(rate + 0.2, 1),
         }
         total = self._steps + self._steps // 200 + 1
-        drawn = lightning_bar(0, step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
+        drawn = lightning_bar(step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
         return f"\r{drawn}" + ("\n" if (step + 1) % 10 == 0 or step + 1 == self._steps else "")
 
 
