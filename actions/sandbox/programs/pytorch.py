@@ -59,8 +59,7 @@ def child_failed(program: str, container: ContainerView, *, rank: int, moment: s
 class CosineAnnealing(msgspec.Struct, frozen=True):
     """NeMo's learning rate: a linear rise, half a cosine down, then `constant` steps at `least`.
 
-    Source: nemo_toolkit 1.23.0, `nemo/core/optim/lr_scheduler.py` (`CosineAnnealing`); neuronx-nemo-megatron at f4743ce
-    uses the branch without constant steps of the same class.
+    Source: `docs/facts/nemo.md#the-schedule`.
     """
 
     peak: float

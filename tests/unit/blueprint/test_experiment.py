@@ -90,7 +90,8 @@ def test_a_run_of_other_values_is_refused_with_the_choice_and_goes_on_only_if_th
     folder = SYSTEMS[name]
     script, short, mount = _job(name, "short")
     place = _Place(tmp_path, mount)
-    _, full, _ = _job(name, **{folder: bind(shipped(name), {}, preset="short").values[folder]})
+    same_folder: dict[str, Any] = {folder: bind(shipped(name), {}, preset="short").values[folder]}
+    _, full, _ = _job(name, **same_folder)
     assert place.run(script, short) == (
         0,
         f"No checkpoint is in {short['CHECKPOINTS']}: the training begins at step 0\n",
