@@ -166,6 +166,15 @@ def test_what_only_goes_on_has_the_same_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
+def test_its_image_comes_from_the_registry_of_the_site(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EKSML_IMAGE_REGISTRY", "registry.example/public")
+    blueprint = shipped(name)
+    _, job = manifests_of(blueprint, "experiment", bind(blueprint, {}), run_id="r", outputs={})
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/public/docker/library/busybox:1.36"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_it_is_looked_at_before_anything_that_is_costly(name: str) -> None:
     stages = {stage.id: stage for stage in shipped(name).stages}
     assert stages["experiment"].needs == ("preflight",)
