@@ -33,8 +33,8 @@ always:
   - expect: {audit: empty}
 """
 _REFUSED = (
-    "max_steps was 100 and is 200. To go on from it, launch with resume=any; to begin at step 0, with another "
-    "experiment_dir."
+    "max_steps was 100 and is 200. Tear this run down and launch again: with resume=any it goes on from them, with "
+    "another experiment_dir it begins at step 0."
 )
 
 

@@ -101,7 +101,12 @@ def test_a_run_of_other_values_is_refused_with_the_choice_and_goes_on_only_if_th
     code, said = place.run(script, full)
     assert code == 1
     assert said.startswith(f"ExperimentError: the checkpoints in {short['CHECKPOINTS']} are of another training: ")
-    for word in ("data was made-up and is real", "max_steps was 1", "resume=any", f"with another {folder}."):
+    for word in (
+        "data was made-up and is real",
+        "max_steps was 1",
+        "resume=any",
+        f"with another {folder} it begins at step 0.",
+    ):
         assert word in said
     assert "with the same values" in place.run(script, short)[1], "a refusal leaves the values as they were"
     code, said = place.run(script, full | {"RESUME": "any"})
