@@ -45,10 +45,8 @@ def compare(container: ContainerView) -> Program:
     changes = _changes(files, path, values) if is_there else ""
     yield ProgramStep(0.5)
     if changes and known["RESUME"] != "any":
-        text = (
-            f"ExperimentError: the checkpoints in {folder} are of another training: {changes}. Tear this run down and "
-        )
-        text += "launch again: with resume=any it goes on from them, with another "
+        text = f"ExperimentError: the checkpoints in {folder} are of another training: {changes}. "
+        text += "Tear this run down and launch again: with resume=any it goes on from them, with another "
         text += f"{known['FOLDER_PARAMETER']} it begins at step 0."
         yield ProgramStep(0.1, f"{text}\n", is_error=True)
         return 1
