@@ -131,7 +131,7 @@ def _texts(stage: AnyStage) -> Iterator[str]:
 
 def _texts_of_watch(watch: StageWatch) -> Iterator[str]:
     if watch.progress is not None:
-        yield watch.progress.total
+        yield from (watch.progress.total, *watch.progress.folders)
     if watch.logs is not None:
         yield watch.logs.file
 

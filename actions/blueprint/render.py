@@ -9,13 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from actions.base.errors import BlueprintError
+from actions.base.own_images import BUSYBOX, PUBLIC_REGISTRY, own_image
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
 from actions.blueprint.operators import operator_manifests, without_those_of
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
 from actions.blueprint.source_files import empty_variables, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
-from actions.blueprint.targets import Manifest, find, formatted, templates_of
+from actions.blueprint.targets import Manifest, containers_of, find, formatted, templates_of
 from actions.cluster.kinds import is_namespaced
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -223,6 +224,9 @@ def _mark(manifest: Manifest, labels: Mapping[str, str], namespace: str) -> None
         return  # its schema may hold the word `template`, which is not a pod template
     for template in templates_of(manifest):
         template.setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+    for container in containers_of(manifest):
+        if container.get("image") == f"{PUBLIC_REGISTRY}/{BUSYBOX}":
+            container["image"] = own_image(BUSYBOX)  # the program's own: a site may serve it from elsewhere
 
 
 def _tag(manifest: Manifest, run_id: str) -> None:

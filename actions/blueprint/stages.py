@@ -45,6 +45,7 @@ class FileProgress(Part, frozen=True, kw_only=True):
 
     pod: str
     folders: tuple[str, ...]
+    """May hold `${name}`."""
     suffix: str
     total: str
     """`${name}` of a parameter or derived value."""

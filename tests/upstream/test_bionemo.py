@@ -21,6 +21,8 @@ _OWN: dict[str, Any] = {
     "exp_manager.wandb_logger_kwargs.name": "esm1nv-small",
     "trainer.num_nodes": 8,
     "trainer.devices": 1,
+    "model.optim.sched.warmup_steps": 500,
+    "model.optim.sched.constant_steps": 50000,
 }
 """Our values where they differ: the README gives the reasons."""
 

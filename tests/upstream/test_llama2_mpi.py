@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from actions.base.errors import ParameterError
 from actions.blueprint.parameters import bind
 from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.programs.checkpoints import PART
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
 from actions.telemetry.log_reader import read_log
@@ -171,6 +172,7 @@ def _lines(upstream: dict[str, Any], script: str) -> list[str]:
     part = upstream[script]
     if script == "test_llama.sh":
         known = [f": ${{{name}={value}}}" for name, value in part["defaults"].items()]
+        known.append(f"{part['starts']}  \\")
         return known + [f"    {name}={value} \\" for name, value in part["overrides"].items()]
     if script == "llama_7b.sh":
         return [f"export {name}={value}" for name, value in part["exports"].items()]
@@ -199,7 +201,9 @@ def test_the_scripts_are_configured_and_the_tokens_have_a_folder(folder: str, tm
     (tmp_path / "git").chmod(0o755)
     (container,) = _rendered("sources", "Job", data_dir=folder)["spec"]["template"]["spec"]["containers"]
     environment = {name: value.replace("/shared", str(shared)) for name, value in _environment(container).items()}
-    configure = _rendered("sources", "ConfigMap")["data"]["configure.sh"].replace("/shared", str(shared))
+    given = _rendered("sources", "ConfigMap")["data"]
+    (tmp_path / "pretrain.py").write_text(given["pretrain.py"])
+    configure = given["configure.sh"].replace("/shared", str(shared)).replace("/config", str(tmp_path))
     done = subprocess.run(
         ["bash", "-c", configure], env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment},
         capture_output=True, text=True, check=False, timeout=60,
@@ -209,7 +213,9 @@ def test_the_scripts_are_configured_and_the_tokens_have_a_folder(folder: str, tm
     assert environment["DATASET_PATH"] == str(Path(tokens.replace("/shared", str(shared))).with_suffix(""))
     changed = (scripts / "test_llama.sh").read_text()
     assert f": ${{DATASET_PATH={environment['DATASET_PATH']}}}" in changed
-    assert "exp_manager.resume_if_exists=true" in changed
+    assert "exp_manager.resume_if_exists=True" in changed
+    assert "torchrun $DISTRIBUTED_ARGS pretrain.py megatron_gpt_pretraining.py" in changed
+    assert (scripts / "pretrain.py").read_text() == given["pretrain.py"]
     assert f"{_CALLBACK}.save_last=True {_CALLBACK}.save_top_k=0" in changed
 
 
@@ -273,7 +279,7 @@ def _launcher(stage: str, **given: Any) -> dict[str, Any]:
 def test_a_checkpoint_is_made_each_two_hours_by_default_and_at_the_end() -> None:
     (container,) = _rendered("sources", "Job")["spec"]["template"]["spec"]["containers"]
     known = _environment(container)
-    assert (known["CHECKPOINT_SECONDS"], known["RESUME"]) == ("7200", "true")
+    assert (known["CHECKPOINT_SECONDS"], known["RESUME"]) == ("7200", "same")
     assert _environment(_launcher("train"))["EXPERIMENT"] == "llama2-7b"
     assert "EXPERIMENT" not in _environment(_launcher("precompile"))
 
@@ -335,8 +341,18 @@ def test_a_training_that_was_killed_goes_on_behind_its_newest_checkpoint_in_anot
     assert volume.files["/nemo_experiments/uid-2/0/log"].content
 
 
+def test_a_part_of_a_checkpoint_is_not_gone_on_from() -> None:
+    """It is the newest file, and the launcher of before would have started from it eight times."""
+    volume = MemoryVolume()
+    _configured(volume, **_SHORT)
+    _train(volume, "uid-1", **_SHORT | {"max_steps": 40})
+    folder = "/nemo_experiments/llama2-7b/checkpoints/tp_rank_00_pp_rank_000"
+    volume.put(f"{folder}/megatron_llama--step=50-consumed_samples=800.0-last.ckpt", PART)
+    assert _train(volume, "uid-2", **_SHORT | {"max_steps": 60})[0] == 40
+
+
 def test_with_resume_off_or_as_another_experiment_it_begins_anew() -> None:
-    for change in ({"resume": False}, {"experiment": "second"}):
+    for change in ({"resume": "never"}, {"experiment": "second"}):
         volume = MemoryVolume()
         _configured(volume, **_SHORT)
         _train(volume, "uid-1", **_SHORT | {"max_steps": 20})

@@ -245,15 +245,16 @@ _CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, str], str]] 
     "the newest": ((250, 500), (), {}, "--resume_ckpt --loading_step=500"),
     "the newest by time, not by number": ((9000, 250), (), {}, "--resume_ckpt --loading_step=250"),
     "one that was not written to its end": ((250,), (500,), {}, "--resume_ckpt --loading_step=250"),
-    "none wanted": ((250,), (), {"LLAMA2_RESUME": "false"}, "Starting at step 0"),
+    "none wanted": ((250,), (), {"LLAMA2_RESUME": "never"}, "Starting at step 0"),
     "a step that is named": ((250, 500), (), {"loading_step": "250"}, "--resume_ckpt --loading_step=250"),
     "a step that is named, whatever resume is": (
-        (250, 500), (), {"loading_step": "250", "LLAMA2_RESUME": "false"}, "--resume_ckpt --loading_step=250"),
+        (250, 500), (), {"loading_step": "250", "LLAMA2_RESUME": "never"}, "--resume_ckpt --loading_step=250"),
     "a step that is not there": ((250,), (), {"loading_step": "300"}, "has no whole checkpoint of step 300; those"),
     "the end": ((10_000,), (), {}, "Nothing is left to train"),
     "no early end": ((), (), {"steps_this_run": "-1"}, "--steps_this_run=10000"),
     "an end behind the end": ((), (), {"max_steps": "500"}, "--steps_this_run=500"),
-    "too short for a log line": ((), (), {"max_steps": "9", "steps_this_run": "9"}, "--logging_interval=1"),
+    "too short for a log line": (
+        (), (), {"max_steps": "9", "steps_this_run": "9", "warmup_steps": "1"}, "--logging_interval=1"),
     "too little left for a log line": ((9995,), (), {"steps_this_run": "9999"}, "--logging_interval=1"),
 }  # fmt: skip
 
@@ -284,7 +285,7 @@ def test_by_default_checkpoints_are_made_on_the_file_system_and_the_last_step_is
     assert known["checkpoint_dir"].startswith("/shared/")
     assert known["steps_this_run"] % known["checkpoint_freq"] == 0
     assert 0 < known["num_kept_checkpoint"] < 4
-    assert _head_variables()["LLAMA2_RESUME"] == "true"
+    assert _head_variables()["LLAMA2_RESUME"] == "same"
     for preset in ("short", "rehearsal"):
         chosen = yaml.safe_load((shipped_blueprints() / _NAME / "blueprint.yaml").read_text())["presets"][preset]["set"]
         assert chosen["steps_this_run"] % chosen["checkpoint_freq"] == 0

@@ -137,7 +137,7 @@ class Sampler:
         self._warnings.set(purpose, f"The {purpose} cannot be read: {error.message}")
 
     async def _count_files(self, connection: ClusterConnection, progress: FileProgress) -> None:
-        command = ("find", *progress.folders, "-name", f"*{progress.suffix}")
+        command = ("find", *map(self._context.text, progress.folders), "-name", f"*{progress.suffix}")
         for pod in (await self._due_pods(connection, progress.pod, _FILES))[:1]:
             metadata, name = pod["metadata"], pod["spec"]["containers"][0]["name"]
             try:

@@ -75,9 +75,11 @@ class ContainerRun(msgspec.Struct):
         reason = "Completed" if exit_code == 0 else "Error"
         self.context = None
         ended = {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}
-        self.state = {"terminated": ended | {"containerID": self.id}}
         if self.log is not None:
             self.log.close()
+            if self.spec.reports_log and exit_code:
+                ended["message"] = self.log.last_words().decode(errors="replace")
+        self.state = {"terminated": ended | {"containerID": self.id}}
 
     def await_restart(self, *, reason: str, message: str) -> None:
         """Set the state of a container that waits to be started again."""

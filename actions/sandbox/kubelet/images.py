@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actions.sandbox.programs import exporters, mpirun, tensorboard
+from actions.sandbox.programs import checkpoints, exporters, mpirun, tensorboard
 from actions.sandbox.programs.bionemo import esm1nv, uniref50
 from actions.sandbox.programs.nccl import nccl_tests
 from actions.sandbox.programs.nccl.fabric import is_fi_info, list_adapters
@@ -40,6 +40,7 @@ _IMAGES: tuple[tuple[Callable[[ContainerView], bool], Callable[[ContainerView], 
     (neuronx_nemo_data.makes_sample, neuronx_nemo_data.make_sample),
     (neuronx_nemo_data.tokenises, neuronx_nemo_data.tokenise),
     (neuronx_nemo.is_wanted_by, neuronx_nemo_train.train),
+    (checkpoints.is_wanted_by, checkpoints.compare),
     (tensorboard.is_wanted_by, tensorboard.serve),
     (exporters.is_dcgm_exporter, exporters.export_gpus),
     (exporters.is_neuron_monitor, exporters.export_neuron),

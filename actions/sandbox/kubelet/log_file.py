@@ -63,6 +63,10 @@ class LogFile:
         self._is_closed = True
         self._wake()
 
+    def last_words(self) -> bytes:
+        """Return the end of the log, as a kubelet takes it for a message: at most 80 lines and 2048 bytes."""
+        return b"".join(entry.data for entry in list(self._entries)[-80:])[-2048:]
+
     async def read(self, request: PodLogOptions) -> AsyncIterator[bytes]:
         """Yield the selected part in chunks; with `follow`, until the log is closed."""
         position = self._first_wanted(request)

@@ -111,6 +111,8 @@ class ContainerConfig(msgspec.Struct, frozen=True):
     """TCP ports that it declares; something answers there."""
     pulls_always: bool
     working_folder: str
+    reports_log: bool
+    """Its last lines become the message of a failure (`FallbackToLogsOnError`)."""
 
 
 class PodConfig(msgspec.Struct, frozen=True):
@@ -168,6 +170,7 @@ def _container(pod: Document, container: Document) -> ContainerConfig:
         ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
         pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),
         working_folder=container.get("workingDir") or "/",
+        reports_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
     )
 
 

@@ -12,7 +12,10 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
+
+import msgspec
 
 from actions.sandbox.programs.program import ContainerView
 
@@ -30,18 +33,6 @@ def node_rank(container: ContainerView) -> int:
         return int(given)
     tail = container.pod.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 0
-
-
-def newest_step(container: ContainerView, folder: str, max_steps: int) -> int:
-    """The step of the newest checkpoint in a folder, as `resume_if_exists` finds it; 0 without one."""
-    steps = [step for name in container.files.names(folder) for step in _steps_in(name)]
-    return min(max(steps, default=0), max_steps)
-
-
-def _steps_in(name: str) -> Iterator[int]:
-    for part in name.removesuffix(".ckpt").split("-"):
-        if part.startswith("step=") and part[5:].isdigit():
-            yield int(part[5:])
 
 
 def child_failed(program: str, container: ContainerView, *, rank: int, moment: str, code: int = 1) -> str:
@@ -65,52 +56,63 @@ def child_failed(program: str, container: ContainerView, *, rank: int, moment: s
     )
 
 
+class CosineAnnealing(msgspec.Struct, frozen=True):
+    """NeMo's learning rate: a linear rise, half a cosine down, then `constant` steps at `least`.
+
+    Source: `docs/facts/nemo.md#the-schedule`.
+    """
+
+    peak: float
+    least: float
+    warmup: int
+    constant: int
+    steps: int
+
+    def rate(self, step: int) -> float:
+        """Return the rate of a step, zero-based."""
+        if self.warmup > 0 and step <= self.warmup:
+            return self.peak * (step / self.warmup if self.constant else (step + 1) / (self.warmup + 1))
+        decay = self.steps - self.warmup - self.constant
+        if step > self.warmup + decay or step > self.steps:
+            return self.least
+        share = (step - self.warmup) / decay
+        return self.least + (self.peak - self.least) * (1 + math.cos(math.pi * share)) / 2
+
+
+def shows_rate(container: ContainerView) -> bool:
+    """Return whether the training was started in the way that puts `lr` on the bar."""
+    return "/config/pretrain.py" in container.argv
+
+
 _WIDTH = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _PADDED = 5
 
 
 def lightning_bar(
-    epoch: int,
     done: int,
     total: int,
     *,
     elapsed_seconds: float,
     metrics: Mapping[str, float | str],
     first: int = 0,
+    is_nemos: bool = False,
 ) -> str:
-    """Draw the main bar once, without the carriage return that starts it.
+    """Draw the main bar of the first epoch once, without the carriage return that starts it.
 
     Args:
-        epoch: Zero-based.
         done: Batches so far, validation batches included, as Lightning 1.x counts.
         total: Batches of the epoch, validation included.
         elapsed_seconds: Since the epoch began.
         first: The count with which the bar began: a resumed run's is not 0.
         metrics: In order; numbers are formatted as metrics, texts are shown as they are.
+        is_nemos: As NeMo 24.01 draws it: two colons, no rate, training steps only.
     """
     rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
     left = clock((total - done) / rate) if rate else "?"
-    speed = f"{rate:5.2f}it/s" if rate >= 1 or not rate else f"{1 / rate:5.2f}s/it"
-    return f"Epoch {epoch}: {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {speed}, {_values(metrics)}]"
-
-
-def nemo_bar(
-    epoch: int,
-    done: int,
-    total: int,
-    *,
-    elapsed_seconds: float,
-    metrics: Mapping[str, float | str],
-    first: int = 0,
-) -> str:
-    """Draw the bar of NeMo 24.01 once: two colons, no rate, training steps only.
-
-    Arguments as for `lightning_bar`.
-    """
-    rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
-    left = clock((total - done) / rate) if rate else "?"
-    return f"Epoch {epoch}: : {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {_values(metrics)}]"
+    speed = f"{rate:5.2f}it/s, " if rate >= 1 or not rate else f"{1 / rate:5.2f}s/it, "
+    head, speed = ("Epoch 0: :", "") if is_nemos else ("Epoch 0:", speed)
+    return f"{head} {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {speed}{_values(metrics)}]"
 
 
 def _count(done: int, total: int) -> str:

@@ -206,7 +206,8 @@ def test_values_that_do_not_fit_together_are_refused_in_one_sentence(given: dict
 _UPSTREAM = {
     "test_llama.sh": (
         ": ${TOKENIZER_PATH=$HOME/llamav2_weights/7b-hf}\n: ${DATASET_PATH=$HOME/book_text_document}\n"
-        "torchrun x \\\n    model.optim.lr=3.0e-4 \\\n    model.optim.sched.min_lr=3.0e-5 \\\n"
+        "torchrun $DISTRIBUTED_ARGS megatron_gpt_pretraining.py  \\\n"
+        "    model.optim.lr=3.0e-4 \\\n    model.optim.sched.min_lr=3.0e-5 \\\n"
         "    +exp_manager.checkpoint_callback_params.train_time_interval=36000 \\\n"
         "    exp_manager.resume_if_exists=False \\\n    exp_manager.resume_ignore_no_checkpoint=False \\\n"
     ),
@@ -235,8 +236,9 @@ def _git(folder: Path) -> None:
 
 def _run_script(folder: Path, stage: str, key: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a script of a ConfigMap as the container does, with `/shared` in the folder of the test."""
-    script = folder / key
-    script.write_text(rendered(stage, "ConfigMap")["data"][key].replace("/shared", str(folder / "shared")))
+    script, shared = folder / key, str(folder / "shared")
+    for name, text in rendered(stage, "ConfigMap")["data"].items():
+        (folder / name).write_text(text.replace("/shared", shared).replace("/config", str(folder)))
     _git(folder)
     (container,) = pod_of(rendered(stage, "Job"))["containers"]
     known = variables(container) | {
@@ -285,7 +287,7 @@ def test_configuring_changes_every_value_and_can_be_repeated(tmp_path: Path) -> 
     assert ": ${DATASET_PATH=/shared/data/redpajama_sample_text_document}\n" in test
     assert "    model.optim.lr=0.002 \\\n" in test
     assert "    model.optim.sched.min_lr=3e-05 \\\n" in test
-    assert "    exp_manager.resume_if_exists=true \\\n    exp_manager.resume_ignore_no_checkpoint=True \\\n" in test
+    assert "    exp_manager.resume_if_exists=True \\\n    exp_manager.resume_ignore_no_checkpoint=True \\\n" in test
     assert (
         scripts / "llama_7b.sh"
     ).read_text() == "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=7\n"

@@ -152,7 +152,7 @@ def test_volume_and_claim_find_each_other_and_no_other() -> None:
         ({"prep_memory_gib": 30}, "m5.2xlarge leaves about 28 GiB to pods"),
         ({"shm_gib": 1000}, "against which it counts"),
         ({"worker_memory_gib": 1500}, "leaves about 1052 GiB"),
-        ({"min_learning_rate": 0.1}, "is more than learning_rate"),
+        ({"min_learning_rate": 0.1}, "is not less than learning_rate"),
         ({"capacity_reservation_id": "cr-id"}, "capacity_reservation_id"),
         ({"image_source": "given"}, "nvcr.io/nvidia/nemo:24.01.framework is NVIDIA's own"),
         ({"image_source": "given", "image": "nvcr.io/nvidia/nemo@sha256:" + "0" * 64}, "neither EFA nor the mpirun"),

@@ -48,7 +48,7 @@ def test_objects_and_pod_templates_carry_the_run() -> None:
     for stage in ("data", "train", "operators", "volumes"):
         for manifest in rendered(stage):
             assert manifest["metadata"]["labels"].items() >= labels_of("run-1", stage).items()
-    (job,) = rendered("train")
+    _, job = rendered("train")
     template = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
     assert template["metadata"]["labels"] == labels_of("run-1", "train")
     assert template["metadata"]["annotations"] == {"sidecar.istio.io/inject": "false"}
@@ -66,7 +66,7 @@ def test_only_namespaced_objects_get_a_namespace() -> None:
 
 
 def test_the_group_has_a_fixed_size_and_the_same_processes_everywhere() -> None:
-    (job,) = rendered("train", {"workers": 2, "gpus_per_worker": 4})
+    _, job = rendered("train", {"workers": 2, "gpus_per_worker": 4})
     spec = job["spec"]
     container = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
 
@@ -80,7 +80,7 @@ def test_the_group_has_a_fixed_size_and_the_same_processes_everywhere() -> None:
 
 def test_the_training_reads_as_many_files_as_the_data_job_writes() -> None:
     (data,) = rendered("data", {"num_csv_files": 12})
-    (train,) = rendered("train", {"num_csv_files": 12})
+    _, train = rendered("train", {"num_csv_files": 12})
     command = train["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
 
     assert {"name": "NUM_CSV_FILES", "value": "12"} in data["spec"]["template"]["spec"]["containers"][0]["env"]

@@ -38,7 +38,7 @@ async def open_form(app: ConsoleApp, pilot: object, line: str = "launch bionemo-
 
 async def test_the_fields_of_limits_are_shown_by_their_switch() -> None:
     app = console()
-    async with app.run_test(size=(120, 80)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot)
         await wait_for(pilot, lambda: "end the run at a time or a cost" in screen_text(app), "the switch")
         assert "Before credentials end" not in screen_text(app)
@@ -51,7 +51,7 @@ async def test_the_fields_of_limits_are_shown_by_their_switch() -> None:
 async def test_limits_of_the_settings_are_in_the_form_and_in_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     app = console(LimitTexts(budget="0.05", before_capacity_end=True))
     launched: list[LaunchArguments] = []
-    async with app.run_test(size=(120, 80)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot)
         await wait_for(pilot, lambda: "Limits: park at: budget $0.05" in screen_text(app), "what they mean")
         screen = app.screen
@@ -80,7 +80,7 @@ async def test_a_launch_has_the_limits_that_the_form_shows(
 ) -> None:
     app = console(USUAL)
     launched: list[LaunchArguments] = []
-    async with app.run_test(size=(120, 80)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, f"launch bionemo-esm1nv preset=rehearsal{line}")
         await wait_for(pilot, lambda: "Limits: " in screen_text(app), "those of the settings")
         screen = app.screen
@@ -99,7 +99,7 @@ async def test_a_launch_has_the_limits_that_the_form_shows(
 
 async def test_a_limit_that_cannot_be_read_is_said_below_the_form() -> None:
     app = console()
-    async with app.run_test(size=(120, 80)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, "launch bionemo-esm1nv preset=rehearsal until=noon")
         await wait_for(pilot, lambda: "'noon' is not a time." in screen_text(app), "the sentence")
 
@@ -107,7 +107,7 @@ async def test_a_limit_that_cannot_be_read_is_said_below_the_form() -> None:
 async def launched_with(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch, line: str, *keys: str) -> LaunchArguments:
     """Open the form, press keys in its field of the home, and launch."""
     launched: list[LaunchArguments] = []
-    async with app.run_test(size=(120, 80)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, line)
         await wait_for(pilot, lambda: "Home      " in screen_text(app), "the field")
         screen = app.screen
@@ -167,6 +167,6 @@ async def test_the_home_is_a_field_that_begins_with_that_of_the_settings(
 
 async def test_what_is_no_home_is_said_below_the_form() -> None:
     app = console()
-    async with app.run_test(size=(120, 80)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, f"{LINE} home=team-runs")
         await wait_for(pilot, lambda: "'team-runs' is not a home for runs." in screen_text(app), "the sentence")

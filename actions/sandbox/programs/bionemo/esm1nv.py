@@ -15,10 +15,18 @@ import random
 
 import msgspec
 
+from actions.sandbox.programs.checkpoints import PART, newest_step
 from actions.sandbox.programs.nccl.setup_log import start_lines
 from actions.sandbox.programs.nvidia import model_of
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
-from actions.sandbox.programs.pytorch import cuda_out_of_memory, group_of, lightning_bar, newest_step, node_rank
+from actions.sandbox.programs.pytorch import (
+    CosineAnnealing,
+    cuda_out_of_memory,
+    group_of,
+    lightning_bar,
+    node_rank,
+    shows_rate,
+)
 
 _STEP_SECONDS = 0.3
 _VALIDATION_BATCHES = 50
@@ -51,6 +59,8 @@ class Esm1nvSettings(msgspec.Struct, frozen=True):
     pods: int
     processes: int
     restarts_allowed: int
+    schedule: CosineAnnealing
+    shows_rate: bool
 
     @property
     def global_batch(self) -> int:
@@ -64,8 +74,9 @@ def settings_of(container: ContainerView) -> Esm1nvSettings:
     pods = int(container.environment.get("PET_NNODES", "1").rpartition(":")[2])
     asked = given.get("--nproc_per_node") or container.environment.get("PET_NPROC_PER_NODE", "auto")
     processes = int(asked) if asked.isdigit() else max(1, len(container.gpus))
+    max_steps = int(given.get("trainer.max_steps", "1000000"))
     return Esm1nvSettings(
-        max_steps=int(given.get("trainer.max_steps", "1000000")),
+        max_steps=max_steps,
         validate_every=int(given.get("trainer.val_check_interval", "500")),
         micro_batch=int(given.get("model.micro_batch_size", "8")),
         accumulate=int(given.get("trainer.accumulate_grad_batches", "1")),
@@ -75,6 +86,14 @@ def settings_of(container: ContainerView) -> Esm1nvSettings:
         pods=pods,
         processes=processes,
         restarts_allowed=int(container.environment.get("PET_MAX_RESTARTS", "0")),
+        schedule=CosineAnnealing(
+            peak=2e-4,
+            least=2e-5,
+            warmup=int(given.get("model.optim.sched.warmup_steps", "500")),
+            constant=int(given.get("model.optim.sched.constant_steps", "50000")),
+            steps=max_steps,
+        ),
+        shows_rate=shows_rate(container),
     )
 
 
@@ -150,7 +169,7 @@ def _opening(settings: Esm1nvSettings) -> Program:
 def _epoch(container: ContainerView, settings: Esm1nvSettings, rank: int) -> Program:
     """Train and validate; every rank takes the same time, rank 0 also draws and saves."""
     curve = Esm1nvCurve(settings.max_steps, container.seed)
-    start = newest_step(container, f"{settings.results}/checkpoints", settings.max_steps)
+    start = min(newest_step(container.files, f"{settings.results}/checkpoints"), settings.max_steps)
     main_bar = _MainBar(curve, settings, start)
     if rank == 0:
         events = f"events.out.tfevents.{container.started_at:.0f}.{container.pod}.1.0"
@@ -196,13 +215,14 @@ class _MainBar:
             "loss": f"{self._curve.running_mean(step):.3g}",
             "v_num": "",
             "reduced_train_loss": self._curve.training(step),
+            **({"lr": self._settings.schedule.rate(step)} if self._settings.shows_rate else {}),
             "global_step": float(step),
             "consumed_samples": float((step + 1) * self._settings.global_batch),
         }
         if self._val_loss is not None:
             metrics["val_loss"] = self._val_loss
         done = step + 1 + self._extra
-        drawn = lightning_bar(0, done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
+        drawn = lightning_bar(done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
         return f"\r{drawn}{end}"
 
 
@@ -217,10 +237,12 @@ def _validate(container: ContainerView, settings: Esm1nvSettings, rank: int, ste
         yield ProgramStep(_VALIDATION_SECONDS / 2, bar, True)
     samples = step * settings.global_batch
     name = f"megatron_bert--val_loss={val_loss:.2f}-step={step}-consumed_samples={samples:.1f}.ckpt"
-    container.files.write(f"{settings.results}/checkpoints/{name}", b"", size_bytes=523_000_000)
+    path, size_bytes = f"{settings.results}/checkpoints/{name}", 523_000_000
+    container.files.write(path, PART, size_bytes=size_bytes // 2)
     yield ProgramStep(
         0.1, f"\nEpoch 0, global step {step}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}'\n", True
     )
+    container.files.write(path, b"", size_bytes=size_bytes)
     return 0
 
 

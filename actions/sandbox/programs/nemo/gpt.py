@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from actions.sandbox.programs.checkpoints import PART, newest_step
 from actions.sandbox.programs.nccl.setup_log import NcclTransport, start_lines
 from actions.sandbox.programs.nemo.gpt_settings import (
     PARAMETERS,
@@ -30,7 +31,7 @@ from actions.sandbox.programs.nemo.gpt_settings import (
     watchdog,
 )
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
-from actions.sandbox.programs.pytorch import child_failed, group_of, nemo_bar, newest_step, node_rank
+from actions.sandbox.programs.pytorch import child_failed, group_of, lightning_bar, node_rank
 
 _SCRIPT = "/opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py"
 _START_SECONDS = 12.0
@@ -169,7 +170,7 @@ class _GptPod:
 
     def _epoch(self) -> Program:
         settings = self._settings
-        start = newest_step(self._container, f"{settings.results}/checkpoints", settings.max_steps)
+        start = min(newest_step(self._container.files, f"{settings.results}/checkpoints"), settings.max_steps)
         load = GpuLoad(97, round(settings.needed_mib))
         is_first = self._first_rank == 0
         if is_first:
@@ -208,6 +209,7 @@ class _GptPod:
         name = f"megatron_gpt--val_loss={val_loss:.2f}-step={step + 1}-consumed_samples={samples:.1f}"
         yield ProgramStep(0.0, bar.again(step) + "\n", is_error=True)
         text = f"Epoch 0, global step {step + 1}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}.ckpt'\n"
+        self._container.files.write(f"{settings.results}/checkpoints/{name}-last.ckpt", PART)
         yield ProgramStep(_SAVE_SECONDS, text, is_error=True)
         self._save(name)
         return 0
@@ -272,14 +274,20 @@ class _GptBar:
         metrics: dict[str, float | str] = {
             "v_num": "",
             "reduced_train_loss": self._curve.training(step),
+            **({"lr": self._settings.schedule.rate(step)} if self._settings.shows_rate else {}),
             "global_step": float(step),
             "consumed_samples": float((step + 1) * self._settings.global_batch),
             "train_step_timing in s": self._seconds,
         }
         if self._val_loss is not None:
             metrics["val_loss"] = self._val_loss
-        drawn = nemo_bar(
-            0, step + 1, self._settings.max_steps, first=self._start, elapsed_seconds=self._elapsed, metrics=metrics
+        drawn = lightning_bar(
+            step + 1,
+            self._settings.max_steps,
+            first=self._start,
+            elapsed_seconds=self._elapsed,
+            metrics=metrics,
+            is_nemos=True,
         )
         return f"\r{drawn}"
 

@@ -13,7 +13,7 @@ import msgspec
 
 from actions.sandbox.programs.nvidia import GpuModel, model_of
 from actions.sandbox.programs.program import ContainerView
-from actions.sandbox.programs.pytorch import cuda_out_of_memory
+from actions.sandbox.programs.pytorch import CosineAnnealing, cuda_out_of_memory, shows_rate
 
 PARAMETERS = 5.0e9
 _LAYERS = 24
@@ -39,7 +39,8 @@ class GptSettings(msgspec.Struct, frozen=True):
     tensor_parallel: int
     pipeline_parallel: int
     sequence: int
-    learning_rate: float
+    schedule: CosineAnnealing
+    shows_rate: bool
     vocabulary: str
     results: str
     nodes: int
@@ -91,7 +92,7 @@ class GptSettings(msgspec.Struct, frozen=True):
     @property
     def diverges(self) -> bool:
         """True if the learning rate is beyond what the model stands."""
-        return self.learning_rate >= _DIVERGING_RATE
+        return self.schedule.peak >= _DIVERGING_RATE
 
 
 def gpt_settings(container: ContainerView) -> GptSettings:
@@ -99,8 +100,9 @@ def gpt_settings(container: ContainerView) -> GptSettings:
     given = dict(argument.split("=", 1) for argument in container.argv if "=" in argument)
     processes = given.get("--nproc_per_node", "")
     nodes = int(given.get("--nnodes", "1").rpartition(":")[2])
+    max_steps = int(given.get("trainer.max_steps", "75000"))
     return GptSettings(
-        max_steps=int(given.get("trainer.max_steps", "75000")),
+        max_steps=max_steps,
         validate_every=int(given.get("trainer.val_check_interval", "2000")),
         validation_batches=int(given.get("trainer.limit_val_batches", "50")),
         log_every=int(given.get("trainer.log_every_n_steps", "10")),
@@ -109,7 +111,14 @@ def gpt_settings(container: ContainerView) -> GptSettings:
         tensor_parallel=int(given.get("model.tensor_model_parallel_size", "1")),
         pipeline_parallel=int(given.get("model.pipeline_model_parallel_size", "1")),
         sequence=int(given.get("model.encoder_seq_length", "2048")),
-        learning_rate=float(given.get("model.optim.lr", "1.6e-4")),
+        schedule=CosineAnnealing(
+            peak=float(given.get("model.optim.lr", "1.6e-4")),
+            least=float(given.get("model.optim.sched.min_lr", "1.6e-5")),
+            warmup=int(given.get("model.optim.sched.warmup_steps", "115")),
+            constant=int(given.get("model.optim.sched.constant_steps", "12500")),
+            steps=max_steps,
+        ),
+        shows_rate=shows_rate(container),
         vocabulary=given.get("model.tokenizer.vocab_file", "/fsx_shared/data/bpe/vocab.json"),
         results=given.get("exp_manager.explicit_log_dir", "/fsx_shared/results/gpt3_5b/results"),
         nodes=nodes,

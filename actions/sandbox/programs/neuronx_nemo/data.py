@@ -54,7 +54,7 @@ def configure(container: ContainerView) -> Program:
         precision=known.get("PRECISION", default.precision),
         checkpoint_seconds=int(known.get("CHECKPOINT_SECONDS", default.checkpoint_seconds)),
         saves_last=True,
-        resumes=known.get("RESUME", "").lower() == "true",
+        resumes=known.get("RESUME") != "never",
         has_experiment=True,
     )
     lines = write_scripts(container.files, choices)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 import random
-import re
 
 import msgspec
 
+from actions.sandbox.programs.checkpoints import PART, newest_step
 from actions.sandbox.programs.neuron.compile_cache import CompilerLog, Graph, graphs_of, is_cached, keep
 from actions.sandbox.programs.neuronx_nemo.node import (
     CACHE,
@@ -30,7 +30,7 @@ from actions.sandbox.programs.neuronx_nemo.node import (
     start,
 )
 from actions.sandbox.programs.program import ContainerView, NeuronLoad, PeerLost, Program, ProgramStep
-from actions.sandbox.programs.pytorch import lightning_bar
+from actions.sandbox.programs.pytorch import CosineAnnealing, lightning_bar
 
 GRAPHS = 22
 _TRACE_SECONDS = 8.0
@@ -118,6 +118,8 @@ _HIGHEST_RATE = 3e-3
 """The highest learning rate: above it the run diverges."""
 _TRAINING = NeuronLoad(71.0, 13_420, command=COMMAND)
 _NO_SCRIPT = 127
+_SAVE_SECONDS = 4.0
+_RANK_FOLDER = "checkpoints/tp_rank_00_pp_rank_000"
 
 
 def train(container: ContainerView) -> Program:
@@ -151,7 +153,8 @@ def _run(node: TrainingNode) -> Program:
 def _epoch(node: TrainingNode) -> Program:
     """Train to the end from the newest checkpoint; every node takes the same time, the first also draws and saves."""
     steps = int(node.container.environment.get("TRAIN_ITERS") or 20_000)
-    first, seconds = _resumed_step(node), step_seconds(node.batch, node.nodes)
+    first = newest_step(node.container.files, f"{node.folder}/{_RANK_FOLDER}") if node.choices.resumes else 0
+    seconds = step_seconds(node.batch, node.nodes)
     curve = MegatronCurve(node, steps)
     if node.rank == 0:
         yield ProgramStep(1.0, _opening(node, first))
@@ -163,10 +166,10 @@ def _epoch(node: TrainingNode) -> Program:
         yield ProgramStep(seconds, text, load=_TRAINING)
         if node.rank == 0 and since_saved >= node.choices.checkpoint_seconds:
             since_saved = 0.0
-            _save(node, step + 1)
+            yield from _save(node, step + 1)
     if node.rank == 0:
         if node.choices.saves_last:
-            _save(node, steps)
+            yield from _save(node, steps)
         yield ProgramStep(2.0, f"`Trainer.fit` stopped: `max_steps={steps}` reached.\n")
     yield ProgramStep(0.5, load=LOADED)
     return 0
@@ -196,27 +199,17 @@ def _name(node: TrainingNode, step: int) -> str:
     return f"megatron_llama--step={step}-consumed_samples={float(step * node.batch):.1f}{last}.ckpt"
 
 
-def _save(node: TrainingNode, step: int) -> None:
-    """Keep a checkpoint, the newest one only."""
+def _save(node: TrainingNode, step: int) -> Program:
+    """Write a checkpoint, and remove the one before when it is whole."""
     files, name = node.container.files, _name(node, step)
-    folder = f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
+    folder = f"{node.folder}/{_RANK_FOLDER}"
+    files.write(f"{folder}/{name}", PART)
+    yield ProgramStep(_SAVE_SECONDS)
     files.write(f"{folder}/{name}", b"", size_bytes=80 << 30)
     for old in files.names(folder):
         if old != name:
             files.remove(f"{folder}/{old}")
-
-
-def _resumed_step(node: TrainingNode) -> int:
-    """Return the step of the newest checkpoint in the folder; 0 without one, or without `resume_if_exists`."""
-    if not node.choices.resumes:
-        return 0
-    files, folder = node.container.files, f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
-    steps = [
-        (found.changed_at, int(step[1]))
-        for name in files.names(folder)
-        if (step := re.search(r"step=(\d+)", name)) and (found := files.file(f"{folder}/{name}"))
-    ]
-    return max(steps, default=(0.0, 0))[1]
+    return 0
 
 
 class _Metrics(msgspec.Struct, frozen=True):
@@ -238,6 +231,10 @@ class MegatronCurve:
         self._steps = steps
         self._seconds = step_seconds(node.batch, node.nodes)
         self._decay = max(12.0, min(150.0, steps / 8))
+        known = node.choices
+        self._schedule = CosineAnnealing(
+            known.learning_rate, known.min_learning_rate, known.warmup_steps, constant=0, steps=steps
+        )
 
     def metrics(self, step: int) -> _Metrics:
         """Return the metrics of a step, zero-based."""
@@ -262,6 +259,7 @@ class MegatronCurve:
             "loss": "nan",
             "v_num": "",
             "reduced_train_loss": _rounded(found.loss),
+            "lr": self._schedule.rate(step),
             "gradient_norm": _rounded(found.gradient),
             "parameter_norm": found.parameters,
             "global_step": float(step),
@@ -270,7 +268,7 @@ class MegatronCurve:
             "throughput_peak": round(rate + 0.2, 1),
         }
         total = self._steps + self._steps // 200 + 1
-        drawn = lightning_bar(0, step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
+        drawn = lightning_bar(step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
         return f"\r{drawn}" + ("\n" if (step + 1) % 10 == 0 or step + 1 == self._steps else "")
 
 

@@ -105,7 +105,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], files: FileView
             there = ", ".join(map(str, known)) or "none"
             problem = f"{folder} has no whole checkpoint of step {asked}; those there are: {there}"
             return LaunchedCommand(f"CheckpointError: {problem}\n", code=1)
-        resumes = bool(known) and environment.get("LLAMA2_RESUME", "true") == "true"
+        resumes = bool(known) and environment.get("LLAMA2_RESUME") != "never"
         step = asked if asked >= 0 else known[-1] if resumes else -1
         end, early = int(_given(arguments, "--max_steps")), int(_given(arguments, "--steps_this_run"))
         if 0 <= early < end:

@@ -98,8 +98,7 @@ class RayLlama2Curve:
     def __init__(self, settings: RayLlama2Settings, seed: int) -> None:
         self._seed = seed
         self._peak = float(settings.given["lr"])
-        self._warmup = max(1, settings.number("warmup_steps"))
-        self._steps = max(self._warmup + 1, settings.number("max_steps"))
+        self._warmup, self._steps = settings.number("warmup_steps"), settings.number("max_steps")
         self._throughput = settings.throughput
 
     def loss(self, step: int) -> float:
@@ -111,10 +110,10 @@ class RayLlama2Curve:
         return round(smooth / quantum) * quantum
 
     def rate(self, step: int) -> float:
-        """Return the learning rate: warm-up, then down in a line."""
-        if step <= self._warmup:
+        """Return the learning rate, as `get_linear_schedule_with_warmup` of transformers 4.31 has it."""
+        if step < self._warmup:
             return self._peak * step / self._warmup
-        return self._peak * max(0.0, (self._steps - step) / (self._steps - self._warmup))
+        return self._peak * max(0.0, (self._steps - step) / max(1, self._steps - self._warmup))
 
     def norm(self, step: int) -> float:
         """Return the norm of the gradients."""

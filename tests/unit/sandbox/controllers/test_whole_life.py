@@ -34,7 +34,7 @@ def _manifests(name: str) -> list[Document]:
 
 
 def _training(*, steps: int) -> Document:
-    (job,) = copy.deepcopy(_manifests("pretrain.yaml"))
+    _, job = copy.deepcopy(_manifests("pretrain.yaml"))
     container = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     changes = {"trainer.max_steps": str(steps), "trainer.val_check_interval": "20"}
     container["command"] = [
@@ -45,7 +45,8 @@ def _training(*, steps: int) -> Document:
 
 
 async def _prepare(client: ApiClient) -> None:
-    await apply_all(client, [*training_operator(), *_manifests("volumes.yaml"), *_manifests("pool.yaml")])
+    start_script = _manifests("pretrain.yaml")[0]
+    await apply_all(client, [*training_operator(), *_manifests("volumes.yaml"), *_manifests("pool.yaml"), start_script])
     await until(client, CLAIMS, "default/fsx-static-pvc", lambda one: _phase(one) == "Bound")
     await until(client, NODE_POOLS, "g5-gpu-karpenter", lambda one: one is not None and is_true(one, "Ready"))
     await until(

@@ -123,7 +123,7 @@ def test_a_bar_is_drawn_as_the_captured_one() -> None:
         "consumed_samples": 254e6,
         "val_loss": 2.51,
     }
-    drawn = lightning_bar(0, 34103, 1_100_000, elapsed_seconds=19738, metrics=metrics)
+    drawn = lightning_bar(34103, 1_100_000, elapsed_seconds=19738, metrics=metrics)
     assert drawn.startswith("Epoch 0:   3%|▎         | 34103/1100000 [5:28:58<171:2")
     assert drawn.endswith(
         "1.73it/s, loss=2.52, v_num=, reduced_train_loss=2.510, global_step=3.1e+4, consumed_samples=2.54e+8, "

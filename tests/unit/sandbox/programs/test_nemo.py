@@ -22,7 +22,7 @@ from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.nemo.gpt_settings import gpt_settings
 from actions.sandbox.programs.program import ContainerView, GpuLoad
-from actions.sandbox.programs.pytorch import nemo_bar
+from actions.sandbox.programs.pytorch import lightning_bar
 from actions.telemetry.log_reader import LogReader, read_log
 from actions.telemetry.points import TrainingProgress
 from tests.unit.sandbox.programs.containers import MOMENT, Outcome, context, run
@@ -56,6 +56,7 @@ def a_trainer(
     """The container of a worker as the blueprint renders it, with few steps."""
     short: dict[str, Scalar] = {
         "max_steps": 40,
+        "warmup_steps": 4,
         "val_check_interval": 20,
         "limit_val_batches": 10,
         "global_batch_size": 32,
@@ -125,7 +126,7 @@ def test_a_bar_is_drawn_as_the_captured_one() -> None:
         "train_step_timing in s": 1.9,
         "val_loss": 2.8,
     }
-    drawn = nemo_bar(0, 2000, 603_000, elapsed_seconds=3797, metrics=metrics)
+    drawn = lightning_bar(2000, 603_000, elapsed_seconds=3797, metrics=metrics, is_nemos=True)
     assert drawn.startswith("Epoch 0: :   0%|          | 2000/603000 [1:03:17<31")
     assert drawn.endswith(
         ", v_num=, reduced_train_loss=2.600, global_step=2e+3, consumed_samples=1.28e+6, train_step_timing in s=1.900, "

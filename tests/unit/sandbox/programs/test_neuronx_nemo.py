@@ -76,6 +76,7 @@ def test_configuring_writes_the_runs_values_and_shows_them() -> None:
         DATASET_PATH=_DATASET,
         LEARNING_RATE="0.001",
         WARMUP_STEPS="7",
+        RESUME="never",
     )
     assert outcome.exit_code == 0
     assert f"${{TOKENIZER_PATH={_TOKENIZER}}}" in outcome.out
