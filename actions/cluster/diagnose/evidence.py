@@ -76,6 +76,10 @@ class Pod(msgspec.Struct, frozen=True):
     """Names of the claims that it mounts."""
     nominated: str = ""
     """The node on which the scheduler makes room for it, by preempting others."""
+    created_at: float = 0.0
+    deleted_at: float = 0.0
+    """The time from which on it is being deleted; 0.0 if it is not."""
+    finalizers: tuple[str, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type; `None` if there is none."""
@@ -105,6 +109,7 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     instance_type: str = ""
     allocatable: Mapping[str, str] = msgspec.field(default_factory=dict)
+    capacity: Mapping[str, str] = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     taints: tuple[str, ...] = ()
     """Keys."""
@@ -204,6 +209,10 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     gangs: tuple[KubeObject, ...] = ()
     """Volcano PodGroups."""
     namespaces: tuple[KubeObject, ...] = ()
+    others: tuple[KubeObject, ...] = ()
+    """Objects of any other kind, such as node pools and their classes."""
+    unread: tuple[str, ...] = ()
+    """Plurals of what could not be looked at: no right to list it, or no answer."""
     device_drivers: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Drivers of dynamic resource allocation that publish devices of a node (ResourceSlices), by its name."""
     asked_node: str = ""
@@ -349,6 +358,10 @@ def object_of(document: Mapping[str, Any]) -> KubeObject:
     )
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(text, value)) if isinstance(value, list) else ()
+
+
 def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
     owner = next(mappings(metadata.get("ownerReferences")), {})
     return text(owner.get("kind")), text(owner.get("name"))
@@ -382,6 +395,9 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
             if one.get("persistentVolumeClaim")
         ),
         nominated=text(status.get("nominatedNodeName")),
+        created_at=moment(metadata.get("creationTimestamp")),
+        deleted_at=moment(metadata.get("deletionTimestamp")),
+        finalizers=_texts(metadata.get("finalizers")),
     )
 
 
@@ -434,6 +450,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
         name=text(metadata.get("name")),
         instance_type=next((text(labels[name]) for name in _TYPE_LABELS if name in labels), ""),
         allocatable={name: text(amount) for name, amount in mapping(status.get("allocatable")).items()},
+        capacity={name: text(amount) for name, amount in mapping(status.get("capacity")).items()},
         conditions=conditions_of(status),
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
         created_at=moment(metadata.get("creationTimestamp")),

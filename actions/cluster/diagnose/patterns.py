@@ -62,6 +62,8 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             yield event.reason, ""
     for pod in evidence.pods:
         yield pod.message, pod.name
+        for condition in () if pod.is_fine else pod.conditions:
+            yield condition.message, pod.name
         for container in () if pod.is_fine else pod.containers:
             yield container.state.message, pod.name
             yield container.last.message, pod.name

@@ -19,6 +19,7 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.probes import killed_by_probe
 from actions.cluster.diagnose.rules.remedies import remedy_of
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
@@ -208,6 +209,9 @@ _NO_START_ERRORS = frozenset(
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
     """Yield one finding for a container that failed, the most specific."""
     waiting = container.state if container.state.kind == "waiting" else ObservedState()
+    if killed := killed_by_probe(evidence, pod, container):
+        yield killed
+        return
     if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
@@ -262,9 +266,7 @@ def _disrupted(pod: Pod, failed: ObservedState | None, disruption: Condition) ->
     )
 
 
-_KILLERS = re.compile(
-    r"[Ll]iveness probe|[Pp]reempt|[Ss]topping container|[Ee]vict|failed liveness|Killing|Deleting|drain"
-)
+_KILLERS = re.compile(r"[Pp]reempt|[Ss]topping container|[Ee]vict|Killing|Deleting|drain")
 
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
@@ -278,12 +280,11 @@ def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: Observe
             "Compare limits.memory of the workers with what their ranks use; see the events of that worker.",
         )
     kills = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
-    by = "its liveness probe failed" if any("iveness" in message for message in kills) else "not by the memory limit"
     return finding(
         Code.KILLED_SIGKILL,
-        f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or by}",
+        f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or 'not by the memory limit'}",
         [pod.message, field_quote("exitCode", 137), field_quote("reason", failed.reason), *kills[:3]],
-        "Look in the events for an eviction, a preemption, a liveness probe or a kubectl delete.",
+        "Look in the events for an eviction, a preemption or a kubectl delete.",
     )
 
 

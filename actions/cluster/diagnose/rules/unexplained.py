@@ -1,0 +1,218 @@
+"""The last rule: what is neither ready nor done, and what no other rule names, in the words of whoever reports it.
+
+Source: kubelet `status`, `prober` and kube-scheduler (v1.2x–1.34) for conditions and events; KubeRay 1.5
+`ValidateRayJobSpec`, after which a job that is not accepted keeps an empty status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.base.wording import duration, listed
+from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
+from actions.cluster.diagnose.evidence import Evidence, KubeObject, Pod, is_failed
+from actions.cluster.diagnose.rules.probes import failed_probe
+from actions.cluster.diagnose.rules.scheduler_messages import refusal_of
+
+_SETTLING_SECONDS = 45.0
+"""What waits for less is starting."""
+_PATIENCE_SECONDS = 600.0
+"""What waits for less, and of which nobody complains, is only an information: images, data and models take minutes."""
+_LEAVING_SECONDS = 600.0
+_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+_SYMPTOM = re.compile(r"^containers with \w+ status|^[Bb]ack-?off ")
+_WORD = re.compile(r"\w")
+_MOST_NAMES = 4
+_MOST_QUOTES = 3
+
+
+def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
+    """Yield what is neither ready nor done. For evidence in which no other rule has found a fault."""
+    for pod in evidence.pods:
+        if pod.deleted_at:
+            yield from _leaving(evidence, pod)
+        elif not pod.is_fine:
+            yield from _waiting(evidence, pod)
+    if evidence.pods:
+        return
+    for job in evidence.jobs:
+        if not job.deleted_at and not is_failed(job) and not _is_at_work(job):
+            yield from _idle(evidence, job)
+    if not evidence.jobs and (told := _warnings(evidence, None)):
+        yield finding(
+            Code.NOT_READY,
+            f"No rule knows this warning: {_on_one_line(told[0])}",
+            told[:_MOST_QUOTES],
+            "Read all that is reported of that object: kubectl describe.",
+        )
+
+
+def find_unknown(evidence: Evidence) -> Iterator[Finding]:
+    """Yield what forbids an all-clear: what could not be read, and what waits without a time that says for how long."""
+    if evidence.unread:
+        yield finding(
+            Code.NOT_KNOWN,
+            f"Whether anything is wrong is not known: {listed(evidence.unread, _MOST_NAMES)} could not be read",
+            evidence.unread,
+            "Ask for the right to get and list them, or somebody who has it; the rest shows no fault.",
+        )
+    waiting = [pod for pod in evidence.pods if not pod.is_fine and not pod.deleted_at and not _times(pod)]
+    idle = [] if evidence.pods else [job for job in evidence.jobs if not job.created_at and _is_untouched(job)]
+    for name, word in (
+        *((pod.name, next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)) for pod in waiting),
+        *((job.name, f"the status of this {job.kind or 'job'} is empty") for job in idle),
+    ):
+        yield finding(
+            Code.NOT_KNOWN,
+            f"{name} is not ready{f' ({word})' if word else ''}, and nothing says for how long or why",
+            [name],
+            "Ask again in a minute; if it stays, read all that is reported of it: kubectl describe.",
+        )
+
+
+def _times(pod: Pod) -> list[float]:
+    """Return when it was made, and when its containers and conditions came to be what they are."""
+    since = [pod.created_at, *(one.state.since for one in pod.containers), *(one.since for one in pod.conditions)]
+    return [one for one in since if one]
+
+
+def _waiting(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
+    times = _times(pod)
+    age = evidence.now - max(times) if times and evidence.now else None
+    told = _complaints(evidence, pod)
+    is_young = age is not None and age < _SETTLING_SECONDS and not any(one.restarts for one in pod.containers)
+    if is_young or (age is None and not told):
+        return
+    headline, step = _situation(pod, f" for {duration(age)}" if age is not None else "")
+    is_refused = pod.is_unscheduled and told and refusal_of(told[0], pod.name).reasons
+    is_loading = bool(told) and told[0].startswith("Readiness probe") and not any(one.restarts for one in pod.containers)
+    is_patient = age is not None and age < _PATIENCE_SECONDS and (not told or is_loading)
+    yield finding(
+        Code.NODEPOOL_MISMATCH if is_refused else Code.NOT_READY,
+        f"{headline}: {_on_one_line(told[0])}" if told else f"{headline}, and nobody reports why",
+        [*told[:_MOST_QUOTES], field_quote("phase", pod.phase) if pod.phase else pod.name],
+        step,
+        severity=Severity.INFO if is_patient else None,
+    )
+
+
+def _situation(pod: Pod, for_long: str) -> tuple[str, str]:
+    """Return what the pod waits for, and where to look."""
+    if pod.is_unscheduled:
+        return (
+            f"{pod.name} has no node{for_long}",
+            "Compare what it asks for with what the nodes offer (kubectl describe nodes); see that its scheduler"
+            " (schedulerName) runs.",
+        )
+    init = next((one for one in pod.containers if one.is_init and one.state.kind == "running" and not one.is_ready), None)
+    if init is not None and pod.phase == "Pending":
+        return (
+            f"{pod.name} waits{for_long} for its init container {init.name}",
+            f"Read what that waits for: kubectl logs -c {init.name}.",
+        )
+    held = next((one for one in pod.containers if not one.is_ready and one.state.kind != "terminated"), None)
+    if pod.phase == "Running" and (held is None or held.state.kind == "running"):
+        return (
+            f"{f'Container {held.name} of {pod.name}' if held else pod.name} runs but is not ready{for_long}",
+            "See what its probe asks (kubectl describe pod) and what the program prints (kubectl logs): it may still"
+            " load, listen on another port or address, or wait for somebody.",
+        )
+    reason = held.state.reason if held is not None else ""
+    return (
+        f"{pod.name} is not started{for_long}{f' on {pod.node}' if pod.node else ''}{f' ({reason})' if reason else ''}",
+        "Read its events (kubectl describe pod); if there is none, see the kubelet and the daemons of that node.",
+    )
+
+
+def _complaints(evidence: Evidence, pod: Pod) -> list[str]:
+    """Return what is said of the pod, the most telling first: by the scheduler, probes, the kubelet, its owners."""
+    runs = any(one.state.kind == "running" for one in pod.containers)
+    probe = failed_probe(evidence, pod, "readiness", "startup", "liveness") if runs else None
+    states = [one.state for one in pod.containers if one.state.kind == "waiting"]
+    inits = {one.name for one in pod.containers if one.is_init and one.state.kind == "running"}
+    logs = [log.text for log in evidence.logs_of(pod)] if inits and pod.phase == "Pending" else []
+    said = [
+        *([probe[1].message] if probe is not None else []),
+        *(one.message for one in pod.conditions if one.status == "False" and one.type == "PodScheduled"),
+        pod.message,
+        *(one.message for one in states),
+        *(one for one in _warnings(evidence, pod.name) if runs or " probe failed" not in one),
+        *(one.message for one in pod.conditions if one.status == "False"),
+        *(one.reason for one in states if one.reason not in _STARTING),
+        *_warnings(evidence, None),
+        *(one.message for gang in evidence.gangs for one in gang.conditions if one.status == "True"),
+        *(next((line for line in reversed(text.splitlines()) if _WORD.search(line)), "") for text in logs),
+        pod.reason,
+    ]
+    return list(dict.fromkeys(one.strip() for one in said if one.strip() and not _SYMPTOM.search(one)))
+
+
+def _warnings(evidence: Evidence, pod: str | None) -> list[str]:
+    """Return the warnings about the pod of that name, the newest first; without a name, about anything else."""
+    told = [
+        event
+        for event in evidence.events
+        if event.type == "Warning"
+        and event.kind != "Node"
+        and (event.name == pod if pod is not None else event.kind != "Pod" or not evidence.pods)
+    ]
+    return [event.message or event.reason for event in sorted(told, key=lambda one: -one.last_seen_at)]
+
+
+def _leaving(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
+    """Yield a pod whose deletion does not come to its end."""
+    age = evidence.now - pod.deleted_at
+    if age < _LEAVING_SECONDS:
+        return
+    held = f" (finalizers: {', '.join(pod.finalizers)})" if pod.finalizers else ""
+    yield finding(
+        Code.NOT_READY,
+        f"{pod.name} is being deleted for {duration(age)} and does not go{held}",
+        [*_warnings(evidence, pod.name)[:_MOST_QUOTES], *pod.finalizers, pod.name],
+        "See why the controller of that finalizer does not finish."
+        if pod.finalizers
+        else "See whether its node answers (kubectl get node); the API server keeps the pod until its kubelet has ended it.",
+    )
+
+
+def _is_at_work(job: KubeObject) -> bool:
+    """Return whether it runs, has succeeded or is suspended."""
+    status, state = job.status, job.status.get("state")
+    policy = job.spec.get("runPolicy")
+    return (
+        any(job.has(kind) for kind in ("Running", "Succeeded", "Complete", "Completed", "Suspended"))
+        or bool(status.get("active") or status.get("ready") or status.get("replicatedJobsStatus"))
+        or "RUNNING" in (status.get("jobStatus"), str(status.get("jobDeploymentStatus")).upper())
+        or state in ("ready", "suspended")
+        or (isinstance(state, dict) and state.get("phase") in ("Running", "Completed"))
+        or bool(job.spec.get("suspend") or (isinstance(policy, dict) and policy.get("suspend")))
+    )
+
+
+def _is_untouched(job: KubeObject) -> bool:
+    return not job.status and not job.conditions and not _is_at_work(job)
+
+
+def _idle(evidence: Evidence, job: KubeObject) -> Iterator[Finding]:
+    """Yield a job that has no pods and does not run."""
+    age = evidence.now - job.created_at if job.created_at and evidence.now else None
+    said = [*_warnings(evidence, None), *(one.message for one in job.conditions if one.message)]
+    said += [str(job.status.get("message") or "")]
+    told = [one for one in dict.fromkeys(said) if one]
+    if (age is None and not told) or (age is not None and age < _SETTLING_SECONDS):
+        return
+    name, for_long = f"{job.kind or 'Job'} {job.name}", f" for {duration(age)}" if age is not None else ""
+    what = "its status is empty: no operator has taken it up" if _is_untouched(job) else "it has no pods"
+    ray = " KubeRay 1.5 and later with Volcano ignore one with a clusterSelector." if job.kind == "RayJob" else ""
+    yield finding(
+        Code.NOT_READY,
+        f"{name} is there{for_long}, and {what}" + (f": {_on_one_line(told[0])}" if told else ""),
+        [*told[:_MOST_QUOTES], job.name],
+        f"See whether its operator runs, watches this namespace and accepts it: read the operator's log.{ray}",
+        severity=Severity.INFO if age is not None and age < _PATIENCE_SECONDS and not told else None,
+    )
+
+
+def _on_one_line(words: str) -> str:
+    return " ".join(words.split())[:QUOTE_LIMIT]
