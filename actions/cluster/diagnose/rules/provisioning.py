@@ -134,6 +134,7 @@ def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
     if not is_specific:
         yield from _unspecified(evidence)
         yield from _launch_failed(evidence)
+        yield from _unready_pools(evidence)
     yield from _not_joining(evidence)
 
 
@@ -228,6 +229,32 @@ def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
+def _unready_pools(evidence: Evidence) -> Iterator[Finding]:
+    """Yield node pools and classes that make no node while a pod waits for one: by their conditions and warnings."""
+    if not evidence.awaits_nodes:
+        return
+    told = [
+        (f"{thing.kind} {thing.name}", one.message or one.reason)
+        for thing in evidence.others
+        for one in thing.conditions
+        if one.status == "False" and (one.message or one.reason) and not thing.has("Ready")
+    ]
+    told += [
+        (f"{event.kind} {event.name}", event.message or event.reason)
+        for event in evidence.events
+        if event.type == "Warning" and (event.kind == "NodePool" or event.kind.endswith("NodeClass"))
+    ]
+    if told:
+        name, words = told[0]
+        yield finding(
+            Code.NODE_NOT_JOINING,
+            f"{name} makes no node: {words[:_BRIEF]}",
+            [text for _, text in told[:3]],
+            "Read the conditions of the NodePool and of its node class (kubectl describe nodepools,ec2nodeclasses): AMI,"
+            " subnets, security groups, role.",
+        )
+
+
 _JOIN_SECONDS = 900.0
 _LOOK_AT_THE_INSTANCE = (
     "Check the node role's access entry, the security groups and routes to the API server, and the instance's console"
@@ -274,7 +301,7 @@ def _is_young(evidence: Evidence, claim: KubeObject) -> bool:
     return bool(since and evidence.taken_at and evidence.taken_at - since < _JOIN_SECONDS)
 
 
-_POOL = re.compile(r'nodepool[ "=]+"?([\w.-]+)"?', re.IGNORECASE)
+_POOL = re.compile(r'nodepool(?:[=:]"?| "|[:=] ?)([\w.-]+)"?', re.IGNORECASE)
 _TAINT = re.compile(r"did not tolerate (?:taint \(taint=)?([^\s;,()]+)")
 _LIMIT = re.compile(
     r"exceed(?:s|ed)? (?:the )?limits? for (?:nodepool|provisioner)|nodepool[^\n]{0,40}limits? (?:have been )?exceeded"
@@ -282,7 +309,7 @@ _LIMIT = re.compile(
 _LIMIT_POOL = re.compile(r'for (?:nodepool|provisioner):? (?:\((?:NodePool|provisioner)=|")?([\w.-]+)')
 _MISMATCH = re.compile(
     r"no instance type (?:met|satisfied|has|which)|incompatible requirements|filtered out all available instance types"
-    r"|no nodepools found|minValues requirement"
+    r"|minValues requirement"
 )
 _WISHES = (
     re.compile(r"instance-gpu-name In \[([^\]]+)\]"),
@@ -305,17 +332,6 @@ _MISFITS = (
     "taint {node.kubernetes.io/pid-pressure",
     "taint {ToBeDeletedByClusterAutoscaler",
 )
-_OTHER_RULES = (
-    "Insufficient",
-    " taint",
-    "ersistent",
-    "volume",
-    "cannot allocate all claims",
-    "device class",
-    "pod group",
-    "gang",
-)
-"""Words of reasons that other rules read."""
 _FULL_OF_VOLUMES = "exceed max volume count"
 _NO_NODES = "no nodes available to schedule pods"
 _OF_DAEMONS = "didn't satisfy plugin(s) [NodeAffinity]"
@@ -397,7 +413,7 @@ def _mismatches(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
 
 
-_OF_KARPENTER = re.compile(r"^Failed to schedule pod, ([^\n]+)")
+_OF_KARPENTER = re.compile(r"^Failed to schedule pod, ([^\n]+)|(^no nodepools found[^\n]*)")
 
 
 def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
@@ -408,7 +424,7 @@ def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         if found and not any(expression.search(one.message) for expression in known):
             yield finding(
                 Code.NODEPOOL_MISMATCH,
-                f"Karpenter makes no node for {one.pod or 'the pod'}: {found[1][:_BRIEF]}",
+                f"Karpenter makes no node for {one.pod or 'the pod'}: {(found[1] or found[2])[:_BRIEF]}",
                 [one.message],
                 "Compare the pod with the requirements, limits and readiness of the NodePools: kubectl get nodepools.",
             )
@@ -421,26 +437,30 @@ def _is_special(refusal: SchedulingRefusal) -> bool:
 
 
 def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Yield labels, processors or memory that no present node has, and reasons that no other rule reads."""
+    """Yield labels, processors or memory that no present node has."""
     unfit = [
         one
         for one in refused
         if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one)))
         or one.has(_FULL_OF_VOLUMES, _NO_NODES)
-        or (one.reasons and not one.has(*_OTHER_RULES))
     ]
     if unfit:
-        own = _of_its_node(unfit[0])
-        reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in (own or unfit[0].reasons).items())
-        none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
-        if own:
-            reasons, none = ", ".join(own), "Its node does not take"
-        yield finding(
-            Code.NODEPOOL_MISMATCH,
-            f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
-            quotes_of(unfit),
-            _advice(unfit[0]),
-        )
+        yield misfit(unfit)
+
+
+def misfit(unfit: list[SchedulingRefusal]) -> Finding:
+    """Return the finding of pods that no node takes, with the reasons of the first one in the scheduler's words."""
+    own = _of_its_node(unfit[0])
+    reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in (own or unfit[0].reasons).items())
+    none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
+    if own:
+        reasons, none = ", ".join(own), "Its node does not take"
+    return finding(
+        Code.NODEPOOL_MISMATCH,
+        f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
+        quotes_of(unfit),
+        _advice(unfit[0]),
+    )
 
 
 def _of_its_node(refusal: SchedulingRefusal) -> dict[str, int]:

@@ -22,7 +22,7 @@ _PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d+)\)")
 _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
-NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
+NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable", "NoCompatibleNodePools", "PodGroupPending")
 
 
 class SchedulingRefusal(msgspec.Struct, frozen=True):

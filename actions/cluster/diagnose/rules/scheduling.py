@@ -228,6 +228,29 @@ def _lacks_accelerators(refusal: SchedulingRefusal) -> bool:
     return not refusal.is_misfit and any(map(is_accelerator, refusal.short_of()))
 
 
+_BRANCH_INTERFACE = "vpc.amazonaws.com/pod-eni"
+
+
+def _is_device(resource: str) -> bool:
+    """Return whether a device plugin or controller counts it, as the names with a domain show; adapters are apart."""
+    return "/" in resource and resource != EFA
+
+
+def _lacks_devices(refusal: SchedulingRefusal) -> bool:
+    return not refusal.is_misfit and any(map(_is_device, refusal.short_of()))
+
+
+def _no_interface(short: list[SchedulingRefusal]) -> Finding:
+    return finding(
+        Code.NO_POD_IP,
+        f"No node has a branch network interface (pod-eni) free for {pod_names(short)}, which needs one for its security"
+        f" groups ({short[0].short_of()[_BRANCH_INTERFACE]} of {short[0].nodes} nodes are short of them)",
+        quotes_of(short),
+        "Add nodes or use larger ones, whose types have more of them; see that ENABLE_POD_ENI is on in aws-node, or take"
+        " the pod out of its SecurityGroupPolicy.",
+    )
+
+
 def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     keys: dict[str, list[SchedulingRefusal]] = {}
     for one in refused:
@@ -351,10 +374,13 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
             quotes_of(claimed),
             "kubectl get resourceclaims,resourceslices: wait for the job that holds the devices, or add nodes.",
         )
-    short = [one for one in refused if _lacks_accelerators(one)]
+    short = [one for one in refused if _lacks_accelerators(one)] or [one for one in refused if _lacks_devices(one)]
     if not short:
         return
-    resource = next(name for name in short[0].short_of() if is_accelerator(name))
+    resource = min(filter(_is_device, short[0].short_of()), key=lambda name: not is_accelerator(name))
+    if resource == _BRANCH_INTERFACE:
+        yield _no_interface(short)
+        return
     full = full_groups(evidence)
     too_much = _asks_too_much(evidence, short[0], resource)
     if too_much:

@@ -13,7 +13,8 @@ from actions.base.wording import duration, listed
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence, KubeObject, Pod, is_failed
 from actions.cluster.diagnose.rules.probes import failed_probe
-from actions.cluster.diagnose.rules.scheduler_messages import refusal_of
+from actions.cluster.diagnose.rules.provisioning import misfit
+from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _SETTLING_SECONDS = 45.0
 """What waits for less is starting."""
@@ -29,12 +30,15 @@ _MOST_QUOTES = 3
 
 def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
     """Yield what is neither ready nor done. For evidence in which no other rule has found a fault."""
+    refused = [one for one in refusals(evidence) if one.reasons]
+    if refused:
+        yield misfit(refused)
     for pod in evidence.pods:
         if pod.deleted_at:
             yield from _leaving(evidence, pod)
-        elif not pod.is_fine:
+        elif not pod.is_fine and pod.name not in {one.pod for one in refused}:
             yield from _waiting(evidence, pod)
-    if evidence.pods:
+    if evidence.pods or refused:
         return
     for job in evidence.jobs:
         if not job.deleted_at and not is_failed(job) and not _is_at_work(job):
@@ -85,11 +89,10 @@ def _waiting(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     if is_young or (age is None and not told):
         return
     headline, step = _situation(pod, f" for {duration(age)}" if age is not None else "")
-    is_refused = pod.is_unscheduled and told and refusal_of(told[0], pod.name).reasons
     is_loading = bool(told) and told[0].startswith("Readiness probe") and not any(one.restarts for one in pod.containers)
     is_patient = age is not None and age < _PATIENCE_SECONDS and (not told or is_loading)
     yield finding(
-        Code.NODEPOOL_MISMATCH if is_refused else Code.NOT_READY,
+        Code.NOT_READY,
         f"{headline}: {_on_one_line(told[0])}" if told else f"{headline}, and nobody reports why",
         [*told[:_MOST_QUOTES], field_quote("phase", pod.phase) if pod.phase else pod.name],
         step,
