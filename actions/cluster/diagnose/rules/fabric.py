@@ -21,7 +21,7 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
-from actions.cluster.diagnose.rules.programs import has_original_error
+from actions.cluster.diagnose.rules.last_error import has_original_error
 from actions.cluster.diagnose.rules.resources import EFA
 
 _PATTERNS = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of
 from actions.cluster.diagnose.patterns import find_hits, pattern
-from actions.cluster.diagnose.rules.programs import last_error
+from actions.cluster.diagnose.rules.last_error import last_error
 
 _DEADLINE = re.compile(
     r"DeadlineExceeded|longer than (?:the )?specified deadline|passed the activeDeadlineSeconds|activeDeadlineSeconds"

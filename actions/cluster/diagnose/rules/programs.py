@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
 from actions.cluster.diagnose.patterns import (
-    STEP,
     Hit,
     LogPattern,
     all_messages,
@@ -18,6 +17,14 @@ from actions.cluster.diagnose.patterns import (
     pattern,
     pod_suffix,
     unresolved_log_text,
+)
+from actions.cluster.diagnose.rules.last_error import (
+    end_by_signal,
+    is_echo,
+    last_error,
+    on_one_line,
+    signal_of_exit_code,
+    was_killed,
 )
 from actions.cluster.diagnose.rules.probes import killed_by_probe
 from actions.cluster.diagnose.rules.remedies import remedy_of
@@ -185,7 +192,7 @@ def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
     """Yield the failures of programs."""
     yield from match_patterns(all_messages(evidence), _PATTERNS)
-    for pod in sorted(evidence.pods, key=lambda one: bool(_ECHO.search(last_error(evidence, one)))):
+    for pod in sorted(evidence.pods, key=lambda one: is_echo(last_error(evidence, one))):
         for container in pod.containers:
             yield from _ending(evidence, pod, container)
         yield from _rejection(evidence, pod)
@@ -271,7 +278,7 @@ _KILLERS = re.compile(r"[Pp]reempt|[Ss]topping container|[Ee]vict|Killing|Deleti
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     error = last_error(evidence, pod)
-    rank = _ended_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
+    rank = end_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
     if rank:
         return finding(
             Code.KILLED_SIGKILL,
@@ -288,15 +295,11 @@ def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: Observe
     )
 
 
-_CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|return code = -9\b")
-"""Messages of launchers about a rank that was killed."""
-
-
 def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState | None) -> Finding:
     waiting = container.state
     lines = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
-    cause = _ended_by_signal(evidence, pod, error) or error
+    cause = end_by_signal(evidence, pod, error) or error or signal_of_exit_code(failed and failed.exit_code)
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     if failed is None and waiting.reason not in _NO_START_ERRORS:
@@ -305,8 +308,8 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))
     return finding(
-        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
-        f"{headline}: {_on_one_line(cause)}" if cause else headline,
+        Code.KILLED_SIGKILL if was_killed(error) else Code.CRASH_LOOP,
+        f"{headline}: {on_one_line(cause)}" if cause else headline,
         quotes,
         remedy_of(error)
         or f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
@@ -363,175 +366,20 @@ def _detail(waiting: ObservedState) -> str:
 def _failure(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     """Return the finding of a container that has ended for good; it is a warning while its job is known to continue."""
     error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
-    cause = _ended_by_signal(evidence, pod, error) or error
+    cause = end_by_signal(evidence, pod, error) or error or signal_of_exit_code(failed.exit_code)
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job continues" if goes_on else ""
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
-        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
-        f"{headline}: {_on_one_line(cause)}" if cause else headline,
+        Code.KILLED_SIGKILL if was_killed(error) else code,
+        f"{headline}: {on_one_line(cause)}" if cause else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
-        if _CHILD_KILLED.search(error)
+        if was_killed(error)
         else remedy_of(error) or f"Read the end of its log: kubectl logs {pod.name}.",
         severity=Severity.WARNING if goes_on else None,
     )
-
-
-_EXCEPTION = re.compile(r"\b(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Failure)\b(?::|$)")
-_COMPLAINT = re.compile(
-    r"\b(?:error|fatal|panic|abort|failed|cannot|can't|not found|no such file|denied|unrecognized|invalid|segmentation"
-    r"|core dumped|killed)\b",
-    re.IGNORECASE,
-)
-_SIGNALLED = re.compile(
-    r"Signal \d{1,2} \((?!SIGTERM)(?P<name>SIG\w{1,12})\) received by PID (?P<pid>\d{1,10})"
-    r"|noticed that process rank (?P<rank>\d{1,6}) with PID \d{1,10} on node (?P<node>\S{1,120}) exited on"
-    r" signal (?P<number>\d{1,2})\b"
-)
-"""torchrun and mpirun about a rank; the others, which torchrun ends itself, get SIGTERM."""
-_NUMBERS = {
-    "4": "SIGILL",
-    "6": "SIGABRT",
-    "7": "SIGBUS",
-    "8": "SIGFPE",
-    "9": "SIGKILL",
-    "11": "SIGSEGV",
-    "15": "SIGTERM",
-}
-_ASKED_TO_STOP = re.compile(r"SignalException: Process \d{1,10} got signal: (?P<launcher>\d{1,2})\b")
-"""torchrun about itself."""
-_EXIT_CODE = re.compile(r"^\s{0,8}exitcode\s{1,4}: (?P<status>[1-9]\d{0,2}) \(pid: (?P<ended>\d{1,10})\)")
-"""torchrun about a rank that printed nothing; of those that it names, the last one is the first that ended."""
-_NOT_REACHED = re.compile(
-    r"\bssh: (?:Could not resolve hostname|connect to host)|Host key verification failed|Permission denied \(publickey"
-)
-_NOT_STARTED = re.compile(r"\b(?:mpirun|orterun|prterun|mpiexec|ORTE|PRTE)\b[^\n]{0,20} (?:was unable to|could not) \w")
-"""mpirun about itself."""
-_RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -?\d{{1,3}} \(pid: {}\)"
-_SIGNAL_MEANS = {
-    "SIGKILL": "was killed (SIGKILL), as the kernel does when memory runs short",
-    "SIGSEGV": "crashed in native code (SIGSEGV)",
-    "SIGBUS": "crashed (SIGBUS), as it happens when /dev/shm is full",
-    "SIGABRT": "aborted (SIGABRT)",
-}
-_SECOND_HAND = (
-    "ChildFailedError",
-    "TrainingFailedError",
-    "torch.distributed.elastic.multiprocessing.api",
-    "torch/distributed/elastic/multiprocessing/api.py",
-    "NCCL INFO Failed to initialize NET plugin",
-    ".py FAILED",
-    "mpirun detected that",
-    "prterun detected that",
-    "Primary job  terminated normally",
-    "returned non-zero exit status",
-    "Please use a different submission_id",
-)
-"""Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
-network that it then does without."""
-_ECHO = pattern(
-    r"Connection (?:closed|reset) by (?:remote )?peer",
-    r"\bDist(?:Backend|Network|Store)Error\b",
-    r"NCCL [Ee]rror\b",
-    r"NCCL communicator was aborted",
-    r"[Cc]ollective operation timeout",
-    r"gloo/transport/",
-    r"Broken pipe",
-    r"\bTCPStore\b",
-)
-"""Exceptions of a rank about the end or silence of another one."""
-_UNCAUGHT = re.compile(r"\[rank\d{1,6}\]: (?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception)\b")
-"""An exception that ended a rank, as PyTorch prints it."""
-_ABORTED = "SIGABRT"
-"""The watchdog of NCCL ends its process by that."""
-_TAIL_LINES = 400
-
-
-def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
-    """Return the line that explains a program's end; empty if it printed nothing.
-
-    An exception of Python counts more than the signal that ended a rank, that more than other complaints, those more
-    than the last line; of several the last one counts, but not one about another program's end, and one about a broken
-    connection only where there is no other.
-    """
-    logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
-    lines = [line for log in logs for line in _without_advice(log.text.splitlines()[-_TAIL_LINES:]) if line.strip()]
-    own = [at for at, line in enumerate(lines) if not any(words in line for words in _SECOND_HAND)]
-    original = [at for at in own if not _ECHO.search(lines[at])]
-    for candidates, expression in (
-        *((original, one) for one in (_EXCEPTION, _SIGNALLED)),
-        (range(len(lines)), _ASKED_TO_STOP),
-        *((own, one) for one in (_EXCEPTION, _NOT_REACHED, _NOT_STARTED, _COMPLAINT, _EXIT_CODE)),
-    ):
-        if found := [(at, match) for at in candidates if (match := expression.search(lines[at]))]:
-            at, match = found[-1]
-            start = max(0, match.start() - QUOTE_LIMIT // 2)
-            return _continued(lines[at][start : start + QUOTE_LIMIT].strip(), lines[at + 1 : at + 2])
-    worded = (line for line in reversed(lines) if _WORD.search(line))
-    return next(worded, "").strip()[:QUOTE_LIMIT]
-
-
-_WORD = re.compile(r"\w")
-_RULE = re.compile(r"-{60,400}\s{0,8}\Z")
-
-
-def _without_advice(lines: list[str]) -> Iterator[str]:
-    """Yield the lines; of a message that Open MPI puts between two rules only its first paragraph."""
-    is_inside = is_advice = False
-    for line in lines:
-        if _RULE.match(line):
-            is_inside, is_advice = not is_inside, False
-            continue
-        is_advice = is_advice or (is_inside and not line.strip())
-        if not (is_inside and is_advice):
-            yield line
-        is_advice = is_advice or any(words in line for words in _SECOND_HAND)
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(part.strip() for part in text.splitlines())
-
-
-def _continued(line: str, following: list[str]) -> str:
-    """Return a line, with the one below it if it ends in a colon, as the errors of `load_state_dict` do."""
-    below = following[0].strip() if following and line.endswith(":") else ""
-    return f"{line}\n{below[:QUOTE_LIMIT]}" if below else line
-
-
-def has_original_error(log: Log) -> bool:
-    """Return whether the log has the end of a rank that is not an echo of another one's, below its last step."""
-    begin = max((step.end() for step in STEP.finditer(log.text)), default=0)
-    rest = log.text[begin:]
-    lines = (rest[match.start() :].partition("\n")[0] for match in _UNCAUGHT.finditer(rest))
-    return any(not _ECHO.search(line) for line in lines) or any(
-        match["name"] != _ABORTED for match in _SIGNALLED.finditer(rest)
-    )
-
-
-def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
-    """Return which rank ended by which signal or silently, or that torchrun was ended; empty for another error."""
-    if asked := _ASKED_TO_STOP.search(error):
-        return f"torchrun was ended from outside ({_NUMBERS.get(asked['launcher'], 'signal ' + asked['launcher'])})"
-    if silent := _EXIT_CODE.search(error):
-        rank = _rank_of(evidence, pod, silent["ended"])
-        return f"{rank} ended with exit code {silent['status']} and printed no error"
-    signal = _SIGNALLED.search(error)
-    if signal is None:
-        return ""
-    if signal["rank"]:
-        number = signal["number"]
-        who, name = f"rank {signal['rank']} on {signal['node']}", _NUMBERS.get(number, f"signal {number}")
-    else:
-        who, name = _rank_of(evidence, pod, signal["pid"]), signal["name"]
-    return f"{who} {_SIGNAL_MEANS.get(name, f'was ended by {name}')}"
-
-
-def _rank_of(evidence: Evidence, pod: Pod, pid: str) -> str:
-    rank_of = re.compile(_RANK_OF.format(pid))
-    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
-    return f"process {pid}" if rank is None else f"rank {rank}"
 
 
 _LINES_BACK = 20
