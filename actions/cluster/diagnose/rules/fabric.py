@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
+from actions.base.wording import listed
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.patterns import (
@@ -144,9 +147,13 @@ _PEER = pattern(
     r"Unresponsive receiver",
     r"JAX distributed service detected fatal errors(?![^\n]{0,400}\s{1,4}RPC: /\S{1,80}/RegisterTask\b)",
 )
-_SEQUENCE = re.compile(r"SeqNum=(\d+)")
-_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
+_SEQUENCE = re.compile(r"SeqNum=(\d{1,15})|[Tt]imeout at NCCL work: (\d{1,15})|\bat work(?: sequence id)?: (\d{1,15})")
+_OPERATION = re.compile(r"OpType=(\w{1,40})")
+_RANK = re.compile(r"\[(?:PG [^]\n]{0,160})?Rank (\d{1,6})\]|\[rank(\d{1,6})\]:")
+_GROUP = re.compile(r"\bPG GUID (\w{1,40})|\bPG(?: ID)? (\d{1,6})\b")
+_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,15})")
 _RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)|Timed out waiting (\d+)ms")
+_MOST_RANKS = 4
 
 
 def _collectives(evidence: Evidence) -> Iterator[Finding]:
@@ -175,17 +182,69 @@ def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
     ran = _RAN.search(together)
     waited = f" for {_waited(int(ran[1] or ran[2] or ran[3]) / 1000)}" if ran else ""
     what = "A Gloo" if "gloo/" in timeouts[0].line else "An NCCL"
-    completed, sequence = _COMPLETED.search(together), _SEQUENCE.search(together)
-    never = (completed is not None and int(completed[1]) < 0) or (sequence is not None and int(sequence[1]) <= 1)
-    if never:
+    completed, sequence = _COMPLETED.search(together), _number_in(together)
+    if (completed is not None and int(completed[1]) < 0) or (sequence is not None and sequence <= 1):
         headline = f"NCCL hung on its very first collective{waited}: the ranks cannot reach each other"
         step = "Check the network (security group, EFA, NCCL_SOCKET_IFNAME) and GPU peer access: nothing ever worked."
+    elif apart := _apart([*timeouts, *details]):
+        told, first, lines = apart
+        headline = f"{what} collective did not end{waited}: {told}"
+        step = f"Look at {first} first: its log, its stack (py-spy dump), its data loader, the Xid lines of its node."
     else:
-        number = f" (number {sequence[1]})" if sequence else ""
+        number = f" (number {sequence})" if sequence else ""
         headline = f"{what} collective{number} did not end{waited}: a rank died, hangs or lags behind"
         step = "Find the rank whose log stops first, or whose SeqNum is lowest; look for its error, OOM or Xid."
     detail = next((line for line in lines[1:] if "last completed" in line), "")
     return finding(Code.NCCL_TIMEOUT, headline, [lines[0], detail, *lines[1:3]], step)
+
+
+def _number_in(line: str) -> int | None:
+    found = _SEQUENCE.search(line)
+    return int(next(filter(None, found.groups()))) if found else None
+
+
+class _Wait(msgspec.Struct, frozen=True):
+    """The oldest collective for which a rank waits."""
+
+    number: int
+    operation: str
+    line: str
+
+
+def _apart(hits: list[Hit]) -> tuple[str, str, list[str]] | None:
+    """Return which ranks are behind the others and by how much, or do something else; the ranks, and their lines.
+
+    Collectives are numbered in each group of ranks by itself; the group with the most ranks is looked at.
+    """
+    groups: dict[str, dict[str, _Wait]] = {}
+    for hit in hits:
+        number, operation, group = _number_in(hit.line), _OPERATION.search(hit.line), _GROUP.search(hit.line)
+        named = _RANK.search(hit.line)
+        rank = f"rank {named[1] or named[2]}" if named else hit.pod
+        if number is None or not rank:
+            continue
+        waits = groups.setdefault((group[1] or group[2]) if group else "", {})
+        if rank not in waits or number < waits[rank].number:
+            waits[rank] = _Wait(number, operation[1] if operation else "", hit.line)
+    waits = max(groups.values(), key=len, default={})
+    if len(waits) < 2:
+        return None
+    least, most = (extreme(wait.number for wait in waits.values()) for extreme in (min, max))
+    operations = [wait.operation for wait in waits.values() if wait.operation]
+    usual = max(operations, key=operations.count, default="")
+    if least < most:
+        late = [rank for rank, wait in waits.items() if wait.number == least]
+        others = "the others wait" if len(waits) - len(late) > 1 else f"{next(one for one in waits if one not in late)} waits"
+        told = f"at number {least}, {most - least} behind: {others} at {most}"
+    elif odd := [rank for rank, wait in waits.items() if wait.operation and wait.operation != usual]:
+        late = odd
+        told = f"in {waits[late[0]].operation} as number {least}, the others in {usual}: they do different things"
+    else:
+        return None
+    who = listed(late, _MOST_RANKS)
+    ahead = next(rank for rank in waits if rank not in late)
+    lines = [waits[late[0]].line, waits[ahead].line]
+    return f"{who} {'is' if len(late) == 1 else 'are'} {told}", who, lines
 
 
 def _waited(seconds: float) -> str:

@@ -8,7 +8,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
+from actions.cluster.diagnose.evidence import (
+    Condition,
+    Container,
+    Evidence,
+    Log,
+    Node,
+    ObservedState,
+    Pod,
+    is_failed,
+    number,
+)
 from actions.cluster.diagnose.patterns import (
     Hit,
     LogPattern,
@@ -28,6 +38,8 @@ from actions.cluster.diagnose.rules.last_error import (
 )
 from actions.cluster.diagnose.rules.probes import killed_by_probe
 from actions.cluster.diagnose.rules.remedies import remedy_of
+from actions.cluster.diagnose.rules.resources import EFA, GPU, NEURON, is_accelerator
+from actions.fleet.instance_types import InstanceTable
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
@@ -320,8 +332,10 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
 _TOLD_ELSEWHERE = frozenset({"DeadlineExceeded", "NodeLost"})
 _NO_DEVICES = re.compile(
     r"devices unavailable for (?P<resource>[\w./-]+)|no healthy devices present"
-    r"|didn't have enough resource: (?P<taken>(?:nvidia\.com|aws\.amazon\.com)/[\w-]+)"
+    r"|didn't have enough resource: (?P<taken>[\w.-]+/[\w.-]+|hugepages-\w+)|Allocate failed due to (?P<why>.+)",
+    re.DOTALL,
 )
+"""Source: kubelet's `devicemanager` and `lifecycle` (v1.2x–1.34)."""
 
 
 def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
@@ -338,12 +352,22 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
         return
     short = _NO_DEVICES.search(pod.message)
     if short:
-        device = short["resource"] or short["taken"] or "device"
+        device = short["resource"] or short["taken"] or next(filter(is_accelerator, pod.requests), "device")
+        node = next((one for one in evidence.nodes if one.name == pod.node), None)
+        offer = _reduced_offer(node, device) if node is not None else ""
+        why = f": {on_one_line(short['why']).removesuffix(', which is unexpected')}" if short["why"] else ""
+        healthy = "" if short["taken"] else "healthy "
         yield finding(
             Code.GPU_SHORTAGE,
-            f"{pod.name} was placed on a node that has no healthy {device} free for it",
+            f"{pod.name} was placed on a node that has no {healthy}{device} free for it{offer}{why}",
             [pod.message, field_quote("reason", pod.reason)],
-            "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
+            "Make the pod again, without a node's name in it: the scheduler finds one with room; ask for no more than a"
+            " node has."
+            if short["taken"] and not offer
+            else "Look for the device that is missing (nvidia-smi or neuron-ls on the node, Xid lines in dmesg); cordon the"
+            " node and replace the instance. The pod must be made again."
+            if offer
+            else "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
         )
         return
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
@@ -356,6 +380,17 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
         "Look at the node and its events; a Job makes a new pod, a pod by itself must be made again.",
         severity=Severity.WARNING if goes_on else None,
     )
+
+
+def _reduced_offer(node: Node, device: str) -> str:
+    """Return how many devices a node lacks of those that its type, or its own capacity, has; empty if none."""
+    kind = InstanceTable.load().find(node.instance_type)
+    built_in = {GPU: kind.gpus, NEURON: kind.neuron_devices, EFA: kind.efa_interfaces or 0} if kind else {}
+    has = max(built_in.get(device, 0), int(number(node.capacity.get(device)) or 0))
+    offered = number(node.allocatable.get(device))
+    if offered is None or offered >= has:
+        return ""
+    return f"; {node.name}{f' ({node.instance_type})' if kind else ''} offers {offered:.0f} of its {has}"
 
 
 def _detail(waiting: ObservedState) -> str:
@@ -414,8 +449,8 @@ def _line_of(point: Point, line: str, told: Iterable[str]) -> str:
         line: The line with which it was complete.
         told: The newest lines with a loss, newest first.
     """
-    number = re.compile(rf"(?<![\w.]){re.escape(point.raw)}(?![\w.])") if point.raw else None
-    return next((each for each in (line, *told) if number and number.search(each)), line)
+    printed = re.compile(rf"(?<![\w.]){re.escape(point.raw)}(?![\w.])") if point.raw else None
+    return next((each for each in (line, *told) if printed and printed.search(each)), line)
 
 
 def _told(found: Divergence, log: Log, quotes: list[str]) -> Finding:
