@@ -48,6 +48,14 @@ def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{one})" for one in alternatives), re.IGNORECASE if ignore_case else 0)
 
 
+THROTTLED = pattern(
+    r"RequestLimitExceeded|Throttl(?:ed|ing)|SlowDown|QPS exceeded|(?:pull |request )?rate (?:limit )?exceeded",
+    r"too ?many ?requests|\b429\b|reached your (?:un)?authenticated pull rate limit",
+    ignore_case=True,
+)
+"""A service that takes no more calls for now: it passes by itself, and is no missing right."""
+
+
 def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     """Yield every log and message of the evidence that is not empty, with the pod's name if it is known."""
     return (one for one in _messages(evidence) if one[0])

@@ -15,6 +15,7 @@ import msgspec
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
 from actions.cluster.diagnose.patterns import (
+    THROTTLED,
     Hit,
     LogPattern,
     all_messages,
@@ -203,7 +204,6 @@ _LAUNCH_REASONS = frozenset(
 """Reasons of Karpenter's `ToReasonMessage` that no retry removes and that are not about capacity or quotas."""
 _BRIEF = 240
 _API_ERROR = re.compile(r"\bapi error (?=\w+: )|\bfleet error\(s\), ")
-_THROTTLED = re.compile(r"\b(?:RequestLimitExceeded|ThrottlingException|Throttling): ")
 _WAIT_FOR_CALLS = (
     "Wait: Karpenter tries again. If it stays, find what else calls EC2 so often in this account and region."
 )
@@ -225,7 +225,7 @@ def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
                 Code.NODE_NOT_JOINING,
                 f"No instance was launched for NodeClaim {claim.name}: {_answer_of_aws(refused)}",
                 [refused.message, refused.reason],
-                _WAIT_FOR_CALLS if _THROTTLED.search(refused.message) else _CHECK_CLASS,
+                _WAIT_FOR_CALLS if THROTTLED.search(refused.message) else _CHECK_CLASS,
             )
 
 

@@ -337,6 +337,9 @@ def _taint(evidence: Evidence, blamed: list[str], keys: dict[str, list[Schedulin
     )
 
 
+_NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"\n]{1,253})" (not found|is being deleted)')
+
+
 def _claims(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     unbound = [
         one
@@ -349,11 +352,16 @@ def _claims(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
     ]
     if unbound:
+        absent = next((found for one in unbound if (found := _NO_CLAIM.search(one.message))), None)
         yield finding(
             Code.PVC_UNBOUND,
-            f"A volume claim of {pod_names(unbound)} is not bound",
+            f"The volume claim {absent[1]} of {pod_names(unbound)} is {absent[2].removeprefix('is ')}"
+            if absent
+            else f"A volume claim of {pod_names(unbound)} is not bound",
             quotes_of(unbound),
-            "kubectl describe pvc: do StorageClass and CSI driver exist, does the volume name this claim?",
+            "Make the claim in the pod's namespace, or correct its name in the pod: kubectl get pvc."
+            if absent
+            else "kubectl describe pvc: do StorageClass and CSI driver exist, does the volume name this claim?",
         )
     apart = [one for one in refused if one.has("volume node affinity conflict")]
     if apart:
