@@ -274,6 +274,7 @@ _NEURON_PATTERNS = (
             r"Please check /dev/neuron# is accessible",
             r"aws_hal_tpb_pooling_write_profile\s[^\n]{0,40}failed programming the engine",
             r"requires Neuron Driver version",
+            r"[Nn]euron [Rr]untime[^\n]{0,120}(?:not compatible|incompatible) with[^\n]{0,60}(?:neuronx?-dkms|[Dd]river)",
             r"check aws-neuronx?-dkms",
             r"upgrade aws-neuronx?-dkms",
             r"[Nn]o neuron devices? (?:found|available)",

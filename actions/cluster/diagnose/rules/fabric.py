@@ -226,7 +226,8 @@ def _apart(hits: list[Hit]) -> tuple[str, str, list[str]] | None:
         waits = groups.setdefault((group[1] or group[2]) if group else "", {})
         if rank not in waits or number < waits[rank].number:
             waits[rank] = _Wait(number, operation[1] if operation else "", hit.line)
-    waits = max(groups.values(), key=len, default={})
+    named_groups = [waits for group, waits in groups.items() if group]
+    waits = max(named_groups or groups.values(), key=len, default={})
     if len(waits) < 2:
         return None
     least, most = (extreme(wait.number for wait in waits.values()) for extreme in (min, max))
@@ -296,8 +297,18 @@ _NO_SLOTS = LogPattern(
 )
 
 
+_NO_NEURON_PEER = LogPattern(
+    Code.RENDEZVOUS,
+    pattern(r"CCOM WARN Timeout waiting for (?:RX|incoming connection)[^\n]{0,120}"),
+    lambda hit: f"Other workers of Neuron's collectives do not answer{f' {hit.pod}' if hit.pod else ''}",
+    "Look for the worker that has ended or never started; let the nodes' security group take all traffic from and to"
+    " itself, have EFA in the pods, and raise the limit of open files (ulimit -n) where a node runs many ranks.",
+)
+"""Source: aws-neuron-sdk issues 713 (open files) and 851 (EFA missing)."""
+
+
 def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
-    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD))
+    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD, _NO_NEURON_PEER))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
         return

@@ -45,7 +45,7 @@ from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
 
 _MODEL = re.compile(
-    r"huggingface\.co/(?:api/(?:models|datasets)/|datasets/)?(?!api/)([\w.-]+/[\w.-]+)"
+    r"huggingface\.co/(?:api/(?:models|datasets)/|datasets/)?(?!(?:api|docs|settings|blog|spaces|papers)/)([\w.-]+/[\w.-]+)"
     r"|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted"
 )
 _NO_SUCH_REPOSITORY = re.compile(r"RepositoryNotFoundError|Repository Not Found")

@@ -8,7 +8,41 @@ from __future__ import annotations
 
 import re
 
+from actions.cluster.diagnose.patterns import THROTTLED
+
+_NO_NAME = (
+    r"(?:NameResolutionError|[Nn]ame resolution|Failed to resolve|[Cc]ould not resolve host|Name or service not known"
+    r"|no such host|nodename nor servname|cannot be resolved)"
+)
+_INSIDE = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,3}\.(?:svc|pod|local)\b"
+"""A name that the cluster's own DNS gives."""
+
 _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"NEFF is invalid|could be broken or hacked|libneuronxla[^\n]{0,400}No such file|\.hlo(?:_module)?\.pb'"),
+        "Empty the cache of the Neuron compiler (NEURON_COMPILE_CACHE_URL) and compile again with the SDK of this image; let"
+        " one job write to a cache at a time.",
+    ),
+    (
+        re.compile(r"devmem reservation"),
+        "Make the processes of a node as many as its NeuronCores allow (NEURON_RT_NUM_CORES, tensor parallel degree): each"
+        " communicator keeps device memory.",
+    ),
+    (
+        re.compile(r"NEURON_RT_ROOT_COMM_ID"),
+        "Set NEURON_RT_ROOT_COMM_ID to address:port of the first worker in all of them; a framework that sets it itself must"
+        " know this version of torch-neuronx.",
+    ),
+    (
+        re.compile(r"neuronx-cc|Compilation failed for|NeuronxccError|\bneuron-cc\b"),
+        "Read the compiler's messages above this line (log-neuron-cc.txt); with the same SDK in image and node, empty"
+        " its cache once, which keeps failures too.",
+    ),
+    (
+        re.compile(r"Unable to insert remote address"),
+        "Let the security group of the nodes take all traffic from and to itself, in both directions: EFA passes no other"
+        " rule, also where TCP works; all nodes need the same EFA and aws-ofi-nccl version.",
+    ),
     (
         re.compile(r"AssumeRoleWithWebIdentity|InvalidIdentityToken"),
         "Check eks.amazonaws.com/role-arn of the pod's service account, and that the trust policy of that role names"
@@ -37,13 +71,24 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         " explicit deny is in a policy of the organization or the bucket.",
     ),
     (
-        re.compile(r"\b429\b[^\n]{0,40}(?:Client Error|Too Many)|Too Many Requests|SlowDown|ThrottlingException"),
+        THROTTLED,
         "Wait and start it again; fetch once to the shared volume instead of once a rank, and with a token (HF_TOKEN).",
     ),
     (
         re.compile(
-            r"NameResolutionError|[Ff]ailure in name resolution|Failed to resolve '|Could not resolve host"
-            r"|Max retries exceeded with url|ConnectTimeout|Network is unreachable|couldn't connect to 'https?:"
+            rf"{_NO_NAME}[^\n]{{0,200}}?\b{_INSIDE}|\b{_INSIDE}[^\n]{{0,120}}{_NO_NAME}|ssh: Could not resolve hostname"
+        ),
+        "Look for the pod of that name and for the headless Service (its subdomain) that gives it one: it does not run yet,"
+        " has ended, or the name or namespace in the host list is another. CoreDNS must run.",
+    ),
+    (
+        re.compile(rf"(?:{_NO_NAME})[^\n]{{0,300}}amazonaws\.com|amazonaws\.com[^\n]{{0,300}}(?:{_NO_NAME}|ConnectTimeout|timed out)"),
+        "Check the pod's way to that service of AWS: VPC endpoint with private DNS or NAT gateway, the region in the name,"
+        " CoreDNS.",
+    ),
+    (
+        re.compile(
+            rf"{_NO_NAME}|Max retries exceeded with url|ConnectTimeout|Network is unreachable|couldn't connect to 'https?:"
         ),
         "Check that the pod reaches that host: CoreDNS, NAT gateway, network policies, HTTPS_PROXY; or use a copy on"
         " the volume (HF_HUB_OFFLINE=1).",
@@ -53,7 +98,11 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         "Install the module in the image, or use the image that this script is made for.",
     ),
     (
-        re.compile(r"GLIBC(?:XX)?_[\d.]+' not found|undefined symbol|cannot open shared object file"),
+        re.compile(r"cannot open shared object file"),
+        "Install the library that it names in the image, or put its folder on LD_LIBRARY_PATH.",
+    ),
+    (
+        re.compile(r"GLIBC(?:XX)?_[\d.]+' not found|undefined symbol"),
         "Use packages that were built for this image: its C library, PyTorch and CUDA must be those of the build.",
     ),
     (
@@ -102,11 +151,6 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"Too many open files|Errno 24\]"),
         "Raise the limit of open files of the container, use fewer workers, or PyTorch's sharing strategy file_system.",
-    ),
-    (
-        re.compile(r"neuronx-cc|Compilation failed for|NeuronxccError|\bneuron-cc\b"),
-        "Read the compiler's messages above this line (log-neuron-cc.txt); with the same SDK in image and node, empty"
-        " its cache once, which keeps failures too.",
     ),
     (
         re.compile(r"run as root|allow-run-as-root|defining TMPDIR"),
