@@ -92,9 +92,12 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def is_fine(self) -> bool:
-        """Return whether it has succeeded, or runs with every container ready."""
+        """Return whether it has succeeded, or runs and is ready: every container, and the gates of other controllers."""
         if self.phase == "Succeeded":
             return True
+        gated = self.condition("Ready")
+        if gated is not None and gated.status == "False" and gated.reason == "ReadinessGatesNotReady":
+            return False
         mains = [one for one in self.containers if not one.is_init]
         sidecars_run = all(one.state.kind != "waiting" for one in self.containers if one.is_init)
         return self.phase == "Running" and bool(mains) and all(one.is_ready for one in mains) and sidecars_run

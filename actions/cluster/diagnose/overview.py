@@ -201,6 +201,7 @@ def _pod(pod: PodFacts) -> Pod:
         containers=tuple(_containers(pod)),
         conditions=() if pod.node or not pod.message else (unscheduled,),
         is_gated=pod.reason == "SchedulingGated",
+        created_at=pod.created_at,
     )
 
 
@@ -283,13 +284,9 @@ def _object_of(
 
 
 def _plain(pod: PodFacts) -> Problem:
-    """Return the problem of a pod for which no rule has a cause: its state, as `kubectl get pods` has it."""
+    """Return the problem of a pod of which no rule finds one: it runs again, or is being deleted for long."""
     if pod.is_fine:
         text = f"runs again after {pod.restarts} restart{'s' * (pod.restarts != 1)}, the last one minutes ago"
-        return Problem("Pod", pod.namespace, pod.name, Severity.WARNING, "", text)
-    word = pod.reason or pod.phase or "Unknown"
-    restarts = f", {pod.restarts} restarts" if pod.restarts > 1 else ""
-    ready = f", {pod.ready} of {len(pod.containers)} containers ready" if pod.ready < len(pod.containers) else ""
-    text = f"{word}{ready}{restarts}" + (f": {pod.message}" if pod.message else "")
-    is_error = pod.phase == "Failed" or _waits_badly(pod)
-    return Problem("Pod", pod.namespace, pod.name, Severity.ERROR if is_error else Severity.WARNING, "", text)
+    else:
+        text = f"{pod.reason or pod.phase or 'Unknown'}" + (f": {pod.message}" if pod.message else "")
+    return Problem("Pod", pod.namespace, pod.name, Severity.WARNING, "", text)

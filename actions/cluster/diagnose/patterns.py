@@ -49,8 +49,8 @@ def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
 
 
 THROTTLED = pattern(
-    r"RequestLimitExceeded|Throttl(?:ed|ing)|SlowDown|QPS exceeded|(?:pull |request )?rate (?:limit )?exceeded",
-    r"too ?many ?requests|\b429\b|reached your (?:un)?authenticated pull rate limit",
+    r"RequestLimitExceeded|Throttl(?:ed|ing)|SlowDown|QPS exceeded|(?<!learning )\brate (?:limit )?exceeded|rate limit",
+    r"too ?many ?requests|\b429 client error|(?:status|code|HTTP)[ :=]{1,3}429\b|\(429\)",
     ignore_case=True,
 )
 """A service that takes no more calls for now: it passes by itself, and is no missing right."""

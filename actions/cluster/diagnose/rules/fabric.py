@@ -16,6 +16,7 @@ from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.patterns import (
     Hit,
     LogPattern,
+    all_messages,
     find_hits,
     finding_of_pattern,
     log_texts,
@@ -104,8 +105,7 @@ _FORK_FAILED = LogPattern(
 
 def find_network_faults(evidence: Evidence) -> Iterator[Finding]:
     """Yield faults of the network that the ranks print."""
-    texts = list(log_texts(evidence)) + [(event.message, "") for event in evidence.troubles()]
-    found = list(match_patterns(texts, (*_PATTERNS, _NO_HUGEPAGES)))
+    found = list(match_patterns(all_messages(evidence), (*_PATTERNS, _NO_HUGEPAGES)))
     yield from found
     if not found and _may_use_efa(evidence):
         yield from match_patterns(log_texts(evidence), (_FORK_FAILED,))
@@ -123,6 +123,8 @@ _TIMEOUT = pattern(
     r"due to ProcessGroupNCCL watchdog hang",
     r"Heartbeat monitor timed out",
     r"dump signal due to a collective timeout",
+    r"Timeout at NCCL work: \d",
+    r"detected by watchdog at work(?: sequence id)?: \d",
     r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
 )
 _TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")

@@ -19,6 +19,11 @@ _INSIDE = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,3}\.(?:svc|pod|local)\b"
 
 _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
+        THROTTLED,
+        "Wait and start it again; let one process call for all ranks (fetch once to the shared volume), with a token where"
+        " the service knows one (HF_TOKEN).",
+    ),
+    (
         re.compile(r"NEFF is invalid|could be broken or hacked|libneuronxla[^\n]{0,400}No such file|\.hlo(?:_module)?\.pb'"),
         "Empty the cache of the Neuron compiler (NEURON_COMPILE_CACHE_URL) and compile again with the SDK of this image; let"
         " one job write to a cache at a time.",
@@ -69,10 +74,6 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         "Give the role of the pod (of its service account, else of the node) the right that the message names; an"
         " explicit deny is in a policy of the organization or the bucket.",
-    ),
-    (
-        THROTTLED,
-        "Wait and start it again; fetch once to the shared volume instead of once a rank, and with a token (HF_TOKEN).",
     ),
     (
         re.compile(

@@ -117,7 +117,7 @@ def _situation(pod: Pod, for_long: str) -> tuple[str, str]:
     held = next((one for one in pod.containers if not one.is_ready and one.state.kind != "terminated"), None)
     if pod.phase == "Running" and (held is None or held.state.kind == "running"):
         return (
-            f"{f'Container {held.name} of {pod.name}' if held else pod.name} runs but is not ready{for_long}",
+            f"{pod.name} runs but is not ready{for_long}{_share(pod)}",
             "See what its probe asks (kubectl describe pod) and what the program prints (kubectl logs): it may still"
             " load, listen on another port or address, or wait for somebody.",
         )
@@ -126,6 +126,11 @@ def _situation(pod: Pod, for_long: str) -> tuple[str, str]:
         f"{pod.name} is not started{for_long}{f' on {pod.node}' if pod.node else ''}{f' ({reason})' if reason else ''}",
         "Read its events (kubectl describe pod); if there is none, see the kubelet and the daemons of that node.",
     )
+
+
+def _share(pod: Pod) -> str:
+    mains = [one for one in pod.containers if not one.is_init]
+    return f" ({sum(one.is_ready for one in mains)} of {len(mains)} containers are)" if len(mains) > 1 else ""
 
 
 def _complaints(evidence: Evidence, pod: Pod) -> list[str]:
