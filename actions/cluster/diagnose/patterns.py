@@ -32,14 +32,14 @@ class LogPattern(msgspec.Struct, frozen=True):
         code: The code of the finding.
         pattern: The expression, searched in every line.
         headline: The sentence, or a function that makes it from the first hit.
-        next_step: An imperative.
+        next_step: An imperative, or a function that makes it from the first hit.
         severity: The severity, if it differs from the code's.
     """
 
     code: Code
     pattern: re.Pattern[str]
     headline: str | Callable[[Hit], str]
-    next_step: str
+    next_step: str | Callable[[Hit], str]
     severity: Severity | None = None
 
 
@@ -132,8 +132,9 @@ def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
 def finding_of_pattern(log_pattern: LogPattern, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
     """Return the finding of a pattern and its hits, of which there must be one at least."""
     headline = log_pattern.headline if isinstance(log_pattern.headline, str) else log_pattern.headline(found[0])
+    step = log_pattern.next_step if isinstance(log_pattern.next_step, str) else log_pattern.next_step(found[0])
     quotes = [hit.line for hit in found[:_MOST_LINES]]
-    return finding(log_pattern.code, headline, [*quotes, *extra], log_pattern.next_step, severity=log_pattern.severity)
+    return finding(log_pattern.code, headline, [*quotes, *extra], step, severity=log_pattern.severity)
 
 
 def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPattern]) -> Iterator[Finding]:

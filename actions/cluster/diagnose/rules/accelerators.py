@@ -198,9 +198,7 @@ def _class_of(number: int) -> _Class:
 
 def _busy(hit: Hit) -> str:
     asked = hit.match.groupdict().get("asked")
-    return (
-        f"The NeuronCores{f' {asked}' if asked else ''} that the program{pod_suffix(hit)} asks for are taken by another"
-    )
+    return f"The NeuronCores that the program{pod_suffix(hit)} asks for{f' ({asked})' if asked else ''} are taken by another"
 
 
 def _not_given(hit: Hit) -> str:

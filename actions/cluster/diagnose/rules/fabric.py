@@ -28,6 +28,21 @@ from actions.cluster.diagnose.patterns import (
 from actions.cluster.diagnose.rules.last_error import has_original_error
 from actions.cluster.diagnose.rules.resources import EFA
 
+def _memory_step(line: str) -> str:
+    """Return what to do about memory that EFA does not register, by its error."""
+    if "rdma-read" in line:
+        return "Set FI_EFA_USE_DEVICE_RDMA=0, as G5 needs it."
+    if re.search(r"RC: -12\b|\(-12\)|Cannot allocate memory|[Hh]uge ?[Pp]age|(?i:memlock|locked memory|ulimit -l)", line):
+        return (
+            "Raise the locked-memory limit (IPC_LOCK, memlock) and the hugepages of the pod; where fork() fails set"
+            " FI_EFA_USE_HUGE_PAGE=0."
+        )
+    return (
+        "With an efa-installer before 1.29.1 and NCCL 2.19 or later upgrade it, or set FI_EFA_SET_CUDA_SYNC_MEMOPS=0; else"
+        " raise the locked-memory limit (IPC_LOCK, memlock) of the pod."
+    )
+
+
 _PATTERNS = (
     LogPattern(
         Code.NCCL_DUPLICATE_GPU,
@@ -82,9 +97,7 @@ _PATTERNS = (
             if "rdma-read" in hit.line
             else f"EFA cannot register the memory{pod_suffix(hit)} that the ranks exchange"
         ),
-        "Raise the locked-memory limit and the hugepages of the pod; with an efa-installer before 1.29.1 and NCCL 2.19"
-        " or later set FI_EFA_SET_CUDA_SYNC_MEMOPS=0 or upgrade it; where fork() fails set FI_EFA_USE_HUGE_PAGE=0;"
-        " on G5 set FI_EFA_USE_DEVICE_RDMA=0.",
+        lambda hit: _memory_step(hit.line),
     ),
 )
 

@@ -78,6 +78,12 @@ _MOST_VIOLATIONS = 3
 def _refusal_of(message: str) -> tuple[str, str]:
     """Return why the API server does not take a pod, and what to do about it."""
     if webhook := _SILENT_WEBHOOK.search(message):
+        if "x509: " in message:
+            return (
+                f"the certificate of the admission webhook {webhook[1]} is not trusted",
+                "Let its operator make the certificate and the caBundle of its configuration anew (install it again):"
+                " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations.",
+            )
         return (
             f"the admission webhook {webhook[1]} does not answer",
             "Bring its service up; if its program is gone, delete its configuration:"

@@ -111,6 +111,7 @@ _PATTERNS = (
             r"no runtime for \"?nvidia\"? is configured",
             r"could not select device driver",
             r"CUDA unknown error",
+            r"MPS client failed to connect",
             r"CUDA driver initialization failed",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
             r"CUDA initialization:(?! The NVIDIA driver on your system is too old)",
@@ -324,8 +325,12 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         f"{headline}: {on_one_line(cause)}" if cause else headline,
         quotes,
         remedy_of(error)
-        or f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
-        f" (restart count {container.restarts}).",
+        or (
+            "Correct what it names in the pod template or the image; the kubelet tries again by itself."
+            if failed is None
+            else f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
+            f" (restart count {container.restarts})."
+        ),
     )
 
 
@@ -371,9 +376,10 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
         )
         return
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
+    verb = "refused" if "rejected" in pod.message or pod.reason.startswith("OutOf") else "ended"
     yield finding(
         Code.JOB_FAILED,
-        f"{pod.name} was ended by its node: {pod.message or pod.reason}"
+        f"{pod.name} was {verb} by its node: {pod.message or pod.reason}"
         if pod.reason
         else f"{pod.name} has failed" + (f": {pod.message}" if pod.message else ", without a reason in its status"),
         [pod.message, field_quote("reason", pod.reason) if pod.reason else field_quote("phase", pod.phase)],

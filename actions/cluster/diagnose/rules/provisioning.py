@@ -113,7 +113,7 @@ _REFUSALS = (
             r"capacity-not-available",
         ),
         "AWS has no capacity for this request right now",
-        "Allow more zones, other types or on-demand, or use a capacity reservation; Karpenter tries again by itself.",
+        "Allow more zones, other types or on-demand, or use a capacity reservation; the same request is made again by itself.",
     ),
 )
 
@@ -136,6 +136,7 @@ def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
         yield from _unspecified(evidence)
         yield from _launch_failed(evidence)
         yield from _unready_pools(evidence)
+        yield from match_patterns(all_messages(evidence), (_NOT_LAUNCHED,))
     yield from _not_joining(evidence)
 
 
@@ -265,6 +266,12 @@ _NODE_GROUP = LogPattern(
     pattern(r"NodeCreationFailure[^\n]{0,200}", r"Instances failed to join the kubernetes cluster"),
     "The instances of a node group did not join the cluster in time",
     _LOOK_AT_THE_INSTANCE,
+)
+_NOT_LAUNCHED = LogPattern(
+    Code.NODE_NOT_JOINING,
+    pattern(r"AsgInstanceLaunchFailures: (?P<why>[^\n]{1,300})"),
+    lambda hit: f"EC2 launches no instance for the node group: {hit.match['why']}",
+    "Correct what it names: launch template, AMI, key, instance profile, or a service-linked role.",
 )
 _NEVER_JOINED = re.compile(
     r"not registered within|NodeCreationFailure|[Ii]nstances? failed to join the kubernetes cluster"

@@ -68,12 +68,22 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         " one hop.",
     ),
     (
+        re.compile(r"explicit deny"),
+        "Look for the deny: in a policy of the organization, of the bucket or endpoint, or a permissions boundary of the"
+        " role. No right that is added takes it away.",
+    ),
+    (
+        re.compile(r"assumed-role/[^\s/]{1,80}/i-[0-9a-f]{4,20} is not authorized"),
+        "The pod acts with its node's role: give its service account a role with that right (Pod Identity or IRSA), name"
+        " the service account in the pod template, and make the pod again.",
+    ),
+    (
         re.compile(
             r"\((?:AccessDenied\w*|UnauthorizedOperation|Forbidden|403)\)|AccessDenied(?:Exception)?\b"
             r"|is not authorized to perform|403 Forbidden"
         ),
-        "Give the role of the pod (of its service account, else of the node) the right that the message names; an"
-        " explicit deny is in a policy of the organization or the bucket.",
+        "Give the role of the pod (of its service account, else of the node) the right to do that; see the policy of the"
+        " bucket and of its key, too.",
     ),
     (
         re.compile(
@@ -117,7 +127,11 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         " volume; see whether it is mounted read-only.",
     ),
     (
-        re.compile(r"FileNotFoundError|Errno 2\]|NoSuchKey|NoSuchBucket|Not Found"),
+        re.compile(r"NoSuchKey|NoSuchBucket|\(404\)|\b404 (?:Client Error|Not Found)"),
+        "Correct the name in it (bucket, key, model, revision) and the region, and see that what writes it has run.",
+    ),
+    (
+        re.compile(r"FileNotFoundError|Errno 2\]"),
         "Correct the path, see that its volume is mounted there, and that the stage that writes it has run.",
     ),
     (
@@ -154,7 +168,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         "Raise the limit of open files of the container, use fewer workers, or PyTorch's sharing strategy file_system.",
     ),
     (
-        re.compile(r"run as root|allow-run-as-root|defining TMPDIR"),
+        re.compile(r"attempt to run as root|allow-run-as-root|defining TMPDIR"),
         "Start mpirun with --allow-run-as-root, or as another user.",
     ),
     (

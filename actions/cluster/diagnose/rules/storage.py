@@ -76,7 +76,11 @@ def _config(missing: list[tuple[str, str]]) -> Finding:
         Code.CONFIG_MISSING,
         f"{what}, which {name or 'the pod'} needs",
         [text for _, text in missing[:3]],
-        "Create it in the pod's namespace (with that key); the pod continues by itself.",
+        "Add that key to it; the pod continues by itself."
+        if groups.get("key") or groups.get("item")
+        else "Make it, or correct the name in the pod template."
+        if groups.get("priority")
+        else "Make it in the pod's namespace; the pod continues by itself.",
     )
 
 
@@ -122,7 +126,7 @@ _CAUSES = (
         "Correct the DNS name in the PersistentVolume; the VPC needs DNS support, EFS a mount target in the node's zone.",
     ),
     (
-        re.compile(r"[Uu]nauthorized|AccessDenied|[Aa]ccess denied|[Pp]ermission denied|not authorized|\b403\b|not permitted"),
+        re.compile(r"(?i:unauthorized|access ?denied|permission denied|not authorized|forbidden|not permitted)"),
         ": access is denied",
         "Give the role of the CSI driver (or of the pod, for S3 and EFS access points) the right that the message names;"
         " see the policy of the file system or bucket.",

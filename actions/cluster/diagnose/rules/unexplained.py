@@ -23,6 +23,8 @@ _PATIENCE_SECONDS = 600.0
 _LEAVING_SECONDS = 600.0
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 _SYMPTOM = re.compile(r"^containers with \w+ status|^[Bb]ack-?off ")
+_HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret"})
+"""Warnings with which pods start as well."""
 _WORD = re.compile(r"\w")
 _MOST_NAMES = 4
 _MOST_QUOTES = 3
@@ -163,6 +165,7 @@ def _warnings(evidence: Evidence, pod: str | None) -> list[str]:
         for event in evidence.events
         if event.type == "Warning"
         and event.kind != "Node"
+        and event.reason not in _HARMLESS
         and (event.name == pod if pod is not None else event.kind != "Pod" or not evidence.pods)
     ]
     return [event.message or event.reason for event in sorted(told, key=lambda one: -one.last_seen_at)]
