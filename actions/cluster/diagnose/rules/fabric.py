@@ -183,12 +183,30 @@ def _collectives(evidence: Evidence) -> Iterator[Finding]:
     if timeouts and (not peers or timeouts[0].position <= peers[0].position):
         yield _timeout(timeouts, list(find_hits(texts, _TIMEOUT_DETAIL)))
     elif peers:
+        peer = next((found[1] for hit in peers if (found := _PEER_NAME.search(hit.line))), "") or _tasks_of(texts)
         yield finding(
             Code.NCCL_PEER_DIED,
-            f"Another rank went away; this one{pod_suffix(peers[0])} only reports the broken connection",
+            f"Another rank went away{f' ({peer})' if peer else ''}; this one{pod_suffix(peers[0])} only reports the broken"
+            " connection",
             [hit.line for hit in peers[:4]],
-            "Find the first error in time over all ranks; this one is an echo of it.",
+            f"Look at the rank of {peer} first: its log, its memory, its node."
+            if peer
+            else "Find the first error in time over all ranks; this one is an echo of it.",
         )
+
+
+_PEER_NAME = re.compile(r"(?:remote peer|from peer|Connect to|to peer) ([\w.-]{1,253})<\d{1,5}>")
+_TASKS = re.compile(
+    r"(?:[Tt]imed out task names|tasks are unhealthy \(stopped sending heartbeats\)):\s{1,4}"
+    r"((?:/job:\S{1,200}\s{0,4}){1,64})"
+)
+"""JAX about the tasks that did not come, or went."""
+
+
+def _tasks_of(texts: Iterable[tuple[str, str]]) -> str:
+    """Return the tasks that JAX misses: `task 4, task 17`; empty if it names none."""
+    names = [name for text, _ in texts for found in _TASKS.finditer(text) for name in re.findall(r"task:(\d+)", found[1])]
+    return listed([f"task {name}" for name in dict.fromkeys(names)], _MOST_RANKS)
 
 
 def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
@@ -275,7 +293,7 @@ _RENDEZVOUS = pattern(
     rf"retrieving ncclUniqueId[^\n]{{0,160}}got error(?!{_BROKEN})",
     r"Timed out after \d+ seconds waiting for clients",
     r"\b\d{1,7}/\d{1,7} clients joined",
-    r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
+    r"of tasks (?:that reached|at) the barrier: \d{1,7}/\d{1,7}",
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
     r"Barrier timed out\. Id: (?:\[Init\]|PjRT_Client_Connect)",
@@ -285,7 +303,7 @@ _RENDEZVOUS = pattern(
 _JOINED = re.compile(
     r"\b(?P<came>\d{1,7})/(?P<all>\d{1,7}) clients joined"
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
-    r"|tasks that reached the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
+    r"|tasks (?:that reached|at) the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
 _ADDRESS = re.compile(r"trying to connect to \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)")
 _NO_ADDRESS = re.compile(r"addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved")
@@ -340,7 +358,8 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         return
     else:
         count = "Only some of the workers"
-    absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
+    tasks = _tasks_of(unresolved_log_text(evidence))
+    absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else f" (missing: {tasks})" if tasks else ""
     yield finding(
         Code.RENDEZVOUS,
         f"{count} arrived at the rendezvous{absent}; the launcher stopped waiting",
