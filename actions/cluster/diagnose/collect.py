@@ -120,9 +120,7 @@ def _within(evidence: Evidence, namespace: str) -> Evidence:
     )
 
 
-async def _fetch(
-    session: KubeSession, namespace: str, clock: Clock, refused: set[str], unread: set[str]
-) -> list[Any]:
+async def _fetch(session: KubeSession, namespace: str, clock: Clock, refused: set[str], unread: set[str]) -> list[Any]:
     """List the objects of a namespace; if it is empty of the whole cluster, or of the namespaces that may be listed."""
     try:
         return await _objects(session, namespace, refused, unread)
@@ -153,7 +151,10 @@ async def _objects(
             return []
         except MissingError:
             return []
-        except (RefusedError, UnreachableError):  # perhaps only this kind: its conversion webhook or API service is down
+        except (
+            RefusedError,
+            UnreachableError,
+        ):  # perhaps only this kind: its conversion webhook or API service is down
             unread.add(kind.plural)
             return []
 

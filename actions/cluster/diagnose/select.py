@@ -223,6 +223,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
     jobs = tuple(job for job in evidence.jobs if _is_job(evidence, job, selector))
     pods = tuple(pod for pod in evidence.pods if _is_pod(pod, selector, jobs))
     names = {selector.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
+    above = {name for pod in pods if selector.kind == "Pod" and not pod.is_fine for name in _above(evidence, pod)}
     dependencies = pending_dependencies(evidence, pods)
     hosts = {pod.node for pod in pods if pod.node} | ({selector.name} if selector.kind == "Node" else set())
     found = replace(
@@ -235,7 +236,10 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         events=tuple(
             one
             for one in evidence.events
-            if _is_event(one, names, hosts) or dependencies.holds_event(one) or _is_of_replica_set(one, selector)
+            if _is_event(one, names, hosts)
+            or dependencies.holds_event(one)
+            or _is_of_replica_set(one, selector)
+            or (one.kind != "Pod" and one.name in above and _is_here(one.namespace, selector))
         ),
         logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
         node_claims=tuple(
@@ -244,12 +248,22 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
             if dependencies.holds_claim(one) or _is_itself(one, "NodeClaim", selector)
         ),
         volume_claims=tuple(one for one in evidence.volume_claims if one.name in names | dependencies.volume_claims),
-        queued=tuple(one for one in evidence.queued if any(name in one.name for name in names)),
-        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names)),
+        queued=tuple(one for one in evidence.queued if any(name in one.name for name in names | above)),
+        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names | above)),
     )
     if not _is_known(found, selector):
         raise MissingError(f"Nothing was found about {selector.describe()}.", hint="Check kind, name and namespace.")
     return found
+
+
+_GROUP = "scheduling.k8s.io/group-name"
+"""The annotation by which Volcano's scheduler finds the PodGroup of a pod."""
+
+
+def _above(evidence: Evidence, pod: Pod) -> set[str]:
+    """Return the names of a pod's workload, of the outermost job above it and of its PodGroup."""
+    workload = workload_of(pod)
+    return {workload, root_of(evidence, pod.namespace, workload), pod.annotations.get(_GROUP, "")} - {""}
 
 
 def _namespace_of(selector: ObjectSelector) -> str:

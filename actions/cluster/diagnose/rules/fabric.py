@@ -28,11 +28,14 @@ from actions.cluster.diagnose.patterns import (
 from actions.cluster.diagnose.rules.last_error import has_original_error
 from actions.cluster.diagnose.rules.resources import EFA
 
+
 def _memory_step(line: str) -> str:
     """Return what to do about memory that EFA does not register, by its error."""
     if "rdma-read" in line:
         return "Set FI_EFA_USE_DEVICE_RDMA=0, as G5 needs it."
-    if re.search(r"RC: -12\b|\(-12\)|Cannot allocate memory|[Hh]uge ?[Pp]age|(?i:memlock|locked memory|ulimit -l)", line):
+    if re.search(
+        r"RC: -12\b|\(-12\)|Cannot allocate memory|[Hh]uge ?[Pp]age|(?i:memlock|locked memory|ulimit -l)", line
+    ):
         return (
             "Raise the locked-memory limit (IPC_LOCK, memlock) and the hugepages of the pod; where fork() fails set"
             " FI_EFA_USE_HUGE_PAGE=0."
@@ -205,7 +208,9 @@ _TASKS = re.compile(
 
 def _tasks_of(texts: Iterable[tuple[str, str]]) -> str:
     """Return the tasks that JAX misses: `task 4, task 17`; empty if it names none."""
-    names = [name for text, _ in texts for found in _TASKS.finditer(text) for name in re.findall(r"task:(\d+)", found[1])]
+    names = [
+        name for text, _ in texts for found in _TASKS.finditer(text) for name in re.findall(r"task:(\d+)", found[1])
+    ]
     return listed([f"task {name}" for name in dict.fromkeys(names)], _MOST_RANKS)
 
 
@@ -268,7 +273,11 @@ def _apart(hits: list[Hit]) -> tuple[str, str, list[str]] | None:
     usual = max(operations, key=operations.count, default="")
     if least < most:
         late = [rank for rank, wait in waits.items() if wait.number == least]
-        others = "the others wait" if len(waits) - len(late) > 1 else f"{next(one for one in waits if one not in late)} waits"
+        others = (
+            "the others wait"
+            if len(waits) - len(late) > 1
+            else f"{next(one for one in waits if one not in late)} waits"
+        )
         told = f"at number {least}, {most - least} behind: {others} at {most}"
     elif odd := [rank for rank, wait in waits.items() if wait.operation and wait.operation != usual]:
         late = odd
@@ -359,7 +368,9 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
     else:
         count = "Only some of the workers"
     tasks = _tasks_of(unresolved_log_text(evidence))
-    absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else f" (missing: {tasks})" if tasks else ""
+    absent = (
+        f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else f" (missing: {tasks})" if tasks else ""
+    )
     yield finding(
         Code.RENDEZVOUS,
         f"{count} arrived at the rendezvous{absent}; the launcher stopped waiting",

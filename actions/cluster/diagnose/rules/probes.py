@@ -12,7 +12,9 @@ from actions.base.wording import counted
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Container, Event, Evidence, Pod
 
-_FAILED = re.compile(r"\b(?P<probe>Readiness|Liveness|Startup) probe (?:failed|errored)\b[^:\n]{0,80}:? ?(?P<answer>.*)")
+_FAILED = re.compile(
+    r"\b(?P<probe>Readiness|Liveness|Startup) probe (?:failed|errored)\b[^:\n]{0,80}:? ?(?P<answer>.*)"
+)
 _KILLED = re.compile(r"(?:Container (?P<container>\S+) )?failed (?P<probe>liveness|startup) probe")
 _ENDED_BY_KUBELET = frozenset({0, 137, 143})
 _PAST_SECONDS = 3600.0

@@ -448,8 +448,7 @@ def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     unfit = [
         one
         for one in refused
-        if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one)))
-        or one.has(_FULL_OF_VOLUMES, _NO_NODES)
+        if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))) or one.has(_FULL_OF_VOLUMES, _NO_NODES)
     ]
     if unfit:
         yield misfit(unfit)

@@ -72,7 +72,8 @@ def _kueue(evidence: Evidence) -> Iterator[Finding]:
         )
         yield finding(
             Code.QUEUE_WAITING,
-            f"Workload {workload.name} waits in queue{f' {queue}' if queue else ''}{until}" + (f": {told}" if told else ""),
+            f"Workload {workload.name} waits in queue{f' {queue}' if queue else ''}{until}"
+            + (f": {told}" if told else ""),
             quotes or [workload.name],
             step,
         )

@@ -24,7 +24,9 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         " the service knows one (HF_TOKEN).",
     ),
     (
-        re.compile(r"NEFF is invalid|could be broken or hacked|libneuronxla[^\n]{0,400}No such file|\.hlo(?:_module)?\.pb'"),
+        re.compile(
+            r"NEFF is invalid|could be broken or hacked|libneuronxla[^\n]{0,400}No such file|\.hlo(?:_module)?\.pb'"
+        ),
         "Empty the cache of the Neuron compiler (NEURON_COMPILE_CACHE_URL) and compile again with the SDK of this image; let"
         " one job write to a cache at a time.",
     ),
@@ -93,7 +95,9 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
         " has ended, or the name or namespace in the host list is another. CoreDNS must run.",
     ),
     (
-        re.compile(rf"(?:{_NO_NAME})[^\n]{{0,300}}amazonaws\.com|amazonaws\.com[^\n]{{0,300}}(?:{_NO_NAME}|ConnectTimeout|timed out)"),
+        re.compile(
+            rf"(?:{_NO_NAME})[^\n]{{0,300}}amazonaws\.com|amazonaws\.com[^\n]{{0,300}}(?:{_NO_NAME}|ConnectTimeout|timed out)"
+        ),
         "Check the pod's way to that service of AWS: VPC endpoint with private DNS or NAT gateway, the region in the name,"
         " CoreDNS.",
     ),

@@ -137,7 +137,9 @@ _CAUSES = (
         "Delete the pod that holds it, or use ReadWriteMany storage.",
     ),
     (
-        re.compile(r"AttachmentLimitExceeded|[Aa]ttachment limit|maximum number of (?:volume|attachment)s?|max volume count"),
+        re.compile(
+            r"AttachmentLimitExceeded|[Aa]ttachment limit|maximum number of (?:volume|attachment)s?|max volume count"
+        ),
         ": the instance has as many volumes as it takes",
         "Let the pod go to another node, or use fewer EBS volumes and network interfaces on this one.",
     ),
@@ -197,7 +199,8 @@ def _claims(evidence: Evidence) -> Iterator[Finding]:
         without = _NO_CLASS.search(failed[0].message)
         yield finding(
             Code.PVC_UNBOUND,
-            f"The volume claim {failed[0].name} is not bound" + (f": StorageClass {without[1]} is not there" if without else ""),
+            f"The volume claim {failed[0].name} is not bound"
+            + (f": StorageClass {without[1]} is not there" if without else ""),
             [event.message for event in failed[:3]],
             "Make that StorageClass, or name another in the claim: kubectl get storageclass."
             if without

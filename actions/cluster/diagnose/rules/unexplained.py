@@ -66,7 +66,10 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
     waiting = [pod for pod in evidence.pods if not pod.is_fine and not pod.deleted_at and not _times(pod)]
     idle = [] if evidence.pods else [job for job in evidence.jobs if not job.created_at and _is_untouched(job)]
     for name, word in (
-        *((pod.name, next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)) for pod in waiting),
+        *(
+            (pod.name, next((one.state.reason for one in pod.containers if one.state.reason), pod.phase))
+            for pod in waiting
+        ),
         *((job.name, f"the status of this {job.kind or 'job'} is empty") for job in idle),
     ):
         yield finding(
@@ -91,7 +94,9 @@ def _waiting(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     if is_young or (age is None and not told):
         return
     headline, step = _situation(pod, f" for {duration(age)}" if age is not None else "")
-    is_loading = bool(told) and told[0].startswith("Readiness probe") and not any(one.restarts for one in pod.containers)
+    is_loading = (
+        bool(told) and told[0].startswith("Readiness probe") and not any(one.restarts for one in pod.containers)
+    )
     is_patient = age is not None and age < _PATIENCE_SECONDS and (not told or is_loading)
     yield finding(
         Code.NOT_READY,
@@ -110,7 +115,9 @@ def _situation(pod: Pod, for_long: str) -> tuple[str, str]:
             "Compare what it asks for with what the nodes offer (kubectl describe nodes); see that its scheduler"
             " (schedulerName) runs.",
         )
-    init = next((one for one in pod.containers if one.is_init and one.state.kind == "running" and not one.is_ready), None)
+    init = next(
+        (one for one in pod.containers if one.is_init and one.state.kind == "running" and not one.is_ready), None
+    )
     if init is not None and pod.phase == "Pending":
         return (
             f"{pod.name} waits{for_long} for its init container {init.name}",
