@@ -92,7 +92,8 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def is_fine(self) -> bool:
-        """Return whether it has succeeded, or runs and is ready: every container, and the gates of other controllers."""
+        """Return whether it has succeeded, or runs and is ready: every container, and the gates of other"
+        " controllers."""
         if self.phase == "Succeeded":
             return True
         gated = self.condition("Ready")

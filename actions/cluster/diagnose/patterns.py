@@ -53,7 +53,7 @@ THROTTLED = pattern(
     r"too ?many ?requests|\b429 client error|(?:status|code|HTTP)[ :=]{1,3}429\b|\(429\)",
     ignore_case=True,
 )
-"""A service that takes no more calls for now: it passes by itself, and is no missing right."""
+"""A service that takes no more calls for now, which passes by itself."""
 
 
 def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:

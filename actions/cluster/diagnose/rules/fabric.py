@@ -41,8 +41,8 @@ def _memory_step(line: str) -> str:
             " FI_EFA_USE_HUGE_PAGE=0."
         )
     return (
-        "With an efa-installer before 1.29.1 and NCCL 2.19 or later upgrade it, or set FI_EFA_SET_CUDA_SYNC_MEMOPS=0; else"
-        " raise the locked-memory limit (IPC_LOCK, memlock) of the pod."
+        "With an efa-installer before 1.29.1 and NCCL 2.19 or later upgrade it, or set"
+        " FI_EFA_SET_CUDA_SYNC_MEMOPS=0; else raise the locked-memory limit (IPC_LOCK, memlock) of the pod."
     )
 
 
@@ -189,8 +189,8 @@ def _collectives(evidence: Evidence) -> Iterator[Finding]:
         peer = next((found[1] for hit in peers if (found := _PEER_NAME.search(hit.line))), "") or _tasks_of(texts)
         yield finding(
             Code.NCCL_PEER_DIED,
-            f"Another rank went away{f' ({peer})' if peer else ''}; this one{pod_suffix(peers[0])} only reports the broken"
-            " connection",
+            f"Another rank went away{f' ({peer})' if peer else ''}; this one{pod_suffix(peers[0])} only reports"
+            " the broken connection",
             [hit.line for hit in peers[:4]],
             f"Look at the rank of {peer} first: its log, its memory, its node."
             if peer

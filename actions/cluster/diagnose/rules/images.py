@@ -81,21 +81,22 @@ _VERDICTS = (
         Code.IMAGE_AUTH,
         THROTTLED,
         "The registry limits how often the image {image} may be pulled",
-        "Wait: the kubelet tries again by itself. Sign in (imagePullSecrets), or pull through a cache in ECR, for a higher"
-        " limit.",
+        "Wait: the kubelet tries again by itself. Sign in (imagePullSecrets), or pull through a cache in ECR, for"
+        " a higher limit.",
     ),
     (
         Code.IMAGE_NOT_FOUND,
         _BAD_NAME,
         "The name of the image is not valid: {image}",
-        "Correct it in the pod template: registry/repository:tag in lower case, without https://, blanks or variables that"
-        " were left empty.",
+        "Correct it in the pod template: registry/repository:tag in lower case, without https://, blanks or"
+        " variables that were left empty.",
     ),
     (
         Code.IMAGE_NOT_FOUND,
         _NO_NAME,
         "The name of the registry of the image {image} has no address",
-        "Correct the registry's name; if it is right, check the node's DNS and its way there (VPC endpoints, resolver).",
+        "Correct the registry's name; if it is right, check the node's DNS and its way there (VPC endpoints,"
+        " resolver).",
     ),
     (Code.IMAGE_AUTH, _NO_RIGHT, "No right to pull the image {image}", ""),
     (
@@ -159,8 +160,8 @@ def _way_in(image: str) -> str:
     """Return how a node gets the right to pull from the registry of an image."""
     if ".dkr.ecr." in image:
         return (
-            "Give the node's role the right to pull from ECR; a repository of another account needs a policy of its own,"
-            " and the name its region."
+            "Give the node's role the right to pull from ECR; a repository of another account needs a policy of"
+            " its own, and the name its region."
         )
     if "nvcr.io" in image:
         return "Put the NGC key into imagePullSecrets of the pod's namespace (user $oauthtoken, password the key)."

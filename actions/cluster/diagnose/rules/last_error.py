@@ -73,12 +73,13 @@ _SECOND_HAND = (
 """Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
 network that it then does without."""
 _ADVICE = re.compile(
-    r"^\W{0,3}(?:INFO|DEBUG)\b|^\W{0,3}\S{0,40} (?:INFO|DEBUG)[: ]|\[(?:INFO|DEBUG)\]|^\s{0,8}(?:[Hh]int|HINT|[Nn]ote|NOTE): "
+    r"^\W{0,3}(?:INFO|DEBUG)\b|^\W{0,3}\S{0,40} (?:INFO|DEBUG)[: ]|\[(?:INFO|DEBUG)\]"
+    r"|^\s{0,8}(?:[Hh]int|HINT|[Nn]ote|NOTE): "
     r"|HYDRA_FULL_ERROR|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|RUST_BACKTRACE|JAX_TRACEBACK_FILTERING"
     r"|might be asynchronously reported|^\W{0,3}(?:[Ff]or|[Tt]o) (?:more|further|get|help|debugging)\b"
     r"|^\W{0,3}[Pp]lease (?:see|file|report|open|refer|check out) "
 )
-"""Advice and information: no error, whatever words are in it."""
+"""Advice and information, whatever words are in it."""
 _ECHO = pattern(
     r"Connection (?:closed|reset) by (?:remote )?peer",
     r"\bDist(?:Backend|Network|Store)Error\b",
@@ -108,7 +109,7 @@ def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
 
     An exception of Python counts more than the signal that ended a rank, that more than other complaints, those more
     than the last line; of several the last one counts, but not one about another program's end, and one about a broken
-    connection only where there is no other. Advice is no error.
+    connection only where there is no other. Advice does not count.
     """
     logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
     lines = [line for log in logs for line in _without_advice(log.text.splitlines()[-_TAIL_LINES:]) if line.strip()]
@@ -184,7 +185,7 @@ def signal_name(number: int) -> str:
 def signal_of_exit_code(code: int | None) -> str:
     """Return which signal an exit code of a container means, in words; empty for any other code.
 
-    137 and 143 are left out: it is the container that is killed or asked to stop, by somebody else.
+    137 and 143 are left out: the container is killed or asked to stop from outside.
     """
     name = signal_name(code - 128) if code is not None and 128 < code < 160 and code not in (137, 143) else ""
     return f"its program {_SIGNAL_MEANS.get(name, f'was ended by {name}')}" if name else ""

@@ -1,7 +1,7 @@
 """Rules for probes: containers that the kubelet restarts or keeps from traffic because they do not answer.
 
-Source: kubelet `prober` and `kuberuntime` (v1.2x–1.34): `Readiness probe failed: …`, `Container … failed liveness probe,
-will be restarted`.
+Source: kubelet `prober` and `kuberuntime` (v1.2x–1.34): *Readiness probe failed: …*, *Container … failed liveness
+probe, will be restarted*.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def failed_probe(evidence: Evidence, pod: Pod, *probes: str) -> tuple[str, Event
 def killed_by_probe(evidence: Evidence, pod: Pod, container: Container) -> Finding | None:
     """Return the finding of a container that the kubelet restarts because of a probe; `None` for any other.
 
-    One that has run well again for an hour is none.
+    So for one that has run well again for an hour.
     """
     state = container.state
     if pod.is_fine and state.since and evidence.now - state.since > _PAST_SECONDS:

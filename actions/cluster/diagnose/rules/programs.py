@@ -312,7 +312,11 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
     waiting = container.state
     lines = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
-    cause = end_by_signal(evidence, pod, error) or error or signal_of_exit_code(failed and failed.exit_code)
+    cause = (
+        end_by_signal(evidence, pod, error)
+        or error
+        or signal_of_exit_code(failed.exit_code if failed is not None else None)
+    )
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     if failed is None and waiting.reason not in _NO_START_ERRORS:
@@ -369,8 +373,8 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
             "Make the pod again, without a node's name in it: the scheduler finds one with room; ask for no more than a"
             " node has."
             if short["taken"] and not offer
-            else "Look for the device that is missing (nvidia-smi or neuron-ls on the node, Xid lines in dmesg); cordon the"
-            " node and replace the instance. The pod must be made again."
+            else "Look for the device that is missing (nvidia-smi or neuron-ls on the node, Xid lines in dmesg);"
+            " cordon the node and replace the instance. The pod must be made again."
             if offer
             else "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
         )

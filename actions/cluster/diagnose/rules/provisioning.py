@@ -113,7 +113,8 @@ _REFUSALS = (
             r"capacity-not-available",
         ),
         "AWS has no capacity for this request right now",
-        "Allow more zones, other types or on-demand, or use a capacity reservation; the same request is made again by itself.",
+        "Allow more zones, other types or on-demand, or use a capacity reservation; the same request is made again"
+        " by itself.",
     ),
 )
 
@@ -251,8 +252,8 @@ def _unready_pools(evidence: Evidence) -> Iterator[Finding]:
             Code.NODE_NOT_JOINING,
             f"{name} makes no node: {words[:_BRIEF]}",
             [text for _, text in told[:3]],
-            "Read the conditions of the NodePool and of its node class (kubectl describe nodepools,ec2nodeclasses): AMI,"
-            " subnets, security groups, role.",
+            "Read the conditions of the NodePool and of its node class (kubectl describe"
+            " nodepools,ec2nodeclasses): AMI, subnets, security groups, role.",
         )
 
 

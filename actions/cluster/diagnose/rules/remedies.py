@@ -20,25 +20,25 @@ _INSIDE = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,3}\.(?:svc|pod|local)\b"
 _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         THROTTLED,
-        "Wait and start it again; let one process call for all ranks (fetch once to the shared volume), with a token where"
-        " the service knows one (HF_TOKEN).",
+        "Wait and start it again; let one process call for all ranks (fetch once to the shared volume), with a"
+        " token where the service knows one (HF_TOKEN).",
     ),
     (
         re.compile(
             r"NEFF is invalid|could be broken or hacked|libneuronxla[^\n]{0,400}No such file|\.hlo(?:_module)?\.pb'"
         ),
-        "Empty the cache of the Neuron compiler (NEURON_COMPILE_CACHE_URL) and compile again with the SDK of this image; let"
-        " one job write to a cache at a time.",
+        "Empty the cache of the Neuron compiler (NEURON_COMPILE_CACHE_URL) and compile again with the SDK of this"
+        " image; let one job write to a cache at a time.",
     ),
     (
         re.compile(r"devmem reservation"),
-        "Make the processes of a node as many as its NeuronCores allow (NEURON_RT_NUM_CORES, tensor parallel degree): each"
-        " communicator keeps device memory.",
+        "Make the processes of a node as many as its NeuronCores allow (NEURON_RT_NUM_CORES, tensor parallel"
+        " degree): each communicator keeps device memory.",
     ),
     (
         re.compile(r"NEURON_RT_ROOT_COMM_ID"),
-        "Set NEURON_RT_ROOT_COMM_ID to address:port of the first worker in all of them; a framework that sets it itself must"
-        " know this version of torch-neuronx.",
+        "Set NEURON_RT_ROOT_COMM_ID to address:port of the first worker in all of them; a framework that sets it"
+        " itself must know this version of torch-neuronx.",
     ),
     (
         re.compile(r"neuronx-cc|Compilation failed for|NeuronxccError|\bneuron-cc\b"),
@@ -47,8 +47,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"Unable to insert remote address"),
-        "Let the security group of the nodes take all traffic from and to itself, in both directions: EFA passes no other"
-        " rule, also where TCP works; all nodes need the same EFA and aws-ofi-nccl version.",
+        "Let the security group of the nodes take all traffic from and to itself, in both directions: EFA passes"
+        " no other rule, also where TCP works; all nodes need the same EFA and aws-ofi-nccl version.",
     ),
     (
         re.compile(r"AssumeRoleWithWebIdentity|InvalidIdentityToken"),
@@ -71,39 +71,41 @@ _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"explicit deny"),
-        "Look for the deny: in a policy of the organization, of the bucket or endpoint, or a permissions boundary of the"
-        " role. No right that is added takes it away.",
+        "Look for the deny: in a policy of the organization, of the bucket or endpoint, or a permissions boundary"
+        " of the role. No right that is added takes it away.",
     ),
     (
         re.compile(r"assumed-role/[^\s/]{1,80}/i-[0-9a-f]{4,20} is not authorized"),
-        "The pod acts with its node's role: give its service account a role with that right (Pod Identity or IRSA), name"
-        " the service account in the pod template, and make the pod again.",
+        "The pod acts with its node's role: give its service account a role with that right (Pod Identity or"
+        " IRSA), name the service account in the pod template, and make the pod again.",
     ),
     (
         re.compile(
             r"\((?:AccessDenied\w*|UnauthorizedOperation|Forbidden|403)\)|AccessDenied(?:Exception)?\b"
             r"|is not authorized to perform|403 Forbidden"
         ),
-        "Give the role of the pod (of its service account, else of the node) the right to do that; see the policy of the"
-        " bucket and of its key, too.",
+        "Give the role of the pod (of its service account, else of the node) the right to do that; see the policy"
+        " of the bucket and of its key, too.",
     ),
     (
         re.compile(
             rf"{_NO_NAME}[^\n]{{0,200}}?\b{_INSIDE}|\b{_INSIDE}[^\n]{{0,120}}{_NO_NAME}|ssh: Could not resolve hostname"
         ),
-        "Look for the pod of that name and for the headless Service (its subdomain) that gives it one: it does not run yet,"
-        " has ended, or the name or namespace in the host list is another. CoreDNS must run.",
+        "Look for the pod of that name and for the headless Service (its subdomain) that gives it one: it does not"
+        " run yet, has ended, or the name or namespace in the host list is another. CoreDNS must run.",
     ),
     (
         re.compile(
-            rf"(?:{_NO_NAME})[^\n]{{0,300}}amazonaws\.com|amazonaws\.com[^\n]{{0,300}}(?:{_NO_NAME}|ConnectTimeout|timed out)"
+            rf"(?:{_NO_NAME})[^\n]{{0,300}}amazonaws\.com"
+            rf"|amazonaws\.com[^\n]{{0,300}}(?:{_NO_NAME}|ConnectTimeout|timed out)"
         ),
-        "Check the pod's way to that service of AWS: VPC endpoint with private DNS or NAT gateway, the region in the name,"
-        " CoreDNS.",
+        "Check the pod's way to that service of AWS: VPC endpoint with private DNS or NAT gateway, the region in"
+        " the name, CoreDNS.",
     ),
     (
         re.compile(
-            rf"{_NO_NAME}|Max retries exceeded with url|ConnectTimeout|Network is unreachable|couldn't connect to 'https?:"
+            rf"{_NO_NAME}|Max retries exceeded with url|ConnectTimeout|Network is unreachable"
+            r"|couldn't connect to 'https?:"
         ),
         "Check that the pod reaches that host: CoreDNS, NAT gateway, network policies, HTTPS_PROXY; or use a copy on"
         " the volume (HF_HUB_OFFLINE=1).",

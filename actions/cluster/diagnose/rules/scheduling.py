@@ -243,11 +243,11 @@ def _lacks_devices(refusal: SchedulingRefusal) -> bool:
 def _no_interface(short: list[SchedulingRefusal]) -> Finding:
     return finding(
         Code.NO_POD_IP,
-        f"No node has a branch network interface (pod-eni) free for {pod_names(short)}, which needs one for its security"
-        f" groups ({short[0].short_of()[_BRANCH_INTERFACE]} of {short[0].nodes} nodes are short of them)",
+        f"No node has a branch network interface (pod-eni) free for {pod_names(short)}, which needs one for its"
+        f" security groups ({short[0].short_of()[_BRANCH_INTERFACE]} of {short[0].nodes} nodes are short of them)",
         quotes_of(short),
-        "Add nodes or use larger ones, whose types have more of them; see that ENABLE_POD_ENI is on in aws-node, or take"
-        " the pod out of its SecurityGroupPolicy.",
+        "Add nodes or use larger ones, whose types have more of them; see that ENABLE_POD_ENI is on in aws-node,"
+        " or take the pod out of its SecurityGroupPolicy.",
     )
 
 

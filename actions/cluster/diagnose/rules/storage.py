@@ -114,8 +114,8 @@ _CAUSES = (
     (
         re.compile(r"No such device|unknown filesystem type|modules? (?:are )?loaded\?|[Mm]odule \S{1,40} not found"),
         ": the node's kernel has no module for this file system",
-        "Use an AMI whose kernel has it (for Lustre the client that is built for that kernel), or load the module in the"
-        " user data of the node class.",
+        "Use an AMI whose kernel has it (for Lustre the client that is built for that kernel), or load the module"
+        " in the user data of the node class.",
     ),
     (
         re.compile(
@@ -123,13 +123,14 @@ _CAUSES = (
             r"|[Cc]an't parse NID|name resolution"
         ),
         ": the name of its server does not resolve",
-        "Correct the DNS name in the PersistentVolume; the VPC needs DNS support, EFS a mount target in the node's zone.",
+        "Correct the DNS name in the PersistentVolume; the VPC needs DNS support, EFS a mount target in the node's"
+        " zone.",
     ),
     (
         re.compile(r"(?i:unauthorized|access ?denied|permission denied|not authorized|forbidden|not permitted)"),
         ": access is denied",
-        "Give the role of the CSI driver (or of the pod, for S3 and EFS access points) the right that the message names;"
-        " see the policy of the file system or bucket.",
+        "Give the role of the CSI driver (or of the pod, for S3 and EFS access points) the right that the message"
+        " names; see the policy of the file system or bucket.",
     ),
     (
         re.compile(r"Multi-Attach|(?:still|already|currently|exclusively) (?:attached|in use|used)"),

@@ -17,9 +17,9 @@ from actions.cluster.diagnose.rules.provisioning import misfit
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _SETTLING_SECONDS = 45.0
-"""What waits for less is starting."""
+"""So long a pod is starting."""
 _PATIENCE_SECONDS = 600.0
-"""What waits for less, and of which nobody complains, is only an information: images, data and models take minutes."""
+"""So long a wait without a complaint is only an information: images, data and models take minutes."""
 _LEAVING_SECONDS = 600.0
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 _SYMPTOM = re.compile(r"^containers with \w+ status|^[Bb]ack-?off ")
@@ -100,7 +100,7 @@ def _waiting(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     is_patient = age is not None and age < _PATIENCE_SECONDS and (not told or is_loading)
     yield finding(
         Code.NOT_READY,
-        f"{headline}: {_on_one_line(told[0])}" if told else f"{headline}, and nobody reports why",
+        f"{headline}: {_on_one_line(told[0])}" if told else f"{headline}; no reason is reported",
         [*told[:_MOST_QUOTES], field_quote("phase", pod.phase) if pod.phase else pod.name],
         step,
         severity=Severity.INFO if is_patient else None,
@@ -190,7 +190,8 @@ def _leaving(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
         [*_warnings(evidence, pod.name)[:_MOST_QUOTES], *pod.finalizers, pod.name],
         "See why the controller of that finalizer does not finish."
         if pod.finalizers
-        else "See whether its node answers (kubectl get node); the API server keeps the pod until its kubelet has ended it.",
+        else "See whether its node answers (kubectl get node); the API server keeps the pod until its kubelet has"
+        " ended it.",
     )
 
 
