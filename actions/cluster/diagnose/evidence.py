@@ -13,6 +13,7 @@ import msgspec
 
 from actions.base.clock import parse_rfc3339
 from actions.base.untrusted import plain_text, redact
+from actions.fleet.facts import EventFacts
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -138,22 +139,9 @@ class Node(msgspec.Struct, frozen=True):
         return ready is not None and ready.status == "True"
 
 
-class Event(msgspec.Struct, frozen=True):
-    """One event; `kind`, `namespace` and `name` are of the object that it is about."""
-
-    reason: str
-    message: str
-    type: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    count: int = 1
-    last_seen_at: float = 0.0
-
-    @property
-    def is_refusal(self) -> bool:
-        """Return whether it is a controller's report that it may not make a pod."""
-        return self.reason.startswith(("FailedCreate", "FailedToCreate")) and self.kind != "Pod"
+def is_refusal(event: EventFacts) -> bool:
+    """Return whether it is a controller's report that it may not make a pod."""
+    return event.reason.startswith(("FailedCreate", "FailedToCreate")) and event.kind != "Pod"
 
 
 class KubeObject(msgspec.Struct, frozen=True):
@@ -203,7 +191,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[EventFacts, ...] = ()
     logs: tuple[Log, ...] = ()
     jobs: tuple[KubeObject, ...] = ()
     node_claims: tuple[KubeObject, ...] = ()
@@ -232,19 +220,21 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
             (one for one in self.pods if one.name == name and (not namespace or one.namespace in ("", namespace))), None
         )
 
-    def troubles(self) -> Iterator[Event]:
+    def troubles(self) -> Iterator[EventFacts]:
         """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
         return iter(self._troubles)
 
     @cached_property
-    def _troubles(self) -> tuple[Event, ...]:
+    def _troubles(self) -> tuple[EventFacts, ...]:
         return tuple(self._found_troubles())
 
-    def _found_troubles(self) -> Iterator[Event]:
+    def _found_troubles(self) -> Iterator[EventFacts]:
         made = self._last_made()
         for event in self.events:
             pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
-            is_over = event.is_refusal and event.last_seen_at < made.get((event.kind, event.namespace, event.name), 0.0)
+            is_over = is_refusal(event) and event.last_seen_at < made.get(
+                (event.kind, event.namespace, event.name), 0.0
+            )
             if not is_over and (pod is None or not pod.is_fine):
                 yield event
 
@@ -472,7 +462,7 @@ def device_drivers_of(slices: Iterable[Mapping[str, Any]]) -> dict[str, tuple[st
     return found
 
 
-def event_of(document: Mapping[str, Any]) -> Event:
+def event_of(document: Mapping[str, Any]) -> EventFacts:
     """Read an event, of either API group."""
     about = mapping(document.get("involvedObject") or document.get("regarding"))
     series = mapping(document.get("series"))
@@ -484,7 +474,8 @@ def event_of(document: Mapping[str, Any]) -> Event:
         document.get("eventTime"),
         mapping(document.get("metadata")).get("creationTimestamp"),
     )
-    return Event(
+    return EventFacts(
+        uid="",
         reason=text(document.get("reason")),
         message=text(document.get("message") or document.get("note")),
         type=text(document.get("type")),

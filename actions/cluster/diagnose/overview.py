@@ -16,7 +16,6 @@ from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import (
     Condition,
     Container,
-    Event,
     Evidence,
     KubeObject,
     Node,
@@ -102,7 +101,7 @@ def problems_of(
     evidence = Evidence(
         pods=tuple(map(_pod, chosen)),
         nodes=tuple(map(_node, _nodes_about(nodes, lost, chosen))),
-        events=tuple(map(_event, _events_about(events, chosen, lost))),
+        events=tuple(_events_about(events, chosen, lost)),
         jobs=tuple(_job(job) for job in jobs if job.state == "failed")[:MOST_PODS],
         taken_at=now,
     )
@@ -240,19 +239,6 @@ def _texts(amount: Resources, gpu: str) -> dict[str, str]:
     names = _RESOURCES | {"gpu": gpu}
     devices = {names[name]: str(getattr(amount, name)) for name in names if getattr(amount, name)}
     return {"cpu": f"{amount.cpu_milli}m", "memory": str(amount.memory_bytes), **devices}
-
-
-def _event(event: EventFacts) -> Event:
-    return Event(
-        reason=event.reason,
-        message=event.message,
-        type=event.type,
-        kind=event.kind,
-        namespace=event.namespace,
-        name=event.name,
-        count=event.count,
-        last_seen_at=event.last_seen_at,
-    )
 
 
 def _job(job: WorkloadFacts) -> KubeObject:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of
+from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of, is_refusal
 from actions.cluster.diagnose.patterns import find_hits, pattern
 from actions.cluster.diagnose.rules.last_error import last_error
 
@@ -58,7 +58,7 @@ _ALREADY = "already exists"
 
 def _refused_pods(evidence: Evidence) -> Iterator[Finding]:
     """Yield an owner that may not make its pods, for any reason without a rule of its own."""
-    refused = [event for event in evidence.troubles() if event.is_refusal and _ALREADY not in event.message]
+    refused = [event for event in evidence.troubles() if is_refusal(event) and _ALREADY not in event.message]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
         why, step = _refusal_of(event.message)
         yield finding(

@@ -10,7 +10,8 @@ import re
 
 from actions.base.wording import counted
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
-from actions.cluster.diagnose.evidence import Container, Event, Evidence, Pod
+from actions.cluster.diagnose.evidence import Container, Evidence, Pod
+from actions.fleet.facts import EventFacts
 
 _FAILED = re.compile(
     r"\b(?P<probe>Readiness|Liveness|Startup) probe (?:failed|errored)\b[^:\n]{0,80}:? ?(?P<answer>.*)"
@@ -20,7 +21,7 @@ _ENDED_BY_KUBELET = frozenset({0, 137, 143})
 _PAST_SECONDS = 3600.0
 
 
-def failed_probe(evidence: Evidence, pod: Pod, *probes: str) -> tuple[str, Event] | None:
+def failed_probe(evidence: Evidence, pod: Pod, *probes: str) -> tuple[str, EventFacts] | None:
     """Return what the newest failure of one of the pod's probes says, with its event; `None` if none has failed."""
     told = [event for event in evidence.events if event.kind in ("", "Pod") and event.name == pod.name]
     for event in sorted(told, key=lambda one: -one.last_seen_at):

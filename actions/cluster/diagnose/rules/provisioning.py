@@ -8,9 +8,7 @@ only the code in the message distinguishes them. EC2 API reference for the codes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-import msgspec
+from collections.abc import Callable, Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
@@ -19,7 +17,6 @@ from actions.cluster.diagnose.patterns import (
     Hit,
     LogPattern,
     all_messages,
-    find_hits,
     log_texts,
     match_patterns,
     pattern,
@@ -34,52 +31,61 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
     refusals,
 )
 
-
-class _Refused(msgspec.Struct, frozen=True):
-    code: Code
-    pattern: re.Pattern[str]
-    headline: str
-    next_step: str
-
-
 _BUCKET = re.compile(r"current vCPU limit of (\d+)")
 _TYPE = re.compile(r"\b([a-z]{1,4}\d[a-z0-9-]*\.(?:\d*x?large|metal[\w-]*|medium|small|micro|nano))\b")
 _ZONE = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d[a-z])\b")
 
+
+def _detailed(sentence: str) -> Callable[[Hit], str]:
+    """Return a function that adds limit, type and zone of a refusal to a sentence."""
+
+    def headline(hit: Hit) -> str:
+        limit, kind, zone = _BUCKET.search(hit.line), _TYPE.search(hit.line), _ZONE.search(hit.line)
+        details = (
+            f"the limit is {limit[1]}" if limit else "",
+            kind[1] if kind else "",
+            f"in {zone[1]}" if zone else "",
+        )
+        shown = ", ".join(filter(None, details))
+        return f"{sentence} ({shown})" if shown else sentence
+
+    return headline
+
+
 _REFUSALS = (
-    _Refused(
+    LogPattern(
         Code.AWS_QUOTA,
         pattern(
             r"VcpuLimitExceeded", r"more vCPU capacity than your current vCPU limit", r"would exceed your VCPU quota"
         ),
-        "The account's vCPU quota is used up",
+        _detailed("The account's vCPU quota is used up"),
         "Request an increase of the quota of this instance family (Service Quotas, EC2); retrying will never help.",
     ),
-    _Refused(
+    LogPattern(
         Code.AWS_QUOTA,
         pattern(
             r"MaxSpotInstanceCountExceeded", r"Max spot instance count exceeded", r"exceed your spot instance quota"
         ),
-        "The account's spot quota is used up",
+        _detailed("The account's spot quota is used up"),
         "Request an increase of the spot quota, or use on-demand instances.",
     ),
-    _Refused(
+    LogPattern(
         Code.AWS_QUOTA,
         pattern(r"MaxFleetCountExceeded", r"InstanceLimitExceeded", r"exceed your fleet request quota"),
-        "A quota of EC2 is used up",
+        _detailed("A quota of EC2 is used up"),
         "Request an increase of the quota that the message names.",
     ),
-    _Refused(
+    LogPattern(
         Code.RESERVATION_FULL,
         pattern(
             r"ReservationCapacityExceeded",
             r"InsufficientReservedInstanceCapacity",
             r"exceeds the available capacity of reservation",
         ),
-        "The capacity reservation has no free instance left",
+        _detailed("The capacity reservation has no free instance left"),
         "End another job in the reservation, or enlarge it.",
     ),
-    _Refused(
+    LogPattern(
         Code.SUBNET_FULL,
         pattern(
             r"InsufficientFreeAddressesInSubnet",
@@ -88,20 +94,20 @@ _REFUSALS = (
             r"no free (?:IP )?addresses (?:left )?in (?:the )?subnet",
             ignore_case=True,
         ),
-        "The subnet has no free address left",
+        _detailed("The subnet has no free address left"),
         "Use a larger or another subnet, delete unused network interfaces, or add a secondary CIDR.",
     ),
-    _Refused(
+    LogPattern(
         Code.WRONG_ZONE,
         pattern(
             r"fleet error\(s\)[^\n]{0,200}\bUnsupported: ",
             r"instance type[^\n]{0,60} is not supported in (?:your|the|this) (?:requested )?[Aa]vailability [Zz]one",
             r"UnsupportedAvailabilityZone",
         ),
-        "This zone does not offer the instance type",
+        _detailed("This zone does not offer the instance type"),
         "Allow another zone, or another instance type; subnets of the NodeClass decide which zones there are.",
     ),
-    _Refused(
+    LogPattern(
         Code.CAPACITY,
         pattern(
             r"(?<!aws-error-code=)UnfulfillableCapacity",
@@ -112,7 +118,7 @@ _REFUSALS = (
             r"insufficient capacity, all requested instance types were unavailable",
             r"capacity-not-available",
         ),
-        "AWS has no capacity for this request right now",
+        _detailed("AWS has no capacity for this request right now"),
         "Allow more zones, other types or on-demand, or use a capacity reservation; the same request is made again"
         " by itself.",
     ),
@@ -128,12 +134,9 @@ def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
         *((event.message, event.name) for event in events),
         *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
     ]
-    is_specific = False
-    for refusal in _REFUSALS:
-        if found := list(find_hits(texts, refusal.pattern)):
-            is_specific = True
-            yield _refused(refusal, found)
-    if not is_specific:
+    found = list(match_patterns(texts, _REFUSALS))
+    yield from found
+    if not found:
         yield from _unspecified(evidence)
         yield from _launch_failed(evidence)
         yield from _unready_pools(evidence)
@@ -148,36 +151,16 @@ def _messages_of_the_past(evidence: Evidence) -> frozenset[str]:
     return frozenset(event.message for event in evidence.events if event.kind not in ("", "Pod"))
 
 
-def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
-    line = found[0].line
-    limit, kind, zone = _BUCKET.search(line), _TYPE.search(line), _ZONE.search(line)
-    details = [
-        f"the limit is {limit[1]}" if limit else "",
-        kind[1] if kind else "",
-        f"in {zone[1]}" if zone else "",
-    ]
-    shown = ", ".join(detail for detail in details if detail)
-    quotes = [hit.line for hit in found[:3]]
-    return finding(refusal.code, refusal.headline + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
-
-
 def _unspecified(evidence: Evidence) -> Iterator[Finding]:
     """Yield Karpenter's own reason, for use if there is no code of EC2."""
-    for event in evidence.events if evidence.awaits_nodes else ():
-        if event.reason == "InsufficientCapacityError":
+    told = [(one.name, one.reason, one.message) for one in evidence.events if evidence.awaits_nodes]
+    told += [(claim.name, refused.reason, refused.message) for claim, refused in _not_launched(evidence)]
+    for name, reason, message in told:
+        if reason in ("InsufficientCapacityError", "InsufficientCapacity"):
             yield finding(
                 Code.CAPACITY,
-                f"AWS has no capacity for {event.name or 'the node claim'} right now",
-                [event.message or event.reason],
-                "Allow more zones, other types or on-demand, or use a capacity reservation.",
-            )
-            return
-    for claim, refused in _not_launched(evidence):
-        if refused.reason in ("InsufficientCapacityError", "InsufficientCapacity"):
-            yield finding(
-                Code.CAPACITY,
-                f"AWS has no capacity for {claim.name} right now",
-                [refused.message or refused.reason],
+                f"AWS has no capacity for {name or 'the node claim'} right now",
+                [message or reason],
                 "Allow more zones, other types or on-demand, or use a capacity reservation.",
             )
             return
