@@ -111,6 +111,14 @@ def test_without_times_it_is_not_known_whether_a_pod_is_stuck() -> None:
     assert [one.code.value for one in answer(case, is_one=is_one)] == ["NOT_KNOWN"]
 
 
+def test_a_pod_that_starts_is_no_fault_and_no_all_clear() -> None:
+    case, _ = parse_evidence(json.dumps([_running("2026-01-01T11:59:58Z"), _clock()]).encode())
+    assert diagnose(case) == []
+    (told,) = answer(case, is_one=True)
+    assert (told.code.value, told.severity.value) == ("NOT_READY", "info")
+    assert told.headline == "train-0 has been starting for 2s (Running)"
+
+
 def test_the_command_ends_with_1_where_an_all_clear_would_be_a_guess(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

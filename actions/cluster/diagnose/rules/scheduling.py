@@ -396,7 +396,9 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
             Code.GPU_SHORTAGE,
             too_much,
             [*quotes_of(short), *(event.message for event in full[:1])],
-            "Ask for what one node has, and spread the job over more pods; or add nodes that have it.",
+            "Add nodes that have it; on those that should, see that its device plugin runs."
+            if "none of the" in too_much
+            else "Ask for what one node has, and spread the job over more pods; or add nodes that have it.",
         )
         return
     yield finding(

@@ -55,7 +55,7 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_unknown(evidence: Evidence) -> Iterator[Finding]:
-    """Yield what forbids an all-clear: what could not be read, and what waits without a time that says for how long."""
+    """Yield what forbids an all-clear: what could not be read, and what is not ready, young or of unknown age."""
     if evidence.unread:
         yield finding(
             Code.NOT_KNOWN,
@@ -63,21 +63,34 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
             evidence.unread,
             "Ask for the right to get and list them, or somebody who has it; the rest shows no fault.",
         )
-    waiting = [pod for pod in evidence.pods if not pod.is_fine and not pod.deleted_at and not _times(pod)]
-    idle = [] if evidence.pods else [job for job in evidence.jobs if not job.created_at and _is_untouched(job)]
-    for name, word in (
-        *(
-            (pod.name, next((one.state.reason for one in pod.containers if one.state.reason), pod.phase))
-            for pod in waiting
-        ),
-        *((job.name, f"the status of this {job.kind or 'job'} is empty") for job in idle),
-    ):
-        yield finding(
-            Code.NOT_KNOWN,
-            f"{name} is not ready{f' ({word})' if word else ''}, and nothing says for how long or why",
+    for pod in evidence.pods:
+        if not pod.is_fine and not pod.deleted_at:
+            word = next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)
+            yield _unfinished(pod.name, word, max(_times(pod), default=0.0), evidence.now)
+    for job in () if evidence.pods else evidence.jobs:
+        if _is_untouched(job):
+            yield _unfinished(
+                job.name, f"the status of this {job.kind or 'job'} is empty", job.created_at, evidence.now
+            )
+
+
+def _unfinished(name: str, word: str, since: float, now: float) -> Finding:
+    """Return the finding of something on its way: an information if it is young, else it is not known how it fares."""
+    state = f" ({word})" if word else ""
+    if since and now:
+        return finding(
+            Code.NOT_READY,
+            f"{name} has been starting for {duration(now - since)}{state}",
             [name],
-            "Ask again in a minute; if it stays, read all that is reported of it: kubectl describe.",
+            "Wait: nothing is wrong yet.",
+            severity=Severity.INFO,
         )
+    return finding(
+        Code.NOT_KNOWN,
+        f"{name} is not ready{state}, and nothing says for how long or why",
+        [name],
+        "Ask again in a minute; if it stays, read all that is reported of it: kubectl describe.",
+    )
 
 
 def _times(pod: Pod) -> list[float]:
