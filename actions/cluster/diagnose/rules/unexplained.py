@@ -22,7 +22,9 @@ _PATIENCE_SECONDS = 600.0
 """So long a wait without a complaint is only an information: images, data and models take minutes."""
 _LEAVING_SECONDS = 600.0
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
-_SYMPTOM = re.compile(r"^containers with \w+ status|^[Bb]ack-?off ")
+_OF_CONTAINERS = ("ContainersNotReady", "ContainersNotInitialized")
+"""Reasons of conditions that repeat the state of containers."""
+_BACK_OFF = re.compile(r"^[Bb]ack-?off ")
 _HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret"})
 """Warnings with which pods start as well."""
 _WORD = re.compile(r"\w")
@@ -128,10 +130,9 @@ def _situation(pod: Pod, for_long: str) -> tuple[str, str]:
             "Compare what it asks for with what the nodes offer (kubectl describe nodes); see that its scheduler"
             " (schedulerName) runs.",
         )
-    init = next(
-        (one for one in pod.containers if one.is_init and one.state.kind == "running" and not one.is_ready), None
-    )
-    if init is not None and pod.phase == "Pending":
+    running = [one for one in pod.containers if one.is_init and one.state.kind == "running"]
+    if running and pod.phase == "Pending":
+        init = next((one for one in running if not one.is_ready), running[-1])
         return (
             f"{pod.name} waits{for_long} for its init container {init.name}",
             f"Read what that waits for: kubectl logs -c {init.name}.",
@@ -168,14 +169,14 @@ def _complaints(evidence: Evidence, pod: Pod) -> list[str]:
         pod.message,
         *(one.message for one in states),
         *(one for one in _warnings(evidence, pod.name) if runs or " probe failed" not in one),
-        *(one.message for one in pod.conditions if one.status == "False"),
+        *(one.message for one in pod.conditions if one.status == "False" and one.reason not in _OF_CONTAINERS),
         *(one.reason for one in states if one.reason not in _STARTING),
         *_warnings(evidence, None),
         *(one.message for gang in evidence.gangs for one in gang.conditions if one.status == "True"),
         *(next((line for line in reversed(text.splitlines()) if _WORD.search(line)), "") for text in logs),
         pod.reason,
     ]
-    return list(dict.fromkeys(one.strip() for one in said if one.strip() and not _SYMPTOM.search(one)))
+    return list(dict.fromkeys(one.strip() for one in said if one.strip() and not _BACK_OFF.search(one)))
 
 
 def _warnings(evidence: Evidence, pod: str | None) -> list[str]:
