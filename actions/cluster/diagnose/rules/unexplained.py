@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from actions.base.wording import duration, listed
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Evidence, KubeObject, Pod, is_failed
+from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject, Pod, is_failed
 from actions.cluster.diagnose.rules.probes import failed_probe
 from actions.cluster.diagnose.rules.provisioning import misfit
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
@@ -42,8 +42,17 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
             yield from _leaving(evidence, pod)
         elif not pod.is_fine and pod.name not in {one.pod for one in refused}:
             yield from _waiting(evidence, pod)
+    for node in evidence.nodes:
+        for problem in node.problems:
+            yield _unready(f"Node {node.name}", [problem])
     if evidence.pods or refused:
         return
+    for thing in (*evidence.node_claims, *evidence.others):
+        open_steps = [one for one in thing.conditions if one.status != "True" and (one.message or one.reason)]
+        since = max((thing.created_at, *(one.since for one in thing.conditions)))
+        is_young = since and evidence.now and evidence.now - since < _PATIENCE_SECONDS
+        if open_steps and not thing.has("Ready") and not thing.deleted_at and not is_young:
+            yield _unready(f"{thing.kind or 'NodeClaim'} {thing.name}", open_steps)
     for job in evidence.jobs:
         if not job.deleted_at and not is_failed(job) and not _is_at_work(job):
             yield from _idle(evidence, job)
@@ -54,6 +63,16 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
             told[:_MOST_QUOTES],
             "Read all that is reported of that object: kubectl describe.",
         )
+
+
+def _unready(name: str, conditions: list[Condition]) -> Finding:
+    first = conditions[0]
+    return finding(
+        Code.NOT_READY,
+        f"{name} is not ready ({first.type} is {first.status}): {_on_one_line(first.message or first.reason)}",
+        [text for one in conditions[:_MOST_QUOTES] for text in (one.message or one.reason, one.type)],
+        "Read its conditions and events: kubectl describe; then the log of the controller or agent that reports it.",
+    )
 
 
 def find_unknown(evidence: Evidence) -> Iterator[Finding]:
