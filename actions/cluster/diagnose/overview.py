@@ -248,7 +248,8 @@ def _job(job: WorkloadFacts) -> KubeObject:
 
 def _problem(one: Finding, scope: Evidence, facts: Mapping[str, PodFacts], lost: list[NodeFacts]) -> Problem:
     kind, namespace, name = _object_of(one, scope, facts, lost)
-    return Problem(kind, namespace, name, one.severity, one.code.value, one.headline, one.next_step)
+    text = one.headline.removeprefix(f"{name} ")
+    return Problem(kind, namespace, name, one.severity, one.code.value, text, one.next_step)
 
 
 def _object_of(

@@ -54,7 +54,7 @@ def test_a_pod_without_a_known_cause_is_told_by_the_last_rule() -> None:
     (found,) = problems_in(a_snapshot([a_node()], [pod]))
 
     assert (found.selector, found.severity) == ("Pod/default/server", Severity.WARNING)
-    assert found.text == "server runs but is not ready for 10m00s (1 of 2 containers are); no reason is reported"
+    assert found.text == "runs but is not ready for 10m00s (1 of 2 containers are); no reason is reported"
     assert found.code == "NOT_READY"
 
 

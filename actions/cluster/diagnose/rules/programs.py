@@ -331,7 +331,7 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         remedy_of(error)
         or (
             "Correct what it names in the pod template or the image; the kubelet tries again by itself."
-            if failed is None
+            if failed is None and waiting.reason not in _NO_START_ERRORS
             else f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
             f" (restart count {container.restarts})."
         ),
