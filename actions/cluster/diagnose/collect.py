@@ -151,11 +151,8 @@ async def _objects(
             return []
         except MissingError:
             return []
-        except (
-            RefusedError,
-            UnreachableError,
-        ):  # perhaps only this kind: its conversion webhook or API service is down
-            unread.add(kind.plural)
+        except (RefusedError, UnreachableError):
+            unread.add(kind.plural)  # perhaps only this kind: its conversion webhook or API service is down
             return []
 
     asked = [listed(_PODS, namespace)]

@@ -87,9 +87,7 @@ def diagnose_each(evidence: Evidence) -> list[Finding]:
 def answer(evidence: Evidence, *, is_one: bool) -> list[Finding]:
     """Return the findings on one fault, or on each workload; without any, what forbids to say that nothing is wrong."""
     found = diagnose(evidence) if is_one else diagnose_each(evidence)
-    if evidence.has_succeeded and not evidence.unread:
-        return found
-    return found or _ordered(find_unknown(evidence))
+    return found if evidence.has_succeeded else found or _ordered(find_unknown(evidence))
 
 
 _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}

@@ -13,7 +13,7 @@ from actions.cluster.diagnose.engine import answer, diagnose
 from actions.cluster.diagnose.parse_input import parse_evidence
 from actions.cluster.diagnose.select import ObjectSelector, select_evidence
 from tests.unit.cluster.servers import session_to
-from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event, why
+from tests.unit.diagnose.samples import Document, a_container, a_node, a_pod, an_event, why
 from tui.cli import main
 
 _NOON = "2026-01-01T12:00:00Z"
@@ -59,6 +59,28 @@ def test_a_container_that_was_killed_by_its_probe_long_ago_is_well_again() -> No
     assert _told(_running("2026-01-01T10:00:00Z", restarts=1, ready=True), kill) == []
     assert _told(_running("2026-01-01T11:50:00Z", restarts=1, ready=True), kill) == [("KILLED_SIGKILL", "warning")]
     assert _told(_running("2026-01-01T11:59:50Z", restarts=6), kill) == [("KILLED_SIGKILL", "error")]
+
+
+def test_a_container_that_has_succeeded_beside_one_that_runs_is_well() -> None:
+    done = a_container(terminated={"exitCode": 0, "reason": "Completed"})
+    pod = _running("2026-01-01T10:00:00Z", ready=True)
+    pod["status"]["containerStatuses"].append(done)
+    assert why([pod, _clock()]) == []
+
+
+def test_only_a_bad_condition_of_a_node_agent_is_told() -> None:
+    def node(kind: str, status: str) -> Document:
+        found = a_node("n1", "m5.large")
+        found["status"]["conditions"].append({"type": kind, "status": status, "reason": "Odd", "message": "odd"})
+        return found
+
+    for kind, status, told in (
+        ("StorageReady", "False", ["NOT_READY"]),
+        ("KernelDeadlock", "True", ["NOT_READY"]),
+        ("DriverInstalled", "True", []),
+        ("KernelDeadlock", "False", []),
+    ):
+        assert [one.code.value for one in why([node(kind, status), _clock()])] == told
 
 
 def test_a_pod_whose_deletion_does_not_end_names_its_finalizers() -> None:

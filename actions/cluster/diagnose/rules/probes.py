@@ -34,7 +34,7 @@ def failed_probe(evidence: Evidence, pod: Pod, *probes: str) -> tuple[str, Event
 def killed_by_probe(evidence: Evidence, pod: Pod, container: Container) -> Finding | None:
     """Return the finding of a container that the kubelet restarts because of a probe; `None` for any other.
 
-    So for one that has run well again for an hour.
+    Also `None` for one that has run well again for an hour.
     """
     state = container.state
     if pod.is_fine and state.since and evidence.now - state.since > _PAST_SECONDS:
@@ -53,9 +53,10 @@ def killed_by_probe(evidence: Evidence, pod: Pod, container: Container) -> Findi
     probe = kills[-1][1] if kills else "liveness"
     restarts = f" ({counted(container.restarts, 'restart')} so far)" if container.restarts else ""
     said = f": {failed[0]}" if failed and failed[0] else ""
+    verb, fails = ("ended", "failed") if pod.phase == "Failed" else ("restarts", "fails")
     return finding(
         Code.KILLED_SIGKILL,
-        f"The kubelet restarts container {container.name} of {pod.name}{restarts}: its {probe} probe fails{said}",
+        f"The kubelet {verb} container {container.name} of {pod.name}{restarts}: its {probe} probe {fails}{said}",
         [*([failed[1].message] if failed else []), *(event.message for event, _ in kills[:1])],
         f"See what the probe asks (kubectl describe pod {pod.name}) and what the program did until then (kubectl logs"
         " --previous); give it more time (startupProbe, timeoutSeconds, failureThreshold) if it was only busy.",

@@ -27,6 +27,8 @@ _OF_CONTAINERS = ("ContainersNotReady", "ContainersNotInitialized")
 _BACK_OFF = re.compile(r"^[Bb]ack-?off ")
 _HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret"})
 """Warnings with which pods start as well."""
+_PROBLEM = re.compile(r"Deadlock|Readonly|ReadOnly|Corrupt|Frequent|Unhealthy|Problem|Error|Fail|Lost")
+"""In types of conditions that node agents set to True for something bad."""
 _WORD = re.compile(r"\w")
 _MOST_NAMES = 4
 _MOST_QUOTES = 3
@@ -40,19 +42,12 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
     for pod in evidence.pods:
         if pod.deleted_at:
             yield from _leaving(evidence, pod)
-        elif not pod.is_fine and pod.name not in {one.pod for one in refused}:
+        elif not (pod.is_fine or _is_done_in_part(pod) or pod.name in {one.pod for one in refused}):
             yield from _waiting(evidence, pod)
-    for node in evidence.nodes:
-        for problem in node.problems:
-            yield _unready(f"Node {node.name}", [problem])
+    yield from _unready_nodes(evidence)
     if evidence.pods or refused:
         return
-    for thing in (*evidence.node_claims, *evidence.others):
-        open_steps = [one for one in thing.conditions if one.status != "True" and (one.message or one.reason)]
-        since = max((thing.created_at, *(one.since for one in thing.conditions)))
-        is_young = since and evidence.now and evidence.now - since < _PATIENCE_SECONDS
-        if open_steps and not thing.has("Ready") and not thing.deleted_at and not is_young:
-            yield _unready(f"{thing.kind or 'NodeClaim'} {thing.name}", open_steps)
+    yield from _unready_things(evidence)
     for job in evidence.jobs:
         if not job.deleted_at and not is_failed(job) and not _is_at_work(job):
             yield from _idle(evidence, job)
@@ -63,6 +58,22 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
             told[:_MOST_QUOTES],
             "Read all that is reported of that object: kubectl describe.",
         )
+
+
+def _unready_nodes(evidence: Evidence) -> Iterator[Finding]:
+    for node in evidence.nodes:
+        for problem in node.problems:
+            if problem.status == "False" or _PROBLEM.search(problem.type):
+                yield _unready(f"Node {node.name}", [problem])
+
+
+def _unready_things(evidence: Evidence) -> Iterator[Finding]:
+    for thing in (*evidence.node_claims, *evidence.others):
+        open_steps = [one for one in thing.conditions if one.status != "True" and (one.message or one.reason)]
+        since = max((thing.created_at, *(one.since for one in thing.conditions)))
+        is_young = since and evidence.now and evidence.now - since < _PATIENCE_SECONDS
+        if open_steps and not (thing.has("Ready") or thing.deleted_at or is_young):
+            yield _unready(f"{thing.kind or 'NodeClaim'} {thing.name}", open_steps)
 
 
 def _unready(name: str, conditions: list[Condition]) -> Finding:
@@ -85,7 +96,7 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
             "Ask for the right to get and list them, or somebody who has it; the rest shows no fault.",
         )
     for pod in evidence.pods:
-        if not pod.is_fine and not pod.deleted_at:
+        if not (pod.is_fine or pod.deleted_at or _is_done_in_part(pod)):
             word = next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)
             yield _unfinished(pod.name, word, max(_times(pod), default=0.0), evidence.now)
     for job in () if evidence.pods else evidence.jobs:
@@ -112,6 +123,13 @@ def _unfinished(name: str, word: str, since: float, now: float) -> Finding:
         [name],
         "Ask again in a minute; if it stays, read all that is reported of it: kubectl describe.",
     )
+
+
+def _is_done_in_part(pod: Pod) -> bool:
+    """Return whether it runs, and each of its containers is ready or has succeeded."""
+    mains = [one for one in pod.containers if not one.is_init]
+    has_done = any(one.state.exit_code == 0 for one in mains)
+    return pod.phase == "Running" and has_done and all(one.is_ready or one.state.exit_code == 0 for one in mains)
 
 
 def _times(pod: Pod) -> list[float]:
