@@ -328,13 +328,22 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         Code.KILLED_SIGKILL if was_killed(error) else Code.CRASH_LOOP,
         f"{headline}: {on_one_line(cause)}" if cause else headline,
         quotes,
-        remedy_of(error)
-        or (
-            "Correct what it names in the pod template or the image; the kubelet tries again by itself."
-            if failed is None and waiting.reason not in _NO_START_ERRORS
-            else f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
-            f" (restart count {container.restarts})."
-        ),
+        remedy_of(error) or _next_step(pod, container, failed),
+    )
+
+
+_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+_NO_PROGRAM = frozenset({126, 127})
+"""Exit codes of a shell that cannot run, or does not find, a program."""
+
+
+def _next_step(pod: Pod, container: Container, failed: ObservedState | None) -> str:
+    """Return where to look for an error of no known family."""
+    if failed is None and container.state.reason not in _NO_START_ERRORS:
+        return "Correct what it names in the pod template or the image; the kubelet tries again by itself."
+    is_wrong = failed is not None and (failed.reason in _NOT_STARTED or failed.exit_code in _NO_PROGRAM)
+    return f"{'Correct the image or the command' if is_wrong else 'Read its whole error'}: " + (
+        f"kubectl logs --previous {pod.name} (restart count {container.restarts})."
     )
 
 
