@@ -181,13 +181,14 @@ _OTHERS = (
         wait_for="condition=Established",
     ),
     KubeKind("karpenter.sh", "NodeClaim", "nodeclaims", ("v1", "v1beta1"), is_namespaced=False, is_evidence=True),
-    KubeKind("karpenter.sh", "NodePool", "nodepools", is_namespaced=False),
+    KubeKind("karpenter.sh", "NodePool", "nodepools", is_namespaced=False, is_evidence=True),
     KubeKind(
         "karpenter.k8s.aws",
         "EC2NodeClass",
         "ec2nodeclasses",
         short_names=("ec2nc", "ec2ncs"),
         is_namespaced=False,
+        is_evidence=True,
     ),
     KubeKind(
         "scheduling.volcano.sh",

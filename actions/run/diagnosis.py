@@ -18,6 +18,7 @@ from actions.cluster.diagnose.collect import collect_evidence
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Evidence, Log
 from actions.cluster.diagnose.parse_input import log_text
+from actions.cluster.diagnose.rules.unexplained import find_unknown
 from actions.cluster.diagnose.select import ObjectSelector
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import spooled_divergence
@@ -68,7 +69,8 @@ async def explain_stage(
         diverged = await thread.call(_diverged, folder, stage)
         if diverged:
             found = [*(item for item in found if item.code is not Code.LOSS_DIVERGED), *diverged]
-        return found or list(_unexplained(stage))
+        doubts = find_unknown(evidence) if stage.state in (StageState.RUNNING, StageState.UNKNOWN) else ()
+        return found or [*_unexplained(stage), *doubts]
     finally:
         thread.close()
 
@@ -89,12 +91,15 @@ def _without_waiting(found: list[Finding], logged: list[Finding]) -> list[Findin
 
 async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str, *, clock: Clock) -> Evidence:
     nothing = Evidence(taken_at=clock.now().timestamp())
+    unread = replace(nothing, unread=("the pods and events of the cluster",))
     if session is None:
-        return nothing
+        return unread
     selector = ObjectSelector("Stage", stage_id, labels={RUN_LABEL: view.id, STAGE_LABEL: stage_id})
     try:
         return await collect_evidence(session, selector, clock=clock)
-    except (MissingError, UnreachableError, AccessError):
+    except (UnreachableError, AccessError):
+        return unread
+    except MissingError:
         return nothing
 
 

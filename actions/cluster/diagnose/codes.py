@@ -84,6 +84,8 @@ class Code(StrEnum):
     LIKELY_HANG = "LIKELY_HANG"
     EFA_NOT_USED = "EFA_NOT_USED"
     QUEUE_WAITING = "QUEUE_WAITING"
+    NOT_READY = "NOT_READY"
+    NOT_KNOWN = "NOT_KNOWN"
     WAITING_FOR_NODE = "WAITING_FOR_NODE"
     MPI_LAUNCHER_WAITING = "MPI_LAUNCHER_WAITING"
     IMAGE_PULLING = "IMAGE_PULLING"
@@ -92,7 +94,15 @@ class Code(StrEnum):
 RANK = {code: position for position, code in enumerate(Code)}
 
 _WARNINGS = frozenset(
-    {Code.EFA_NOT_USED, Code.GANG_WAITING, Code.GPU_ECC_CONTAINED, Code.LIKELY_HANG, Code.LOSS_DIVERGED}
+    {
+        Code.EFA_NOT_USED,
+        Code.GANG_WAITING,
+        Code.GPU_ECC_CONTAINED,
+        Code.LIKELY_HANG,
+        Code.LOSS_DIVERGED,
+        Code.NOT_KNOWN,
+        Code.NOT_READY,
+    }
 )
 _INFOS = frozenset({Code.IMAGE_PULLING, Code.MPI_LAUNCHER_WAITING, Code.QUEUE_WAITING, Code.WAITING_FOR_NODE})
 

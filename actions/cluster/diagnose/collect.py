@@ -16,7 +16,7 @@ from actions.base.untrusted import redact
 from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Finding
-from actions.cluster.diagnose.engine import diagnose, diagnose_each
+from actions.cluster.diagnose.engine import answer
 from actions.cluster.diagnose.evidence import Container, Evidence, Log, Pod, cleaned
 from actions.cluster.diagnose.parse_input import evidence_of, log_text
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
@@ -68,7 +68,7 @@ async def explain(
         selector = None
     evidence = await collect_evidence(session, selector, namespace=namespace, clock=clock, refused=refused)
     # seconds, for long logs: not on the loop that paints
-    return await in_thread("diagnosis", diagnose_each if selector is None else diagnose, evidence)
+    return await in_thread("diagnosis", answer, evidence, is_one=selector is not None)
 
 
 async def collect_evidence(
@@ -82,20 +82,23 @@ async def collect_evidence(
     """Collect everything about the object, with the logs of its failing containers (at most 24, their last 300 lines).
 
     Kinds that may not be listed, or that the cluster does not serve, are left out; only pods must be readable, in some
-    namespace.
+    namespace. What an all-clear needs and did not get is in `unread`: events, logs, a kind without an answer.
     """
     clock, refused = clock or SystemClock(), set() if refused is None else refused
+    unread: set[str] = set()
     now = clock.now().timestamp()
     namespace = selector.namespace if selector is not None else namespace
-    evidence = await in_thread("documents", evidence_of, await _fetch(session, namespace, clock, refused), taken_at=now)
+    documents = await _fetch(session, namespace, clock, refused, unread)
+    evidence = await in_thread("documents", evidence_of, documents, taken_at=now)
     evidence = drop_events_of_deleted_objects(evidence)
     if selector is not None:
         evidence = select_evidence(evidence, selector)
     elif namespace:
         evidence = _within(evidence, namespace)
-    logs, newest_ns = await _logs(session, evidence, everything=selector is not None)
+    logs, newest_ns = await _logs(session, evidence, unread, everything=selector is not None)
     age = now - newest_ns / NANOSECONDS if newest_ns and selector is not None else None
-    return replace(evidence, logs=logs, last_log_age_s=age)
+    unread |= refused & {_EVENTS.plural}
+    return replace(evidence, logs=logs, last_log_age_s=age, unread=tuple(sorted(unread)))
 
 
 def _within(evidence: Evidence, namespace: str) -> Evidence:
@@ -117,19 +120,21 @@ def _within(evidence: Evidence, namespace: str) -> Evidence:
     )
 
 
-async def _fetch(session: KubeSession, namespace: str, clock: Clock, refused: set[str]) -> list[Any]:
+async def _fetch(session: KubeSession, namespace: str, clock: Clock, refused: set[str], unread: set[str]) -> list[Any]:
     """List the objects of a namespace; if it is empty of the whole cluster, or of the namespaces that may be listed."""
     try:
-        return await _objects(session, namespace, refused)
+        return await _objects(session, namespace, refused, unread)
     except AccessError:
         names = () if namespace else await NamespaceAccess(session, clock=clock).namespaces("", "pods")
         if not names:
             raise
-    parts = [await _objects(session, name, refused, is_first=name == names[0]) for name in names]
+    parts = [await _objects(session, name, refused, unread, is_first=name == names[0]) for name in names]
     return [entry for part in parts for entry in part]
 
 
-async def _objects(session: KubeSession, namespace: str, refused: set[str], *, is_first: bool = True) -> list[Any]:
+async def _objects(
+    session: KubeSession, namespace: str, refused: set[str], unread: set[str], *, is_first: bool = True
+) -> list[Any]:
     discovery = Discovery(session)
 
     async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:
@@ -144,8 +149,11 @@ async def _objects(session: KubeSession, namespace: str, refused: set[str], *, i
         except AccessError:
             refused.add(kind.plural)
             return []
-        except (MissingError, RefusedError, UnreachableError):
-            return []  # also if only this kind cannot be served: its conversion webhook or API service is down
+        except MissingError:
+            return []
+        except (RefusedError, UnreachableError):
+            unread.add(kind.plural)  # perhaps only this kind: its conversion webhook or API service is down
+            return []
 
     asked = [listed(_PODS, namespace)]
     asked += [allowed(kind, namespace) for kind in EVIDENCE if kind.is_namespaced and kind is not _PODS]
@@ -175,7 +183,9 @@ def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"metadata": kept, "spec": spec | {"containers": containers, "initContainers": []}}
 
 
-async def _logs(session: KubeSession, evidence: Evidence, *, everything: bool) -> tuple[tuple[Log, ...], int]:
+async def _logs(
+    session: KubeSession, evidence: Evidence, unread: set[str], *, everything: bool
+) -> tuple[tuple[Log, ...], int]:
     """Read the logs of failing containers, with `everything` those of running ones too; return the newest time, too."""
     wanted = list(_failing(evidence.pods))
     if everything:
@@ -184,7 +194,7 @@ async def _logs(session: KubeSession, evidence: Evidence, *, everything: bool) -
         ]
     wanted = list({(one.pod.namespace, one.pod.name, one.container, one.is_previous): one for one in wanted}.values())
     wanted = wanted[:_MOST_LOGS]
-    read = await asyncio.gather(*(_log(session, one) for one in wanted))
+    read = await asyncio.gather(*(_log(session, one, unread) for one in wanted))
     logs = tuple(
         Log(log_text(redact("\n".join(line.text for line in lines))), one.pod.name)
         for one, lines in zip(wanted, read, strict=True)
@@ -197,7 +207,8 @@ def _failing(pods: Iterable[Pod]) -> Iterable[_LogRequest]:
     for pod in pods:
         for container in () if pod.is_fine else pod.containers:
             has_ended = container.state.kind == "terminated"
-            if (has_ended and container.state.exit_code != 0) or (_is_running(container) and container.restarts):
+            is_open = container.state.kind == "running" and (container.restarts or container.is_init)
+            if (has_ended and container.state.exit_code != 0) or is_open:
                 yield _LogRequest(pod, container.name, False)
             if container.restarts or container.state.reason == "CrashLoopBackOff":
                 yield _LogRequest(pod, container.name, True)
@@ -207,7 +218,7 @@ def _is_running(container: Container) -> bool:
     return container.state.kind == "running" and not container.is_init
 
 
-async def _log(session: KubeSession, wanted: _LogRequest) -> list[LogLine]:
+async def _log(session: KubeSession, wanted: _LogRequest, unread: set[str]) -> list[LogLine]:
     source = ContainerLog(wanted.pod.namespace, wanted.pod.name, wanted.container)
     try:
         return await read_log(
@@ -218,5 +229,8 @@ async def _log(session: KubeSession, wanted: _LogRequest) -> list[LogLine]:
             limit_bytes=_LOG_BYTES,
             deadline_seconds=_LOG_SECONDS,
         )
-    except (MissingError, RefusedError, AccessError, UnreachableError):
+    except AccessError:
+        unread.add("logs")
+        return []
+    except (MissingError, RefusedError, UnreachableError):
         return []  # the diagnosis is useful without this log

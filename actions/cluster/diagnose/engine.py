@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec.structs import replace
+
 from actions.cluster.diagnose.codes import EXPLAINS, LAST_RESORTS, RANK, Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence
 from actions.cluster.diagnose.rules.accelerators import find_neuron_faults, find_nvidia_faults
@@ -22,6 +24,7 @@ from actions.cluster.diagnose.rules.provisioning import find_pool_limits, find_r
 from actions.cluster.diagnose.rules.queues import find_queued
 from actions.cluster.diagnose.rules.scheduling import find_unschedulable
 from actions.cluster.diagnose.rules.storage import find_storage_faults
+from actions.cluster.diagnose.rules.unexplained import find_unexplained, find_unknown
 from actions.cluster.diagnose.select import drop_resolved_node_events, scopes_of
 
 _RULES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
@@ -49,16 +52,42 @@ def diagnose(evidence: Evidence) -> list[Finding]:
 
     All of the evidence is taken to belong together; see `diagnose_each` for a whole cluster.
     """
-    return [] if evidence.has_succeeded else _ordered(found for rule in _RULES for found in rule(evidence))
+    if evidence.has_succeeded:
+        return []
+    return _named(evidence) or _ordered(find_unexplained(evidence))
+
+
+def _named(evidence: Evidence) -> list[Finding]:
+    """Return the findings of the rules that know what they look for.
+
+    While all of them are informations, a pod that runs and is not ready is looked at once more.
+    """
+    found = _ordered(one for rule in _RULES for one in rule(evidence))
+    if not found or any(one.severity is not Severity.INFO for one in found):
+        return found
+    told = " ".join(one.headline for one in found)
+    others = tuple(pod for pod in evidence.pods if pod.phase == "Running" and pod.name not in told)
+    alone = find_unexplained(replace(evidence, pods=others)) if others else ()
+    return [*(one for one in _ordered(alone) if one.severity is not Severity.INFO), *found]
 
 
 def diagnose_each(evidence: Evidence) -> list[Finding]:
     """Return the findings of every workload, each diagnosed by itself: errors first, causes before symptoms."""
-    found = [one for scope in scopes_of(drop_resolved_node_events(evidence)) for one in diagnose(scope)]
+    found = [
+        one
+        for scope in scopes_of(drop_resolved_node_events(evidence))
+        for one in (diagnose(scope) if scope.pods or scope.jobs or not evidence.pods else _named(scope))
+    ]
     once: dict[tuple[Code, str], Finding] = {}
     for one in found:
         once.setdefault((one.code, one.headline), one)
     return sorted(once.values(), key=lambda one: (_URGENCY[one.severity], RANK[one.code]))
+
+
+def answer(evidence: Evidence, *, is_one: bool) -> list[Finding]:
+    """Return the findings on one fault, or on each workload; without any, what forbids to say that nothing is wrong."""
+    found = diagnose(evidence) if is_one else diagnose_each(evidence)
+    return found if evidence.has_succeeded else found or _ordered(find_unknown(evidence))
 
 
 _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}

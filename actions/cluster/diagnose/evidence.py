@@ -13,6 +13,7 @@ import msgspec
 
 from actions.base.clock import parse_rfc3339
 from actions.base.untrusted import plain_text, redact
+from actions.fleet.facts import EventFacts
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -76,6 +77,10 @@ class Pod(msgspec.Struct, frozen=True):
     """Names of the claims that it mounts."""
     nominated: str = ""
     """The node on which the scheduler makes room for it, by preempting others."""
+    created_at: float = 0.0
+    deleted_at: float = 0.0
+    """The time from which on it is being deleted; 0.0 if it is not."""
+    finalizers: tuple[str, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type; `None` if there is none."""
@@ -88,9 +93,13 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def is_fine(self) -> bool:
-        """Return whether it has succeeded, or runs with every container ready."""
+        """Return whether it has succeeded, or runs and is ready: every container, and the gates of other"
+        " controllers."""
         if self.phase == "Succeeded":
             return True
+        gated = self.condition("Ready")
+        if gated is not None and gated.status == "False" and gated.reason == "ReadinessGatesNotReady":
+            return False
         mains = [one for one in self.containers if not one.is_init]
         sidecars_run = all(one.state.kind != "waiting" for one in self.containers if one.is_init)
         return self.phase == "Running" and bool(mains) and all(one.is_ready for one in mains) and sidecars_run
@@ -105,6 +114,7 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     instance_type: str = ""
     allocatable: Mapping[str, str] = msgspec.field(default_factory=dict)
+    capacity: Mapping[str, str] = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     taints: tuple[str, ...] = ()
     """Keys."""
@@ -129,22 +139,9 @@ class Node(msgspec.Struct, frozen=True):
         return ready is not None and ready.status == "True"
 
 
-class Event(msgspec.Struct, frozen=True):
-    """One event; `kind`, `namespace` and `name` are of the object that it is about."""
-
-    reason: str
-    message: str
-    type: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    count: int = 1
-    last_seen_at: float = 0.0
-
-    @property
-    def is_refusal(self) -> bool:
-        """Return whether it is a controller's report that it may not make a pod."""
-        return self.reason.startswith(("FailedCreate", "FailedToCreate")) and self.kind != "Pod"
+def is_refusal(event: EventFacts) -> bool:
+    """Return whether it is a controller's report that it may not make a pod."""
+    return event.reason.startswith(("FailedCreate", "FailedToCreate")) and event.kind != "Pod"
 
 
 class KubeObject(msgspec.Struct, frozen=True):
@@ -194,7 +191,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[EventFacts, ...] = ()
     logs: tuple[Log, ...] = ()
     jobs: tuple[KubeObject, ...] = ()
     node_claims: tuple[KubeObject, ...] = ()
@@ -204,6 +201,10 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     gangs: tuple[KubeObject, ...] = ()
     """Volcano PodGroups."""
     namespaces: tuple[KubeObject, ...] = ()
+    others: tuple[KubeObject, ...] = ()
+    """Objects of any other kind, such as node pools and their classes."""
+    unread: tuple[str, ...] = ()
+    """Plurals of what could not be looked at: no right to list it, or no answer."""
     device_drivers: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Drivers of dynamic resource allocation that publish devices of a node (ResourceSlices), by its name."""
     asked_node: str = ""
@@ -219,19 +220,21 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
             (one for one in self.pods if one.name == name and (not namespace or one.namespace in ("", namespace))), None
         )
 
-    def troubles(self) -> Iterator[Event]:
+    def troubles(self) -> Iterator[EventFacts]:
         """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
         return iter(self._troubles)
 
     @cached_property
-    def _troubles(self) -> tuple[Event, ...]:
+    def _troubles(self) -> tuple[EventFacts, ...]:
         return tuple(self._found_troubles())
 
-    def _found_troubles(self) -> Iterator[Event]:
+    def _found_troubles(self) -> Iterator[EventFacts]:
         made = self._last_made()
         for event in self.events:
             pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
-            is_over = event.is_refusal and event.last_seen_at < made.get((event.kind, event.namespace, event.name), 0.0)
+            is_over = is_refusal(event) and event.last_seen_at < made.get(
+                (event.kind, event.namespace, event.name), 0.0
+            )
             if not is_over and (pod is None or not pod.is_fine):
                 yield event
 
@@ -349,6 +352,10 @@ def object_of(document: Mapping[str, Any]) -> KubeObject:
     )
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(text, value)) if isinstance(value, list) else ()
+
+
 def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
     owner = next(mappings(metadata.get("ownerReferences")), {})
     return text(owner.get("kind")), text(owner.get("name"))
@@ -382,6 +389,9 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
             if one.get("persistentVolumeClaim")
         ),
         nominated=text(status.get("nominatedNodeName")),
+        created_at=moment(metadata.get("creationTimestamp")),
+        deleted_at=moment(metadata.get("deletionTimestamp")),
+        finalizers=_texts(metadata.get("finalizers")),
     )
 
 
@@ -434,6 +444,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
         name=text(metadata.get("name")),
         instance_type=next((text(labels[name]) for name in _TYPE_LABELS if name in labels), ""),
         allocatable={name: text(amount) for name, amount in mapping(status.get("allocatable")).items()},
+        capacity={name: text(amount) for name, amount in mapping(status.get("capacity")).items()},
         conditions=conditions_of(status),
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
         created_at=moment(metadata.get("creationTimestamp")),
@@ -451,7 +462,7 @@ def device_drivers_of(slices: Iterable[Mapping[str, Any]]) -> dict[str, tuple[st
     return found
 
 
-def event_of(document: Mapping[str, Any]) -> Event:
+def event_of(document: Mapping[str, Any]) -> EventFacts:
     """Read an event, of either API group."""
     about = mapping(document.get("involvedObject") or document.get("regarding"))
     series = mapping(document.get("series"))
@@ -463,7 +474,8 @@ def event_of(document: Mapping[str, Any]) -> Event:
         document.get("eventTime"),
         mapping(document.get("metadata")).get("creationTimestamp"),
     )
-    return Event(
+    return EventFacts(
+        uid="",
         reason=text(document.get("reason")),
         message=text(document.get("message") or document.get("note")),
         type=text(document.get("type")),

@@ -16,7 +16,6 @@ from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import (
     Condition,
     Container,
-    Event,
     Evidence,
     KubeObject,
     Node,
@@ -102,7 +101,7 @@ def problems_of(
     evidence = Evidence(
         pods=tuple(map(_pod, chosen)),
         nodes=tuple(map(_node, _nodes_about(nodes, lost, chosen))),
-        events=tuple(map(_event, _events_about(events, chosen, lost))),
+        events=tuple(_events_about(events, chosen, lost)),
         jobs=tuple(_job(job) for job in jobs if job.state == "failed")[:MOST_PODS],
         taken_at=now,
     )
@@ -201,6 +200,7 @@ def _pod(pod: PodFacts) -> Pod:
         containers=tuple(_containers(pod)),
         conditions=() if pod.node or not pod.message else (unscheduled,),
         is_gated=pod.reason == "SchedulingGated",
+        created_at=pod.created_at,
     )
 
 
@@ -241,19 +241,6 @@ def _texts(amount: Resources, gpu: str) -> dict[str, str]:
     return {"cpu": f"{amount.cpu_milli}m", "memory": str(amount.memory_bytes), **devices}
 
 
-def _event(event: EventFacts) -> Event:
-    return Event(
-        reason=event.reason,
-        message=event.message,
-        type=event.type,
-        kind=event.kind,
-        namespace=event.namespace,
-        name=event.name,
-        count=event.count,
-        last_seen_at=event.last_seen_at,
-    )
-
-
 def _job(job: WorkloadFacts) -> KubeObject:
     failed = Condition("Failed", "True", "", job.message)
     return KubeObject(job.kind, job.namespace, job.name, (failed,), created_at=job.created_at)
@@ -261,7 +248,8 @@ def _job(job: WorkloadFacts) -> KubeObject:
 
 def _problem(one: Finding, scope: Evidence, facts: Mapping[str, PodFacts], lost: list[NodeFacts]) -> Problem:
     kind, namespace, name = _object_of(one, scope, facts, lost)
-    return Problem(kind, namespace, name, one.severity, one.code.value, one.headline, one.next_step)
+    text = one.headline.removeprefix(f"{name} ")
+    return Problem(kind, namespace, name, one.severity, one.code.value, text, one.next_step)
 
 
 def _object_of(
@@ -283,13 +271,9 @@ def _object_of(
 
 
 def _plain(pod: PodFacts) -> Problem:
-    """Return the problem of a pod for which no rule has a cause: its state, as `kubectl get pods` has it."""
+    """Return the problem of a pod of which no rule finds one: it runs again, or is being deleted for long."""
     if pod.is_fine:
         text = f"runs again after {pod.restarts} restart{'s' * (pod.restarts != 1)}, the last one minutes ago"
-        return Problem("Pod", pod.namespace, pod.name, Severity.WARNING, "", text)
-    word = pod.reason or pod.phase or "Unknown"
-    restarts = f", {pod.restarts} restarts" if pod.restarts > 1 else ""
-    ready = f", {pod.ready} of {len(pod.containers)} containers ready" if pod.ready < len(pod.containers) else ""
-    text = f"{word}{ready}{restarts}" + (f": {pod.message}" if pod.message else "")
-    is_error = pod.phase == "Failed" or _waits_badly(pod)
-    return Problem("Pod", pod.namespace, pod.name, Severity.ERROR if is_error else Severity.WARNING, "", text)
+    else:
+        text = f"{pod.reason or pod.phase or 'Unknown'}" + (f": {pod.message}" if pod.message else "")
+    return Problem("Pod", pod.namespace, pod.name, Severity.WARNING, "", text)

@@ -176,6 +176,7 @@ def evidence_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (
         queued=tuple(map(object_of, workloads)),
         gangs=tuple(map(object_of, kinds.get("PodGroup", ()))),
         namespaces=tuple(map(object_of, kinds.get("Namespace", ()))),
+        others=tuple(object_of(entry) for kind in ("NodePool", "EC2NodeClass") for entry in kinds.get(kind, ())),
         device_drivers=device_drivers_of(kinds.get("ResourceSlice", ())),
         taken_at=taken_at,
     )

@@ -32,20 +32,28 @@ class LogPattern(msgspec.Struct, frozen=True):
         code: The code of the finding.
         pattern: The expression, searched in every line.
         headline: The sentence, or a function that makes it from the first hit.
-        next_step: An imperative.
+        next_step: An imperative, or a function that makes it from the first hit.
         severity: The severity, if it differs from the code's.
     """
 
     code: Code
     pattern: re.Pattern[str]
     headline: str | Callable[[Hit], str]
-    next_step: str
+    next_step: str | Callable[[Hit], str]
     severity: Severity | None = None
 
 
 def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
     """Return one expression that matches any of them."""
     return re.compile("|".join(f"(?:{one})" for one in alternatives), re.IGNORECASE if ignore_case else 0)
+
+
+THROTTLED = pattern(
+    r"RequestLimitExceeded|Throttl(?:ed|ing)|SlowDown|QPS exceeded|(?<!learning )\brate (?:limit )?exceeded|rate limit",
+    r"too ?many ?requests|\b429 client error|(?:status|code|HTTP)[ :=]{1,3}429\b|\(429\)",
+    ignore_case=True,
+)
+"""A service that takes no more calls for now, which passes by itself."""
 
 
 def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
@@ -62,6 +70,8 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             yield event.reason, ""
     for pod in evidence.pods:
         yield pod.message, pod.name
+        for condition in () if pod.is_fine else pod.conditions:
+            yield condition.message, pod.name
         for container in () if pod.is_fine else pod.containers:
             yield container.state.message, pod.name
             yield container.last.message, pod.name
@@ -122,8 +132,9 @@ def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
 def finding_of_pattern(log_pattern: LogPattern, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
     """Return the finding of a pattern and its hits, of which there must be one at least."""
     headline = log_pattern.headline if isinstance(log_pattern.headline, str) else log_pattern.headline(found[0])
+    step = log_pattern.next_step if isinstance(log_pattern.next_step, str) else log_pattern.next_step(found[0])
     quotes = [hit.line for hit in found[:_MOST_LINES]]
-    return finding(log_pattern.code, headline, [*quotes, *extra], log_pattern.next_step, severity=log_pattern.severity)
+    return finding(log_pattern.code, headline, [*quotes, *extra], step, severity=log_pattern.severity)
 
 
 def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPattern]) -> Iterator[Finding]:

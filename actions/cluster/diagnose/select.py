@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError
-from actions.cluster.diagnose.evidence import Event, Evidence, KubeObject, Pod
+from actions.cluster.diagnose.evidence import Evidence, KubeObject, Pod
 from actions.cluster.kinds import JOB_NAMES, find_kind
+from actions.fleet.facts import EventFacts
 
 _NAMED = re.compile(r"nodeclaim/([\w.-]+)")
 _KINDS = ("NodeClaim", "NodePool", "PersistentVolumeClaim")
@@ -30,7 +31,7 @@ class PendingDependencies(msgspec.Struct, frozen=True):
         """Return whether they may wait for that node claim."""
         return self.has_unscheduled_pods and (not self.node_claims or claim.name in self.node_claims)
 
-    def holds_event(self, event: Event) -> bool:
+    def holds_event(self, event: EventFacts) -> bool:
         """Return whether the event may be about an object that they wait for."""
         if not self.has_unscheduled_pods or event.kind not in _KINDS:
             return False
@@ -122,7 +123,7 @@ def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
     alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
     kinds = {"Pod", "PodGroup", *JOB_NAMES}
 
-    def is_alive(event: Event) -> bool:
+    def is_alive(event: EventFacts) -> bool:
         quoted = _QUOTED_POD.match(event.message)
         if quoted is not None and ("Pod", quoted[1]) not in alive:
             return False
@@ -137,7 +138,7 @@ def drop_resolved_node_events(evidence: Evidence) -> Evidence:
         return evidence
     nodes, claims = {node.name for node in evidence.nodes}, {claim.name for claim in evidence.node_claims}
 
-    def is_present(event: Event) -> bool:
+    def is_present(event: EventFacts) -> bool:
         if event.kind == "NodeClaim":
             return event.name in claims
         return event.kind != "Node" or not nodes or event.name in nodes
@@ -170,7 +171,7 @@ def _scope(evidence: Evidence, key: tuple[str, str], pods: tuple[Pod, ...]) -> E
     )
 
 
-def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str]) -> bool:
+def _is_about(event: EventFacts, namespace: str, owned: set[str], hosts: set[str]) -> bool:
     if event.kind == "Node":
         return event.name in hosts
     if event.namespace not in ("", namespace):
@@ -223,6 +224,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
     jobs = tuple(job for job in evidence.jobs if _is_job(evidence, job, selector))
     pods = tuple(pod for pod in evidence.pods if _is_pod(pod, selector, jobs))
     names = {selector.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
+    above = {name for pod in pods if selector.kind == "Pod" and not pod.is_fine for name in _above(evidence, pod)}
     dependencies = pending_dependencies(evidence, pods)
     hosts = {pod.node for pod in pods if pod.node} | ({selector.name} if selector.kind == "Node" else set())
     found = replace(
@@ -235,7 +237,10 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
         events=tuple(
             one
             for one in evidence.events
-            if _is_event(one, names, hosts) or dependencies.holds_event(one) or _is_of_replica_set(one, selector)
+            if _is_event(one, names, hosts)
+            or dependencies.holds_event(one)
+            or _is_of_replica_set(one, selector)
+            or (one.kind != "Pod" and one.name in above and _is_here(one.namespace, selector))
         ),
         logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
         node_claims=tuple(
@@ -244,12 +249,22 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
             if dependencies.holds_claim(one) or _is_itself(one, "NodeClaim", selector)
         ),
         volume_claims=tuple(one for one in evidence.volume_claims if one.name in names | dependencies.volume_claims),
-        queued=tuple(one for one in evidence.queued if any(name in one.name for name in names)),
-        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names)),
+        queued=tuple(one for one in evidence.queued if any(name in one.name for name in names | above)),
+        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names | above)),
     )
     if not _is_known(found, selector):
         raise MissingError(f"Nothing was found about {selector.describe()}.", hint="Check kind, name and namespace.")
     return found
+
+
+_GROUP = "scheduling.k8s.io/group-name"
+"""The annotation by which Volcano's scheduler finds the PodGroup of a pod."""
+
+
+def _above(evidence: Evidence, pod: Pod) -> set[str]:
+    """Return the names of a pod's workload, of the outermost job above it and of its PodGroup."""
+    workload = workload_of(pod)
+    return {workload, root_of(evidence, pod.namespace, workload), pod.annotations.get(_GROUP, "")} - {""}
 
 
 def _namespace_of(selector: ObjectSelector) -> str:
@@ -322,13 +337,13 @@ def _is_pod(pod: Pod, selector: ObjectSelector, jobs: tuple[KubeObject, ...]) ->
     return workload in owners or pod.owner == (selector.kind, selector.name)
 
 
-def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
+def _is_event(event: EventFacts, names: set[str], hosts: set[str]) -> bool:
     if event.kind == "Node":
         return event.name in hosts
     return event.name in names
 
 
-def _is_of_replica_set(event: Event, selector: ObjectSelector) -> bool:
+def _is_of_replica_set(event: EventFacts, selector: ObjectSelector) -> bool:
     """Return whether the event is about a ReplicaSet of the selected Deployment: it is that which makes pods."""
     is_set = (selector.kind, event.kind) == ("Deployment", "ReplicaSet")
     return is_set and event.name.rpartition("-")[0] == selector.name and _is_here(event.namespace, selector)

@@ -52,6 +52,14 @@ CASES: list[Case] = [
         "EVICTED_MEMORY",
         {"pods": [a_pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")]},
     ),
+    (
+        "never ready",
+        "NOT_READY",
+        {
+            "pods": [a_pod(phase="Running", node="n1", containerStatuses=[a_container(running={})])],
+            "events": [an_event("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")],
+        },
+    ),
     ("no right", "IMAGE_AUTH", pull("failed to authorize: unexpected status: 401 Unauthorized")),
     ("ecr", "IMAGE_AUTH", pull("pull access denied, no basic auth credentials")),
     ("no tag", "IMAGE_NOT_FOUND", pull('failed to resolve reference "x:1": x:1: not found')),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import AccessError, MissingError
 from actions.cluster.diagnose.collect import explain
-from actions.cluster.diagnose.evidence import Event, Evidence, KubeObject
+from actions.cluster.diagnose.evidence import Evidence, KubeObject, event_of
 from actions.cluster.diagnose.parse_input import evidence_of
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
 from actions.cluster.kinds import JOBS
@@ -160,7 +160,8 @@ def test_a_job_of_a_stage_whose_pods_are_gone_is_still_known() -> None:
 
 def test_what_a_job_repeats_of_a_pod_that_is_gone_explains_nothing() -> None:
     said = "Error pod esm-worker-0 condition message: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
-    repeated = Event("Unschedulable", said, kind="PyTorchJob", namespace="default", name="esm")
+    about = {"kind": "PyTorchJob", "namespace": "default", "name": "esm"}
+    repeated = event_of({"reason": "Unschedulable", "message": said, "involvedObject": about})
     case = Evidence(events=(repeated,), jobs=(KubeObject("PyTorchJob", "default", "esm"),))
     assert drop_events_of_deleted_objects(case).events == ()
     waiting = evidence_of([a_pod("esm-worker-0", phase="Pending")])

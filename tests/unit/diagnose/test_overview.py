@@ -49,12 +49,13 @@ def test_each_trouble_of_a_cluster_has_a_line_with_its_object_errors_first() -> 
     assert not any("esm1nv-pretraining" in one.title for one in found)
 
 
-def test_a_pod_without_a_known_cause_is_told_in_kubectls_word() -> None:
+def test_a_pod_without_a_known_cause_is_told_by_the_last_rule() -> None:
     pod = replace(a_pod("server"), containers=("server", "proxy"), created_at=_NOW - 600, owner_kind="", owner_name="")
     (found,) = problems_in(a_snapshot([a_node()], [pod]))
 
     assert (found.selector, found.severity) == ("Pod/default/server", Severity.WARNING)
-    assert found.text == "Running, 1 of 2 containers ready"
+    assert found.text == "runs but is not ready for 10m00s (1 of 2 containers are); no reason is reported"
+    assert found.code == "NOT_READY"
 
 
 def test_a_healthy_cluster_has_no_problems() -> None:

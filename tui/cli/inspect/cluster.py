@@ -70,8 +70,8 @@ _STDIN = Path("-")
 
 
 def print_findings(options: Namespace) -> int:
-    """Print the findings on an object, a captured file, or the whole cluster."""
-    from actions.cluster.diagnose.codes import findings_json, findings_text
+    """Print the findings on an object, a captured file, or the whole cluster; 1 if an all-clear would be a guess."""
+    from actions.cluster.diagnose.codes import Code, findings_json, findings_text
 
     found = _read(options) if options.source is not None else _ask(options)
     print_table(
@@ -80,18 +80,18 @@ def print_findings(options: Namespace) -> int:
         document=lambda: findings_json(found),
         fields=_FINDING_FIELDS,
     )
-    return 0
+    return int(any(one.code is Code.NOT_KNOWN for one in found))
 
 
 def _read(options: Namespace) -> list[Finding]:
-    from actions.cluster.diagnose.engine import diagnose, diagnose_each
+    from actions.cluster.diagnose.engine import answer
     from actions.cluster.diagnose.parse_input import parse_evidence
     from actions.cluster.diagnose.select import select_evidence
 
     evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
     if options.object:
-        return diagnose(select_evidence(evidence, _question(options.object, options.namespace)))
-    return diagnose(evidence) if is_one else diagnose_each(evidence)
+        return answer(select_evidence(evidence, _question(options.object, options.namespace)), is_one=True)
+    return answer(evidence, is_one=is_one)
 
 
 def _bytes_of(path: Path) -> bytes:

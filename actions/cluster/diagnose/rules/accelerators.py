@@ -198,9 +198,8 @@ def _class_of(number: int) -> _Class:
 
 def _busy(hit: Hit) -> str:
     asked = hit.match.groupdict().get("asked")
-    return (
-        f"The NeuronCores{f' {asked}' if asked else ''} that the program{pod_suffix(hit)} asks for are taken by another"
-    )
+    many = f" ({asked})" if asked else ""
+    return f"The NeuronCores that the program{pod_suffix(hit)} asks for{many} are taken by another"
 
 
 def _not_given(hit: Hit) -> str:
@@ -274,6 +273,7 @@ _NEURON_PATTERNS = (
             r"Please check /dev/neuron# is accessible",
             r"aws_hal_tpb_pooling_write_profile\s[^\n]{0,40}failed programming the engine",
             r"requires Neuron Driver version",
+            r"[Nn]euron [Rr]untime[^\n]{0,120}(?:not |in)compatible with[^\n]{0,60}(?:neuronx?-dkms|[Dd]river)",
             r"check aws-neuronx?-dkms",
             r"upgrade aws-neuronx?-dkms",
             r"[Nn]o neuron devices? (?:found|available)",

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
+from actions.base.wording import listed
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.patterns import (
     Hit,
     LogPattern,
+    all_messages,
     find_hits,
     finding_of_pattern,
     log_texts,
@@ -21,8 +25,26 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
-from actions.cluster.diagnose.rules.programs import has_original_error
+from actions.cluster.diagnose.rules.last_error import has_original_error
 from actions.cluster.diagnose.rules.resources import EFA
+
+
+def _memory_step(line: str) -> str:
+    """Return what to do about memory that EFA does not register, by its error."""
+    if "rdma-read" in line:
+        return "Set FI_EFA_USE_DEVICE_RDMA=0, as G5 needs it."
+    if re.search(
+        r"RC: -12\b|\(-12\)|Cannot allocate memory|[Hh]uge ?[Pp]age|(?i:memlock|locked memory|ulimit -l)", line
+    ):
+        return (
+            "Raise the locked-memory limit (IPC_LOCK, memlock) and the hugepages of the pod; where fork() fails set"
+            " FI_EFA_USE_HUGE_PAGE=0."
+        )
+    return (
+        "With an efa-installer before 1.29.1 and NCCL 2.19 or later upgrade it, or set"
+        " FI_EFA_SET_CUDA_SYNC_MEMOPS=0; else raise the locked-memory limit (IPC_LOCK, memlock) of the pod."
+    )
+
 
 _PATTERNS = (
     LogPattern(
@@ -78,9 +100,7 @@ _PATTERNS = (
             if "rdma-read" in hit.line
             else f"EFA cannot register the memory{pod_suffix(hit)} that the ranks exchange"
         ),
-        "Raise the locked-memory limit and the hugepages of the pod; with an efa-installer before 1.29.1 and NCCL 2.19"
-        " or later set FI_EFA_SET_CUDA_SYNC_MEMOPS=0 or upgrade it; where fork() fails set FI_EFA_USE_HUGE_PAGE=0;"
-        " on G5 set FI_EFA_USE_DEVICE_RDMA=0.",
+        lambda hit: _memory_step(hit.line),
     ),
 )
 
@@ -101,8 +121,7 @@ _FORK_FAILED = LogPattern(
 
 def find_network_faults(evidence: Evidence) -> Iterator[Finding]:
     """Yield faults of the network that the ranks print."""
-    texts = list(log_texts(evidence)) + [(event.message, "") for event in evidence.troubles()]
-    found = list(match_patterns(texts, (*_PATTERNS, _NO_HUGEPAGES)))
+    found = list(match_patterns(all_messages(evidence), (*_PATTERNS, _NO_HUGEPAGES)))
     yield from found
     if not found and _may_use_efa(evidence):
         yield from match_patterns(log_texts(evidence), (_FORK_FAILED,))
@@ -120,6 +139,8 @@ _TIMEOUT = pattern(
     r"due to ProcessGroupNCCL watchdog hang",
     r"Heartbeat monitor timed out",
     r"dump signal due to a collective timeout",
+    r"Timeout at NCCL work: \d",
+    r"detected by watchdog at work(?: sequence id)?: \d",
     r"gloo/\S{1,80}\] Timed out waiting \d{1,12}ms for \w{1,12} operation",
 )
 _TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")
@@ -144,9 +165,13 @@ _PEER = pattern(
     r"Unresponsive receiver",
     r"JAX distributed service detected fatal errors(?![^\n]{0,400}\s{1,4}RPC: /\S{1,80}/RegisterTask\b)",
 )
-_SEQUENCE = re.compile(r"SeqNum=(\d+)")
-_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
+_SEQUENCE = re.compile(r"SeqNum=(\d{1,15})|[Tt]imeout at NCCL work: (\d{1,15})|\bat work(?: sequence id)?: (\d{1,15})")
+_OPERATION = re.compile(r"OpType=(\w{1,40})")
+_RANK = re.compile(r"\[(?:PG [^]\n]{0,160})?Rank (\d{1,6})\]|\[rank(\d{1,6})\]:")
+_GROUP = re.compile(r"\bPG GUID (\w{1,40})|\bPG(?: ID)? (\d{1,6})\b")
+_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,15})")
 _RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)|Timed out waiting (\d+)ms")
+_MOST_RANKS = 4
 
 
 def _collectives(evidence: Evidence) -> Iterator[Finding]:
@@ -161,12 +186,32 @@ def _collectives(evidence: Evidence) -> Iterator[Finding]:
     if timeouts and (not peers or timeouts[0].position <= peers[0].position):
         yield _timeout(timeouts, list(find_hits(texts, _TIMEOUT_DETAIL)))
     elif peers:
+        peer = next((found[1] for hit in peers if (found := _PEER_NAME.search(hit.line))), "") or _tasks_of(texts)
         yield finding(
             Code.NCCL_PEER_DIED,
-            f"Another rank went away; this one{pod_suffix(peers[0])} only reports the broken connection",
+            f"Another rank went away{f' ({peer})' if peer else ''}; this one{pod_suffix(peers[0])} only reports"
+            " the broken connection",
             [hit.line for hit in peers[:4]],
-            "Find the first error in time over all ranks; this one is an echo of it.",
+            f"Look at the rank of {peer} first: its log, its memory, its node."
+            if peer
+            else "Find the first error in time over all ranks; this one is an echo of it.",
         )
+
+
+_PEER_NAME = re.compile(r"(?:remote peer|from peer|Connect to|to peer) ([\w.-]{1,253})<\d{1,5}>")
+_TASKS = re.compile(
+    r"(?:[Tt]imed out task names|tasks are unhealthy \(stopped sending heartbeats\)):\s{1,4}"
+    r"((?:/job:\S{1,200}\s{0,4}){1,64})"
+)
+"""JAX about the tasks that did not come, or went."""
+
+
+def _tasks_of(texts: Iterable[tuple[str, str]]) -> str:
+    """Return the tasks that JAX misses: `task 4, task 17`; empty if it names none."""
+    names = [
+        name for text, _ in texts for found in _TASKS.finditer(text) for name in re.findall(r"task:(\d+)", found[1])
+    ]
+    return listed([f"task {name}" for name in dict.fromkeys(names)], _MOST_RANKS)
 
 
 def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
@@ -175,17 +220,74 @@ def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
     ran = _RAN.search(together)
     waited = f" for {_waited(int(ran[1] or ran[2] or ran[3]) / 1000)}" if ran else ""
     what = "A Gloo" if "gloo/" in timeouts[0].line else "An NCCL"
-    completed, sequence = _COMPLETED.search(together), _SEQUENCE.search(together)
-    never = (completed is not None and int(completed[1]) < 0) or (sequence is not None and int(sequence[1]) <= 1)
-    if never:
+    completed, sequence = _COMPLETED.search(together), _number_in(together)
+    if (completed is not None and int(completed[1]) < 0) or (sequence is not None and sequence <= 1):
         headline = f"NCCL hung on its very first collective{waited}: the ranks cannot reach each other"
         step = "Check the network (security group, EFA, NCCL_SOCKET_IFNAME) and GPU peer access: nothing ever worked."
+    elif apart := _apart([*timeouts, *details]):
+        told, first, lines = apart
+        headline = f"{what} collective did not end{waited}: {told}"
+        step = f"Look at {first} first: its log, its stack (py-spy dump), its data loader, the Xid lines of its node."
     else:
-        number = f" (number {sequence[1]})" if sequence else ""
+        number = f" (number {sequence})" if sequence else ""
         headline = f"{what} collective{number} did not end{waited}: a rank died, hangs or lags behind"
         step = "Find the rank whose log stops first, or whose SeqNum is lowest; look for its error, OOM or Xid."
     detail = next((line for line in lines[1:] if "last completed" in line), "")
     return finding(Code.NCCL_TIMEOUT, headline, [lines[0], detail, *lines[1:3]], step)
+
+
+def _number_in(line: str) -> int | None:
+    found = _SEQUENCE.search(line)
+    return int(next(filter(None, found.groups()))) if found else None
+
+
+class _Wait(msgspec.Struct, frozen=True):
+    """The oldest collective for which a rank waits."""
+
+    number: int
+    operation: str
+    line: str
+
+
+def _apart(hits: list[Hit]) -> tuple[str, str, list[str]] | None:
+    """Return which ranks are behind the others and by how much, or do something else; the ranks, and their lines.
+
+    Collectives are numbered in each group of ranks by itself; the group with the most ranks is looked at.
+    """
+    groups: dict[str, dict[str, _Wait]] = {}
+    for hit in hits:
+        number, operation, group = _number_in(hit.line), _OPERATION.search(hit.line), _GROUP.search(hit.line)
+        named = _RANK.search(hit.line)
+        rank = f"rank {named[1] or named[2]}" if named else hit.pod
+        if number is None or not rank:
+            continue
+        waits = groups.setdefault((group[1] or group[2]) if group else "", {})
+        if rank not in waits or number < waits[rank].number:
+            waits[rank] = _Wait(number, operation[1] if operation else "", hit.line)
+    named_groups = [waits for group, waits in groups.items() if group]
+    waits = max(named_groups or groups.values(), key=len, default={})
+    if len(waits) < 2:
+        return None
+    least, most = (extreme(wait.number for wait in waits.values()) for extreme in (min, max))
+    operations = [wait.operation for wait in waits.values() if wait.operation]
+    usual = max(operations, key=operations.count, default="")
+    if least < most:
+        late = [rank for rank, wait in waits.items() if wait.number == least]
+        others = (
+            "the others wait"
+            if len(waits) - len(late) > 1
+            else f"{next(one for one in waits if one not in late)} waits"
+        )
+        told = f"at number {least}, {most - least} behind: {others} at {most}"
+    elif odd := [rank for rank, wait in waits.items() if wait.operation and wait.operation != usual]:
+        late = odd
+        told = f"in {waits[late[0]].operation} as number {least}, the others in {usual}: they do different things"
+    else:
+        return None
+    who = listed(late, _MOST_RANKS)
+    ahead = next(rank for rank in waits if rank not in late)
+    lines = [waits[late[0]].line, waits[ahead].line]
+    return f"{who} {'is' if len(late) == 1 else 'are'} {told}", who, lines
 
 
 def _waited(seconds: float) -> str:
@@ -200,7 +302,7 @@ _RENDEZVOUS = pattern(
     rf"retrieving ncclUniqueId[^\n]{{0,160}}got error(?!{_BROKEN})",
     r"Timed out after \d+ seconds waiting for clients",
     r"\b\d{1,7}/\d{1,7} clients joined",
-    r"# of tasks that reached the barrier: \d{1,7}/\d{1,7}",
+    r"of tasks (?:that reached|at) the barrier: \d{1,7}/\d{1,7}",
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
     r"Barrier timed out\. Id: (?:\[Init\]|PjRT_Client_Connect)",
@@ -210,7 +312,7 @@ _RENDEZVOUS = pattern(
 _JOINED = re.compile(
     r"\b(?P<came>\d{1,7})/(?P<all>\d{1,7}) clients joined"
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
-    r"|tasks that reached the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
+    r"|tasks (?:that reached|at) the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
 _ADDRESS = re.compile(r"trying to connect to \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)")
 _NO_ADDRESS = re.compile(r"addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved")
@@ -237,8 +339,18 @@ _NO_SLOTS = LogPattern(
 )
 
 
+_NO_NEURON_PEER = LogPattern(
+    Code.RENDEZVOUS,
+    pattern(r"CCOM WARN Timeout waiting for (?:RX|incoming connection)[^\n]{0,120}"),
+    lambda hit: f"Other workers of Neuron's collectives do not answer{f' {hit.pod}' if hit.pod else ''}",
+    "Look for the worker that has ended or never started; let the nodes' security group take all traffic from and to"
+    " itself, have EFA in the pods, and raise the limit of open files (ulimit -n) where a node runs many ranks.",
+)
+"""Source: aws-neuron-sdk issues 713 (open files) and 851 (EFA missing)."""
+
+
 def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
-    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD))
+    yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD, _NO_NEURON_PEER))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
         return
@@ -255,7 +367,10 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
         return
     else:
         count = "Only some of the workers"
-    absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
+    tasks = _tasks_of(unresolved_log_text(evidence))
+    absent = (
+        f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else f" (missing: {tasks})" if tasks else ""
+    )
     yield finding(
         Code.RENDEZVOUS,
         f"{count} arrived at the rendezvous{absent}; the launcher stopped waiting",

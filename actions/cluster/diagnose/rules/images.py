@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
-from actions.cluster.diagnose.patterns import pattern
+from actions.cluster.diagnose.patterns import THROTTLED, pattern
 
 _PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
@@ -28,39 +28,29 @@ _NO_RIGHT = pattern(
     r"\b40[13]\b(?: Unauthorized| Forbidden)?",
     r"unauthori[sz]ed",
     r"forbidden",
-    r"access denied",
+    r"access (?:to the resource is )?denied",
     r"authentication required",
     r"authorization (?:failed|token)",
     r"no basic auth credentials",
     r"is not authorized to perform",
-    r"toomanyrequests|pull rate limit",
     r"\bdenied: ",
+    r"may require (?:authorization|'docker login')",
     ignore_case=True,
 )
+_BAD_NAME = pattern(r"InvalidImageName", r"invalid reference format", r"[Cc]ouldn't parse image", ignore_case=True)
 _NOT_THERE = pattern(
-    r"manifest unknown",
-    r"name unknown",
-    r"does not exist",
-    r": not found",
-    r"\bnot found\b",
-    r"invalid reference format",
-    r"InvalidImageName",
-    r"[Cc]ouldn't parse image",
-    r"is not present with pull policy of Never",
-    ignore_case=True,
+    r"manifest unknown", r"name unknown", r"does not exist", r": not found", r"\bnot found\b", ignore_case=True
 )
+_NO_NAME = pattern(r"no such host", r"server misbehaving", r"name resolution", ignore_case=True)
+_NO_TRUST = pattern(r"x509: ", r"server gave HTTP response to HTTPS client", ignore_case=True)
 _NO_ANSWER = pattern(
-    r"no such host",
     r"i/o timeout",
     r"handshake timeout",
     r"connection (?:refused|reset)",
     r"context deadline exceeded",
     r"no route to host",
-    r"x509: ",
-    r"\b50[0-4] [A-Z]",
+    r"network is unreachable",
     r"unexpected EOF",
-    r"server misbehaving",
-    r"server gave HTTP response to HTTPS client",
     ignore_case=True,
 )
 _ANY = pattern(r"ErrImagePull|ImagePullBackOff|RegistryUnavailable")
@@ -82,11 +72,33 @@ _VERDICTS = (
         "Raise the node's volume size (blockDeviceMappings of the EC2NodeClass, or the launch template).",
     ),
     (
-        Code.IMAGE_AUTH,
-        _NO_RIGHT,
-        "No right to pull the image {image}",
-        "Check imagePullSecrets (nvcr.io: user $oauthtoken, password the NGC key) or the node role's ECR permissions.",
+        Code.IMAGE_PULLING,
+        re.compile(r"pull QPS exceeded"),
+        "The node pulls many images at once; that of {image} has to wait",
+        "Wait: the kubelet tries again by itself.",
     ),
+    (
+        Code.IMAGE_AUTH,
+        THROTTLED,
+        "The registry limits how often the image {image} may be pulled",
+        "Wait: the kubelet tries again by itself. Sign in (imagePullSecrets), or pull through a cache in ECR, for"
+        " a higher limit.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        _BAD_NAME,
+        "The name of the image is not valid: {image}",
+        "Correct it in the pod template: registry/repository:tag in lower case, without https://, blanks or"
+        " variables that were left empty.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        _NO_NAME,
+        "The name of the registry of the image {image} has no address",
+        "Correct the registry's name; if it is right, check the node's DNS and its way there (VPC endpoints,"
+        " resolver).",
+    ),
+    (Code.IMAGE_AUTH, _NO_RIGHT, "No right to pull the image {image}", ""),
     (
         Code.IMAGE_NOT_FOUND,
         _NOT_THERE,
@@ -95,15 +107,27 @@ _VERDICTS = (
     ),
     (
         Code.IMAGE_NOT_FOUND,
-        _NO_ANSWER,
-        "The registry of the image {image} cannot be reached from the node",
-        "Check the registry's name, the node's DNS and routes (NAT gateway, VPC endpoints), and its certificate.",
+        re.compile(r"is not present with pull policy of Never"),
+        "The node has no image {image}, and the pod forbids to pull it",
+        "Set imagePullPolicy to IfNotPresent, or load the image on the nodes.",
     ),
     (
-        Code.IMAGE_PULLING,
-        re.compile(r"pull QPS exceeded"),
-        "The node pulls many images at once; that of {image} has to wait",
-        "Wait: the kubelet tries again by itself.",
+        Code.IMAGE_NOT_FOUND,
+        _NO_TRUST,
+        "The registry of the image {image} cannot be reached from the node: it has no certificate that the node trusts",
+        "Install the registry's certificate authority on the nodes, or have them use a registry with a public one.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        _NO_ANSWER,
+        "The registry of the image {image} cannot be reached from the node",
+        "Check the node's routes to it: NAT gateway, VPC endpoints, security groups, proxy.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        re.compile(r"\b50[0-4] [A-Z]"),
+        "The registry of the image {image} fails itself",
+        "Wait: the kubelet tries again by itself; see whether the registry has a disruption.",
     ),
     (
         Code.IMAGE_NOT_FOUND,
@@ -127,8 +151,23 @@ def find_image_faults(evidence: Evidence) -> Iterator[Finding]:
         if matched:
             messages = [(pod, message) for pod, message in messages if pod not in {name for name, _ in matched}]
             sentence = headline.format(image=_image_of(evidence, matched)).rstrip(": ")
-            yield finding(code, sentence, [message for _, message in matched[:3]], next_step)
+            step = next_step or _way_in(sentence)
+            yield finding(code, sentence, [message for _, message in matched[:3]], step)
     yield from _pulling(evidence)
+
+
+def _way_in(image: str) -> str:
+    """Return how a node gets the right to pull from the registry of an image."""
+    if ".dkr.ecr." in image:
+        return (
+            "Give the node's role the right to pull from ECR; a repository of another account needs a policy of"
+            " its own, and the name its region."
+        )
+    if "nvcr.io" in image:
+        return "Put the NGC key into imagePullSecrets of the pod's namespace (user $oauthtoken, password the key)."
+    return (
+        "Check imagePullSecrets in the pod's namespace, and the name: registries answer so for what is not there, too."
+    )
 
 
 def _without_names(evidence: Evidence, pod: str, message: str) -> str:
@@ -143,8 +182,9 @@ def _without_names(evidence: Evidence, pod: str, message: str) -> str:
 def _image_of(evidence: Evidence, messages: list[tuple[str, str]]) -> str:
     """Return the image that the messages name, or else the pod's."""
     named = next((found[1] for _, message in messages if (found := _IMAGE.search(message))), "")
-    asked = (one.image for pod in evidence.pods if pod.name == messages[0][0] for one in pod.containers)
-    return named or next((image for image in asked if image), "")
+    asked = [one for pod in evidence.pods if pod.name == messages[0][0] for one in pod.containers if one.image]
+    asked.sort(key=lambda one: one.state.reason not in _PULL_REASONS)
+    return named or (asked[0].image if asked else "")
 
 
 def _formats(evidence: Evidence) -> Iterator[Finding]:

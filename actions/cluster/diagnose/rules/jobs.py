@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of
+from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of, is_refusal
 from actions.cluster.diagnose.patterns import find_hits, pattern
-from actions.cluster.diagnose.rules.programs import last_error
+from actions.cluster.diagnose.rules.last_error import last_error
 
 _DEADLINE = re.compile(
     r"DeadlineExceeded|longer than (?:the )?specified deadline|passed the activeDeadlineSeconds|activeDeadlineSeconds"
@@ -58,7 +58,7 @@ _ALREADY = "already exists"
 
 def _refused_pods(evidence: Evidence) -> Iterator[Finding]:
     """Yield an owner that may not make its pods, for any reason without a rule of its own."""
-    refused = [event for event in evidence.troubles() if event.is_refusal and _ALREADY not in event.message]
+    refused = [event for event in evidence.troubles() if is_refusal(event) and _ALREADY not in event.message]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
         why, step = _refusal_of(event.message)
         yield finding(
@@ -78,6 +78,12 @@ _MOST_VIOLATIONS = 3
 def _refusal_of(message: str) -> tuple[str, str]:
     """Return why the API server does not take a pod, and what to do about it."""
     if webhook := _SILENT_WEBHOOK.search(message):
+        if "x509: " in message:
+            return (
+                f"the certificate of the admission webhook {webhook[1]} is not trusted",
+                "Let its operator make the certificate and the caBundle of its configuration anew (install it again):"
+                " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations.",
+            )
         return (
             f"the admission webhook {webhook[1]} does not answer",
             "Bring its service up; if its program is gone, delete its configuration:"

@@ -16,6 +16,7 @@ _SPOT_TEXT = pattern(
     r"Spot interruption warning", r"Spot ITN received", r"Spot Interruption event", r"spot instance[^\n]{0,40}reclaim"
 )
 _ADDRESSES_GONE = re.compile(r"assign an? |(?:available|free) IP")
+_CNI_SILENT = re.compile(r"dial(?:ing)?:? (?:dial )?tcp|connection refused|code = Unavailable|not initialized|NotReady")
 _NO_ADDRESS = pattern(
     r"failed to assign an IP address to container",
     r"no available IP addresses",
@@ -209,8 +210,11 @@ def _addresses(evidence: Evidence) -> Iterator[Finding]:
     if events:
         pod = evidence.pod(events[0].namespace, events[0].name)
         node = f" on {pod.node}" if pod is not None and pod.node else ""
+        is_silent = _CNI_SILENT.search(events[0].message) is not None
         what = (
-            "There is no IP address left"
+            "The network plugin does not answer"
+            if is_silent
+            else "There is no IP address left"
             if _ADDRESSES_GONE.search(events[0].message)
             else "The network gives no address"
         )
@@ -218,6 +222,8 @@ def _addresses(evidence: Evidence) -> Iterator[Finding]:
             Code.NO_POD_IP,
             f"{what}{node} for {events[0].name or 'the pod'} (tried {events[0].count} times)",
             [*(event.message for event in events[:3]), events[0].reason],
-            "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node; see that"
+            "See why aws-node does not run on that node, or what it says: kubectl get pods -n kube-system -o wide."
+            if is_silent
+            else "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node; see that"
             " aws-node runs there.",
         )

@@ -8,9 +8,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Condition, Container, Evidence, Log, ObservedState, Pod, is_failed
+from actions.cluster.diagnose.evidence import (
+    Condition,
+    Container,
+    Evidence,
+    Log,
+    Node,
+    ObservedState,
+    Pod,
+    is_failed,
+    number,
+)
 from actions.cluster.diagnose.patterns import (
-    STEP,
     Hit,
     LogPattern,
     all_messages,
@@ -19,13 +28,24 @@ from actions.cluster.diagnose.patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.last_error import (
+    end_by_signal,
+    is_echo,
+    last_error,
+    on_one_line,
+    signal_of_exit_code,
+    was_killed,
+)
+from actions.cluster.diagnose.rules.probes import killed_by_probe
 from actions.cluster.diagnose.rules.remedies import remedy_of
+from actions.cluster.diagnose.rules.resources import EFA, GPU, NEURON, is_accelerator
+from actions.fleet.instance_types import InstanceTable
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
 
 _MODEL = re.compile(
-    r"huggingface\.co/(?:api/(?:models|datasets)/|datasets/)?(?!api/)([\w.-]+/[\w.-]+)"
+    r"huggingface\.co/(?:api/(?:models|datasets)/|datasets/)?(?!(?:api|docs|settings|blog|spaces|papers)/)([\w.-]+/[\w.-]+)"
     r"|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted"
 )
 _NO_SUCH_REPOSITORY = re.compile(r"RepositoryNotFoundError|Repository Not Found")
@@ -91,6 +111,7 @@ _PATTERNS = (
             r"no runtime for \"?nvidia\"? is configured",
             r"could not select device driver",
             r"CUDA unknown error",
+            r"MPS client failed to connect",
             r"CUDA driver initialization failed",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
             r"CUDA initialization:(?! The NVIDIA driver on your system is too old)",
@@ -184,7 +205,7 @@ def find_damaged_checkpoints(evidence: Evidence) -> Iterator[Finding]:
 def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
     """Yield the failures of programs."""
     yield from match_patterns(all_messages(evidence), _PATTERNS)
-    for pod in sorted(evidence.pods, key=lambda one: bool(_ECHO.search(last_error(evidence, one)))):
+    for pod in sorted(evidence.pods, key=lambda one: is_echo(last_error(evidence, one))):
         for container in pod.containers:
             yield from _ending(evidence, pod, container)
         yield from _rejection(evidence, pod)
@@ -208,6 +229,9 @@ _NO_START_ERRORS = frozenset(
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
     """Yield one finding for a container that failed, the most specific."""
     waiting = container.state if container.state.kind == "waiting" else ObservedState()
+    if killed := killed_by_probe(evidence, pod, container):
+        yield killed
+        return
     if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
@@ -262,14 +286,12 @@ def _disrupted(pod: Pod, failed: ObservedState | None, disruption: Condition) ->
     )
 
 
-_KILLERS = re.compile(
-    r"[Ll]iveness probe|[Pp]reempt|[Ss]topping container|[Ee]vict|failed liveness|Killing|Deleting|drain"
-)
+_KILLERS = re.compile(r"[Pp]reempt|[Ss]topping container|[Ee]vict|Killing|Deleting|drain")
 
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     error = last_error(evidence, pod)
-    rank = _ended_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
+    rank = end_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
     if rank:
         return finding(
             Code.KILLED_SIGKILL,
@@ -278,24 +300,23 @@ def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: Observe
             "Compare limits.memory of the workers with what their ranks use; see the events of that worker.",
         )
     kills = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
-    by = "its liveness probe failed" if any("iveness" in message for message in kills) else "not by the memory limit"
     return finding(
         Code.KILLED_SIGKILL,
-        f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or by}",
+        f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or 'not by the memory limit'}",
         [pod.message, field_quote("exitCode", 137), field_quote("reason", failed.reason), *kills[:3]],
-        "Look in the events for an eviction, a preemption, a liveness probe or a kubectl delete.",
+        "Look in the events for an eviction, a preemption or a kubectl delete.",
     )
-
-
-_CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|return code = -9\b")
-"""Messages of launchers about a rank that was killed."""
 
 
 def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState | None) -> Finding:
     waiting = container.state
     lines = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
-    cause = _ended_by_signal(evidence, pod, error) or error
+    cause = (
+        end_by_signal(evidence, pod, error)
+        or error
+        or signal_of_exit_code(failed.exit_code if failed is not None else None)
+    )
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     if failed is None and waiting.reason not in _NO_START_ERRORS:
@@ -304,20 +325,35 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))
     return finding(
-        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
-        f"{headline}: {_on_one_line(cause)}" if cause else headline,
+        Code.KILLED_SIGKILL if was_killed(error) else Code.CRASH_LOOP,
+        f"{headline}: {on_one_line(cause)}" if cause else headline,
         quotes,
-        remedy_of(error)
-        or f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
-        f" (restart count {container.restarts}).",
+        remedy_of(error) or _next_step(pod, container, failed),
+    )
+
+
+_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+_NO_PROGRAM = frozenset({126, 127})
+"""Exit codes of a shell that cannot run, or does not find, a program."""
+
+
+def _next_step(pod: Pod, container: Container, failed: ObservedState | None) -> str:
+    """Return where to look for an error of no known family."""
+    if failed is None and container.state.reason not in _NO_START_ERRORS:
+        return "Correct what it names in the pod template or the image; the kubelet tries again by itself."
+    is_wrong = failed is not None and (failed.reason in _NOT_STARTED or failed.exit_code in _NO_PROGRAM)
+    return f"{'Correct the image or the command' if is_wrong else 'Read its whole error'}: " + (
+        f"kubectl logs --previous {pod.name} (restart count {container.restarts})."
     )
 
 
 _TOLD_ELSEWHERE = frozenset({"DeadlineExceeded", "NodeLost"})
 _NO_DEVICES = re.compile(
     r"devices unavailable for (?P<resource>[\w./-]+)|no healthy devices present"
-    r"|didn't have enough resource: (?P<taken>(?:nvidia\.com|aws\.amazon\.com)/[\w-]+)"
+    r"|didn't have enough resource: (?P<taken>[\w.-]+/[\w.-]+|hugepages-\w+)|Allocate failed due to (?P<why>.+)",
+    re.DOTALL,
 )
+"""Source: kubelet's `devicemanager` and `lifecycle` (v1.2x–1.34)."""
 
 
 def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
@@ -334,24 +370,46 @@ def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
         return
     short = _NO_DEVICES.search(pod.message)
     if short:
-        device = short["resource"] or short["taken"] or "device"
+        device = short["resource"] or short["taken"] or next(filter(is_accelerator, pod.requests), "device")
+        node = next((one for one in evidence.nodes if one.name == pod.node), None)
+        offer = _reduced_offer(node, device) if node is not None else ""
+        why = f": {on_one_line(short['why']).removesuffix(', which is unexpected')}" if short["why"] else ""
+        healthy = "" if short["taken"] else "healthy "
         yield finding(
             Code.GPU_SHORTAGE,
-            f"{pod.name} was placed on a node that has no healthy {device} free for it",
+            f"{pod.name} was placed on a node that has no {healthy}{device} free for it{offer}{why}",
             [pod.message, field_quote("reason", pod.reason)],
-            "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
+            "Make the pod again, without a node's name in it: the scheduler finds one with room; ask for no more than a"
+            " node has."
+            if short["taken"] and not offer
+            else "Look for the device that is missing (nvidia-smi or neuron-ls on the node, Xid lines in dmesg);"
+            " cordon the node and replace the instance. The pod must be made again."
+            if offer
+            else "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
         )
         return
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
+    verb = "refused" if "rejected" in pod.message or pod.reason.startswith("OutOf") else "ended"
     yield finding(
         Code.JOB_FAILED,
-        f"{pod.name} was ended by its node: {pod.message or pod.reason}"
+        f"{pod.name} was {verb} by its node: {pod.message or pod.reason}"
         if pod.reason
         else f"{pod.name} has failed" + (f": {pod.message}" if pod.message else ", without a reason in its status"),
         [pod.message, field_quote("reason", pod.reason) if pod.reason else field_quote("phase", pod.phase)],
         "Look at the node and its events; a Job makes a new pod, a pod by itself must be made again.",
         severity=Severity.WARNING if goes_on else None,
     )
+
+
+def _reduced_offer(node: Node, device: str) -> str:
+    """Return how many devices a node lacks of those that its type, or its own capacity, has; empty if none."""
+    kind = InstanceTable.load().find(node.instance_type)
+    built_in = {GPU: kind.gpus, NEURON: kind.neuron_devices, EFA: kind.efa_interfaces or 0} if kind else {}
+    has = max(built_in.get(device, 0), int(number(node.capacity.get(device)) or 0))
+    offered = number(node.allocatable.get(device))
+    if offered is None or offered >= has:
+        return ""
+    return f"; {node.name}{f' ({node.instance_type})' if kind else ''} offers {offered:.0f} of its {has}"
 
 
 def _detail(waiting: ObservedState) -> str:
@@ -362,175 +420,20 @@ def _detail(waiting: ObservedState) -> str:
 def _failure(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     """Return the finding of a container that has ended for good; it is a warning while its job is known to continue."""
     error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
-    cause = _ended_by_signal(evidence, pod, error) or error
+    cause = end_by_signal(evidence, pod, error) or error or signal_of_exit_code(failed.exit_code)
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job continues" if goes_on else ""
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
-        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
-        f"{headline}: {_on_one_line(cause)}" if cause else headline,
+        Code.KILLED_SIGKILL if was_killed(error) else code,
+        f"{headline}: {on_one_line(cause)}" if cause else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Compare limits.memory with what its ranks use; read the end of its log: kubectl logs {pod.name}."
-        if _CHILD_KILLED.search(error)
+        if was_killed(error)
         else remedy_of(error) or f"Read the end of its log: kubectl logs {pod.name}.",
         severity=Severity.WARNING if goes_on else None,
     )
-
-
-_EXCEPTION = re.compile(r"\b(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Failure)\b(?::|$)")
-_COMPLAINT = re.compile(
-    r"\b(?:error|fatal|panic|abort|failed|cannot|can't|not found|no such file|denied|unrecognized|invalid|segmentation"
-    r"|core dumped|killed)\b",
-    re.IGNORECASE,
-)
-_SIGNALLED = re.compile(
-    r"Signal \d{1,2} \((?!SIGTERM)(?P<name>SIG\w{1,12})\) received by PID (?P<pid>\d{1,10})"
-    r"|noticed that process rank (?P<rank>\d{1,6}) with PID \d{1,10} on node (?P<node>\S{1,120}) exited on"
-    r" signal (?P<number>\d{1,2})\b"
-)
-"""torchrun and mpirun about a rank; the others, which torchrun ends itself, get SIGTERM."""
-_NUMBERS = {
-    "4": "SIGILL",
-    "6": "SIGABRT",
-    "7": "SIGBUS",
-    "8": "SIGFPE",
-    "9": "SIGKILL",
-    "11": "SIGSEGV",
-    "15": "SIGTERM",
-}
-_ASKED_TO_STOP = re.compile(r"SignalException: Process \d{1,10} got signal: (?P<launcher>\d{1,2})\b")
-"""torchrun about itself."""
-_EXIT_CODE = re.compile(r"^\s{0,8}exitcode\s{1,4}: (?P<status>[1-9]\d{0,2}) \(pid: (?P<ended>\d{1,10})\)")
-"""torchrun about a rank that printed nothing; of those that it names, the last one is the first that ended."""
-_NOT_REACHED = re.compile(
-    r"\bssh: (?:Could not resolve hostname|connect to host)|Host key verification failed|Permission denied \(publickey"
-)
-_NOT_STARTED = re.compile(r"\b(?:mpirun|orterun|prterun|mpiexec|ORTE|PRTE)\b[^\n]{0,20} (?:was unable to|could not) \w")
-"""mpirun about itself."""
-_RANK_OF = r"rank\s{{1,8}}: (\d{{1,6}}) \(local_rank: \d{{1,6}}\)\s{{1,8}}exitcode\s{{1,4}}: -?\d{{1,3}} \(pid: {}\)"
-_SIGNAL_MEANS = {
-    "SIGKILL": "was killed (SIGKILL), as the kernel does when memory runs short",
-    "SIGSEGV": "crashed in native code (SIGSEGV)",
-    "SIGBUS": "crashed (SIGBUS), as it happens when /dev/shm is full",
-    "SIGABRT": "aborted (SIGABRT)",
-}
-_SECOND_HAND = (
-    "ChildFailedError",
-    "TrainingFailedError",
-    "torch.distributed.elastic.multiprocessing.api",
-    "torch/distributed/elastic/multiprocessing/api.py",
-    "NCCL INFO Failed to initialize NET plugin",
-    ".py FAILED",
-    "mpirun detected that",
-    "prterun detected that",
-    "Primary job  terminated normally",
-    "returned non-zero exit status",
-    "Please use a different submission_id",
-)
-"""Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
-network that it then does without."""
-_ECHO = pattern(
-    r"Connection (?:closed|reset) by (?:remote )?peer",
-    r"\bDist(?:Backend|Network|Store)Error\b",
-    r"NCCL [Ee]rror\b",
-    r"NCCL communicator was aborted",
-    r"[Cc]ollective operation timeout",
-    r"gloo/transport/",
-    r"Broken pipe",
-    r"\bTCPStore\b",
-)
-"""Exceptions of a rank about the end or silence of another one."""
-_UNCAUGHT = re.compile(r"\[rank\d{1,6}\]: (?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception)\b")
-"""An exception that ended a rank, as PyTorch prints it."""
-_ABORTED = "SIGABRT"
-"""The watchdog of NCCL ends its process by that."""
-_TAIL_LINES = 400
-
-
-def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
-    """Return the line that explains a program's end; empty if it printed nothing.
-
-    An exception of Python counts more than the signal that ended a rank, that more than other complaints, those more
-    than the last line; of several the last one counts, but not one about another program's end, and one about a broken
-    connection only where there is no other.
-    """
-    logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
-    lines = [line for log in logs for line in _without_advice(log.text.splitlines()[-_TAIL_LINES:]) if line.strip()]
-    own = [at for at, line in enumerate(lines) if not any(words in line for words in _SECOND_HAND)]
-    original = [at for at in own if not _ECHO.search(lines[at])]
-    for candidates, expression in (
-        *((original, one) for one in (_EXCEPTION, _SIGNALLED)),
-        (range(len(lines)), _ASKED_TO_STOP),
-        *((own, one) for one in (_EXCEPTION, _NOT_REACHED, _NOT_STARTED, _COMPLAINT, _EXIT_CODE)),
-    ):
-        if found := [(at, match) for at in candidates if (match := expression.search(lines[at]))]:
-            at, match = found[-1]
-            start = max(0, match.start() - QUOTE_LIMIT // 2)
-            return _continued(lines[at][start : start + QUOTE_LIMIT].strip(), lines[at + 1 : at + 2])
-    worded = (line for line in reversed(lines) if _WORD.search(line))
-    return next(worded, "").strip()[:QUOTE_LIMIT]
-
-
-_WORD = re.compile(r"\w")
-_RULE = re.compile(r"-{60,400}\s{0,8}\Z")
-
-
-def _without_advice(lines: list[str]) -> Iterator[str]:
-    """Yield the lines; of a message that Open MPI puts between two rules only its first paragraph."""
-    is_inside = is_advice = False
-    for line in lines:
-        if _RULE.match(line):
-            is_inside, is_advice = not is_inside, False
-            continue
-        is_advice = is_advice or (is_inside and not line.strip())
-        if not (is_inside and is_advice):
-            yield line
-        is_advice = is_advice or any(words in line for words in _SECOND_HAND)
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(part.strip() for part in text.splitlines())
-
-
-def _continued(line: str, following: list[str]) -> str:
-    """Return a line, with the one below it if it ends in a colon, as the errors of `load_state_dict` do."""
-    below = following[0].strip() if following and line.endswith(":") else ""
-    return f"{line}\n{below[:QUOTE_LIMIT]}" if below else line
-
-
-def has_original_error(log: Log) -> bool:
-    """Return whether the log has the end of a rank that is not an echo of another one's, below its last step."""
-    begin = max((step.end() for step in STEP.finditer(log.text)), default=0)
-    rest = log.text[begin:]
-    lines = (rest[match.start() :].partition("\n")[0] for match in _UNCAUGHT.finditer(rest))
-    return any(not _ECHO.search(line) for line in lines) or any(
-        match["name"] != _ABORTED for match in _SIGNALLED.finditer(rest)
-    )
-
-
-def _ended_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
-    """Return which rank ended by which signal or silently, or that torchrun was ended; empty for another error."""
-    if asked := _ASKED_TO_STOP.search(error):
-        return f"torchrun was ended from outside ({_NUMBERS.get(asked['launcher'], 'signal ' + asked['launcher'])})"
-    if silent := _EXIT_CODE.search(error):
-        rank = _rank_of(evidence, pod, silent["ended"])
-        return f"{rank} ended with exit code {silent['status']} and printed no error"
-    signal = _SIGNALLED.search(error)
-    if signal is None:
-        return ""
-    if signal["rank"]:
-        number = signal["number"]
-        who, name = f"rank {signal['rank']} on {signal['node']}", _NUMBERS.get(number, f"signal {number}")
-    else:
-        who, name = _rank_of(evidence, pod, signal["pid"]), signal["name"]
-    return f"{who} {_SIGNAL_MEANS.get(name, f'was ended by {name}')}"
-
-
-def _rank_of(evidence: Evidence, pod: Pod, pid: str) -> str:
-    rank_of = re.compile(_RANK_OF.format(pid))
-    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
-    return f"process {pid}" if rank is None else f"rank {rank}"
 
 
 _LINES_BACK = 20
@@ -565,8 +468,8 @@ def _line_of(point: Point, line: str, told: Iterable[str]) -> str:
         line: The line with which it was complete.
         told: The newest lines with a loss, newest first.
     """
-    number = re.compile(rf"(?<![\w.]){re.escape(point.raw)}(?![\w.])") if point.raw else None
-    return next((each for each in (line, *told) if number and number.search(each)), line)
+    printed = re.compile(rf"(?<![\w.]){re.escape(point.raw)}(?![\w.])") if point.raw else None
+    return next((each for each in (line, *told) if printed and printed.search(each)), line)
 
 
 def _told(found: Divergence, log: Log, quotes: list[str]) -> Finding:

@@ -8,17 +8,15 @@ only the code in the message distinguishes them. EC2 API reference for the codes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-import msgspec
+from collections.abc import Callable, Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
 from actions.cluster.diagnose.patterns import (
+    THROTTLED,
     Hit,
     LogPattern,
     all_messages,
-    find_hits,
     log_texts,
     match_patterns,
     pattern,
@@ -33,52 +31,61 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
     refusals,
 )
 
-
-class _Refused(msgspec.Struct, frozen=True):
-    code: Code
-    pattern: re.Pattern[str]
-    headline: str
-    next_step: str
-
-
 _BUCKET = re.compile(r"current vCPU limit of (\d+)")
 _TYPE = re.compile(r"\b([a-z]{1,4}\d[a-z0-9-]*\.(?:\d*x?large|metal[\w-]*|medium|small|micro|nano))\b")
 _ZONE = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d[a-z])\b")
 
+
+def _detailed(sentence: str) -> Callable[[Hit], str]:
+    """Return a function that adds limit, type and zone of a refusal to a sentence."""
+
+    def headline(hit: Hit) -> str:
+        limit, kind, zone = _BUCKET.search(hit.line), _TYPE.search(hit.line), _ZONE.search(hit.line)
+        details = (
+            f"the limit is {limit[1]}" if limit else "",
+            kind[1] if kind else "",
+            f"in {zone[1]}" if zone else "",
+        )
+        shown = ", ".join(filter(None, details))
+        return f"{sentence} ({shown})" if shown else sentence
+
+    return headline
+
+
 _REFUSALS = (
-    _Refused(
+    LogPattern(
         Code.AWS_QUOTA,
         pattern(
             r"VcpuLimitExceeded", r"more vCPU capacity than your current vCPU limit", r"would exceed your VCPU quota"
         ),
-        "The account's vCPU quota is used up",
+        _detailed("The account's vCPU quota is used up"),
         "Request an increase of the quota of this instance family (Service Quotas, EC2); retrying will never help.",
     ),
-    _Refused(
+    LogPattern(
         Code.AWS_QUOTA,
         pattern(
             r"MaxSpotInstanceCountExceeded", r"Max spot instance count exceeded", r"exceed your spot instance quota"
         ),
-        "The account's spot quota is used up",
+        _detailed("The account's spot quota is used up"),
         "Request an increase of the spot quota, or use on-demand instances.",
     ),
-    _Refused(
+    LogPattern(
         Code.AWS_QUOTA,
         pattern(r"MaxFleetCountExceeded", r"InstanceLimitExceeded", r"exceed your fleet request quota"),
-        "A quota of EC2 is used up",
+        _detailed("A quota of EC2 is used up"),
         "Request an increase of the quota that the message names.",
     ),
-    _Refused(
+    LogPattern(
         Code.RESERVATION_FULL,
         pattern(
             r"ReservationCapacityExceeded",
             r"InsufficientReservedInstanceCapacity",
             r"exceeds the available capacity of reservation",
         ),
-        "The capacity reservation has no free instance left",
+        _detailed("The capacity reservation has no free instance left"),
         "End another job in the reservation, or enlarge it.",
     ),
-    _Refused(
+    LogPattern(
         Code.SUBNET_FULL,
         pattern(
             r"InsufficientFreeAddressesInSubnet",
@@ -87,20 +94,20 @@ _REFUSALS = (
             r"no free (?:IP )?addresses (?:left )?in (?:the )?subnet",
             ignore_case=True,
         ),
-        "The subnet has no free address left",
+        _detailed("The subnet has no free address left"),
         "Use a larger or another subnet, delete unused network interfaces, or add a secondary CIDR.",
     ),
-    _Refused(
+    LogPattern(
         Code.WRONG_ZONE,
         pattern(
             r"fleet error\(s\)[^\n]{0,200}\bUnsupported: ",
             r"instance type[^\n]{0,60} is not supported in (?:your|the|this) (?:requested )?[Aa]vailability [Zz]one",
             r"UnsupportedAvailabilityZone",
         ),
-        "This zone does not offer the instance type",
+        _detailed("This zone does not offer the instance type"),
         "Allow another zone, or another instance type; subnets of the NodeClass decide which zones there are.",
     ),
-    _Refused(
+    LogPattern(
         Code.CAPACITY,
         pattern(
             r"(?<!aws-error-code=)UnfulfillableCapacity",
@@ -111,8 +118,9 @@ _REFUSALS = (
             r"insufficient capacity, all requested instance types were unavailable",
             r"capacity-not-available",
         ),
-        "AWS has no capacity for this request right now",
-        "Allow more zones, other types or on-demand, or use a capacity reservation; Karpenter tries again by itself.",
+        _detailed("AWS has no capacity for this request right now"),
+        "Allow more zones, other types or on-demand, or use a capacity reservation; the same request is made again"
+        " by itself.",
     ),
 )
 
@@ -126,14 +134,13 @@ def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
         *((event.message, event.name) for event in events),
         *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
     ]
-    is_specific = False
-    for refusal in _REFUSALS:
-        if found := list(find_hits(texts, refusal.pattern)):
-            is_specific = True
-            yield _refused(refusal, found)
-    if not is_specific:
+    found = list(match_patterns(texts, _REFUSALS))
+    yield from found
+    if not found:
         yield from _unspecified(evidence)
         yield from _launch_failed(evidence)
+        yield from _unready_pools(evidence)
+        yield from match_patterns(all_messages(evidence), (_NOT_LAUNCHED,))
     yield from _not_joining(evidence)
 
 
@@ -144,36 +151,16 @@ def _messages_of_the_past(evidence: Evidence) -> frozenset[str]:
     return frozenset(event.message for event in evidence.events if event.kind not in ("", "Pod"))
 
 
-def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
-    line = found[0].line
-    limit, kind, zone = _BUCKET.search(line), _TYPE.search(line), _ZONE.search(line)
-    details = [
-        f"the limit is {limit[1]}" if limit else "",
-        kind[1] if kind else "",
-        f"in {zone[1]}" if zone else "",
-    ]
-    shown = ", ".join(detail for detail in details if detail)
-    quotes = [hit.line for hit in found[:3]]
-    return finding(refusal.code, refusal.headline + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
-
-
 def _unspecified(evidence: Evidence) -> Iterator[Finding]:
     """Yield Karpenter's own reason, for use if there is no code of EC2."""
-    for event in evidence.events if evidence.awaits_nodes else ():
-        if event.reason == "InsufficientCapacityError":
+    told = [(one.name, one.reason, one.message) for one in evidence.events if evidence.awaits_nodes]
+    told += [(claim.name, refused.reason, refused.message) for claim, refused in _not_launched(evidence)]
+    for name, reason, message in told:
+        if reason in ("InsufficientCapacityError", "InsufficientCapacity"):
             yield finding(
                 Code.CAPACITY,
-                f"AWS has no capacity for {event.name or 'the node claim'} right now",
-                [event.message or event.reason],
-                "Allow more zones, other types or on-demand, or use a capacity reservation.",
-            )
-            return
-    for claim, refused in _not_launched(evidence):
-        if refused.reason in ("InsufficientCapacityError", "InsufficientCapacity"):
-            yield finding(
-                Code.CAPACITY,
-                f"AWS has no capacity for {claim.name} right now",
-                [refused.message or refused.reason],
+                f"AWS has no capacity for {name or 'the node claim'} right now",
+                [message or reason],
                 "Allow more zones, other types or on-demand, or use a capacity reservation.",
             )
             return
@@ -202,7 +189,6 @@ _LAUNCH_REASONS = frozenset(
 """Reasons of Karpenter's `ToReasonMessage` that no retry removes and that are not about capacity or quotas."""
 _BRIEF = 240
 _API_ERROR = re.compile(r"\bapi error (?=\w+: )|\bfleet error\(s\), ")
-_THROTTLED = re.compile(r"\b(?:RequestLimitExceeded|ThrottlingException|Throttling): ")
 _WAIT_FOR_CALLS = (
     "Wait: Karpenter tries again. If it stays, find what else calls EC2 so often in this account and region."
 )
@@ -224,8 +210,34 @@ def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
                 Code.NODE_NOT_JOINING,
                 f"No instance was launched for NodeClaim {claim.name}: {_answer_of_aws(refused)}",
                 [refused.message, refused.reason],
-                _WAIT_FOR_CALLS if _THROTTLED.search(refused.message) else _CHECK_CLASS,
+                _WAIT_FOR_CALLS if THROTTLED.search(refused.message) else _CHECK_CLASS,
             )
+
+
+def _unready_pools(evidence: Evidence) -> Iterator[Finding]:
+    """Yield node pools and classes that make no node while a pod waits for one: by their conditions and warnings."""
+    if not evidence.awaits_nodes:
+        return
+    told = [
+        (f"{thing.kind} {thing.name}", one.message or one.reason)
+        for thing in evidence.others
+        for one in thing.conditions
+        if one.status == "False" and (one.message or one.reason) and not thing.has("Ready")
+    ]
+    told += [
+        (f"{event.kind} {event.name}", event.message or event.reason)
+        for event in evidence.events
+        if event.type == "Warning" and (event.kind == "NodePool" or event.kind.endswith("NodeClass"))
+    ]
+    if told:
+        name, words = told[0]
+        yield finding(
+            Code.NODE_NOT_JOINING,
+            f"{name} makes no node: {words[:_BRIEF]}",
+            [text for _, text in told[:3]],
+            "Read the conditions of the NodePool and of its node class (kubectl describe"
+            " nodepools,ec2nodeclasses): AMI, subnets, security groups, role.",
+        )
 
 
 _JOIN_SECONDS = 900.0
@@ -238,6 +250,12 @@ _NODE_GROUP = LogPattern(
     pattern(r"NodeCreationFailure[^\n]{0,200}", r"Instances failed to join the kubernetes cluster"),
     "The instances of a node group did not join the cluster in time",
     _LOOK_AT_THE_INSTANCE,
+)
+_NOT_LAUNCHED = LogPattern(
+    Code.NODE_NOT_JOINING,
+    pattern(r"AsgInstanceLaunchFailures: (?P<why>[^\n]{1,300})"),
+    lambda hit: f"EC2 launches no instance for the node group: {hit.match['why']}",
+    "Correct what it names: launch template, AMI, key, instance profile, or a service-linked role.",
 )
 _NEVER_JOINED = re.compile(
     r"not registered within|NodeCreationFailure|[Ii]nstances? failed to join the kubernetes cluster"
@@ -274,7 +292,7 @@ def _is_young(evidence: Evidence, claim: KubeObject) -> bool:
     return bool(since and evidence.taken_at and evidence.taken_at - since < _JOIN_SECONDS)
 
 
-_POOL = re.compile(r'nodepool[ "=]+"?([\w.-]+)"?', re.IGNORECASE)
+_POOL = re.compile(r'nodepool(?:[=:]"?| "|[:=] ?)([\w.-]+)"?', re.IGNORECASE)
 _TAINT = re.compile(r"did not tolerate (?:taint \(taint=)?([^\s;,()]+)")
 _LIMIT = re.compile(
     r"exceed(?:s|ed)? (?:the )?limits? for (?:nodepool|provisioner)|nodepool[^\n]{0,40}limits? (?:have been )?exceeded"
@@ -282,7 +300,7 @@ _LIMIT = re.compile(
 _LIMIT_POOL = re.compile(r'for (?:nodepool|provisioner):? (?:\((?:NodePool|provisioner)=|")?([\w.-]+)')
 _MISMATCH = re.compile(
     r"no instance type (?:met|satisfied|has|which)|incompatible requirements|filtered out all available instance types"
-    r"|no nodepools found|minValues requirement"
+    r"|minValues requirement"
 )
 _WISHES = (
     re.compile(r"instance-gpu-name In \[([^\]]+)\]"),
@@ -305,17 +323,6 @@ _MISFITS = (
     "taint {node.kubernetes.io/pid-pressure",
     "taint {ToBeDeletedByClusterAutoscaler",
 )
-_OTHER_RULES = (
-    "Insufficient",
-    " taint",
-    "ersistent",
-    "volume",
-    "cannot allocate all claims",
-    "device class",
-    "pod group",
-    "gang",
-)
-"""Words of reasons that other rules read."""
 _FULL_OF_VOLUMES = "exceed max volume count"
 _NO_NODES = "no nodes available to schedule pods"
 _OF_DAEMONS = "didn't satisfy plugin(s) [NodeAffinity]"
@@ -397,7 +404,7 @@ def _mismatches(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
 
 
-_OF_KARPENTER = re.compile(r"^Failed to schedule pod, ([^\n]+)")
+_OF_KARPENTER = re.compile(r"^Failed to schedule pod, ([^\n]+)|(^no nodepools found[^\n]*)")
 
 
 def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
@@ -408,7 +415,7 @@ def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         if found and not any(expression.search(one.message) for expression in known):
             yield finding(
                 Code.NODEPOOL_MISMATCH,
-                f"Karpenter makes no node for {one.pod or 'the pod'}: {found[1][:_BRIEF]}",
+                f"Karpenter makes no node for {one.pod or 'the pod'}: {(found[1] or found[2])[:_BRIEF]}",
                 [one.message],
                 "Compare the pod with the requirements, limits and readiness of the NodePools: kubectl get nodepools.",
             )
@@ -421,26 +428,29 @@ def _is_special(refusal: SchedulingRefusal) -> bool:
 
 
 def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    """Yield labels, processors or memory that no present node has, and reasons that no other rule reads."""
+    """Yield labels, processors or memory that no present node has."""
     unfit = [
         one
         for one in refused
-        if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one)))
-        or one.has(_FULL_OF_VOLUMES, _NO_NODES)
-        or (one.reasons and not one.has(*_OTHER_RULES))
+        if (one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))) or one.has(_FULL_OF_VOLUMES, _NO_NODES)
     ]
     if unfit:
-        own = _of_its_node(unfit[0])
-        reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in (own or unfit[0].reasons).items())
-        none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
-        if own:
-            reasons, none = ", ".join(own), "Its node does not take"
-        yield finding(
-            Code.NODEPOOL_MISMATCH,
-            f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
-            quotes_of(unfit),
-            _advice(unfit[0]),
-        )
+        yield misfit(unfit)
+
+
+def misfit(unfit: list[SchedulingRefusal]) -> Finding:
+    """Return the finding of pods that no node takes, with the reasons of the first one in the scheduler's words."""
+    own = _of_its_node(unfit[0])
+    reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in (own or unfit[0].reasons).items())
+    none = "The cluster has no node for" if unfit[0].has(_NO_NODES) else "No node fits"
+    if own:
+        reasons, none = ", ".join(own), "Its node does not take"
+    return finding(
+        Code.NODEPOOL_MISMATCH,
+        f"{none} {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
+        quotes_of(unfit),
+        _advice(unfit[0]),
+    )
 
 
 def _of_its_node(refusal: SchedulingRefusal) -> dict[str, int]:

@@ -35,6 +35,26 @@ def find_queued(evidence: Evidence) -> Iterator[Finding]:
     yield from _gang(evidence)
 
 
+_UNTIL_QUOTA = (
+    " until quota is free",
+    "Wait, end admitted work of the same ClusterQueue, or raise its quota; kubectl get workloads lists it.",
+)
+_UNTIL = (
+    (
+        re.compile(r"Queue \S{1,120} (?:doesn't|does not) exist|Queue \S{1,120} not found"),
+        " that is not there",
+        "Correct the label kueue.x-k8s.io/queue-name, or make the queue: kubectl get localqueues,clusterqueues -A.",
+    ),
+    (
+        re.compile(r"is (?:inactive|stopped)|isn't active|StopPolicy"),
+        " that admits nothing now",
+        "See why the queue is stopped or inactive (a flavor or admission check that is missing): kubectl describe"
+        " clusterqueue.",
+    ),
+)
+"""Words of Kueue, what a workload then waits for, and what to do."""
+
+
 def _kueue(evidence: Evidence) -> Iterator[Finding]:
     for workload in evidence.queued:
         reserved, admitted = workload.condition("QuotaReserved"), workload.condition("Admitted")
@@ -44,12 +64,18 @@ def _kueue(evidence: Evidence) -> Iterator[Finding]:
         evicted = workload.condition("Evicted")
         quotes = [one.message or one.reason for one in (waiting, evicted) if one is not None and one.type]
         queue = str(workload.spec.get("queueName") or "")
+        told = _brief(waiting.message) if waiting is not None else ""
+        until, step = (
+            next((row[1:] for row in _UNTIL if row[0].search(told)), _UNTIL_QUOTA)
+            if not workload.has("QuotaReserved")
+            else (" until its admission checks are ready", "See what they wait for: kubectl describe workload.")
+        )
         yield finding(
             Code.QUEUE_WAITING,
-            f"Workload {workload.name} waits in queue{f' {queue}' if queue else ''} until quota is free"
-            + (f": {_brief(waiting.message)}" if waiting is not None and waiting.message else ""),
+            f"Workload {workload.name} waits in queue{f' {queue}' if queue else ''}{until}"
+            + (f": {told}" if told else ""),
             quotes or [workload.name],
-            "Wait, end admitted work of the same ClusterQueue, or raise its quota; kubectl get workloads lists it.",
+            step,
         )
     if not evidence.queued and (gated := [pod for pod in evidence.pods if pod.is_gated or _is_gated(pod.conditions)]):
         condition = gated[0].condition("PodScheduled")
@@ -104,29 +130,28 @@ def _is_waiting(gang: KubeObject) -> bool:
 
 
 def _gang(evidence: Evidence) -> Iterator[Finding]:
-    lines = [one.message for one in refusals(evidence) if _GANG.search(one.message)]
-    names = [gang.name for gang in evidence.gangs if _is_waiting(gang)]
-    for gang in evidence.gangs:
-        condition = gang.condition("Unschedulable")
-        if _is_waiting(gang) and condition is not None and condition.status == "True":
-            lines.insert(0, condition.message or condition.reason)
-    if evidence.gangs and not names:
+    waiting = [gang for gang in evidence.gangs if _is_waiting(gang)]
+    if evidence.gangs and not waiting:
         # the condition and events of an earlier wait stay when the gang runs
         return
-    lines = list(dict.fromkeys(lines))
-    if not lines:
+    told = [one.message for gang in waiting for one in gang.conditions if one.status == "True" and one.message]
+    told += [one.message for one in refusals(evidence) if not one.reasons or _GANG.search(one.message)]
+    lines = [line for line in dict.fromkeys(told) if _GANG.search(line)]
+    others = [line for line in dict.fromkeys(told) if line not in lines]
+    if not lines and not (waiting and others):
         return
-    message = next((line for line in lines if _COUNTS.search(line)), lines[0])
+    message = next((line for line in lines if _COUNTS.search(line)), next(iter(lines or others)))
     wanted, placeable, short = _COUNTS.search(message), _PLACEABLE.search(message), _GANG.search(message)
     total = (wanted[1] or wanted[2]) if wanted else (short["all"] if short else None)
     missing = short["short"] if short and short["short"] else ""
     fits = f"; {placeable[1]} fit now" if placeable else "; none fits now" if total and missing == total else ""
-    who = f" of {names[0]}" if names else ""
+    who = f" of {waiting[0].name}" if waiting else ""
+    whole = f"its pod{who} fits" if total == "1" else f"all {f'{total} ' if total else ''}pods{who} fit at once"
     yield finding(
         Code.GANG_WAITING,
-        f"The gang scheduler waits until all {total or ''} pods{who} fit at once{fits}".replace("  ", " "),
-        [*lines[:3], *(one.message for one in refusals(evidence) if one.reasons)],
-        f"Free or add room for {missing + ' ' if missing else ''}more pods, or lower minMember."
+        f"The gang scheduler waits until {whole}{fits}" + (f": {others[0]}" if others else ""),
+        [*lines[:3], *others[:2], *(one.message for one in refusals(evidence) if one.reasons)],
+        f"Free or add room for {f'{missing} more ' if missing not in ('', '1') else 'the '}pods, or lower minMember."
         f"{_unseen_by_karpenter(evidence)}",
     )
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from actions.cluster.diagnose.evidence import Event, Evidence, Pod
+from actions.cluster.diagnose.evidence import Evidence, Pod
+from actions.fleet.facts import EventFacts
 
 _FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
 _PREEMPTION = re.compile(
@@ -22,7 +23,7 @@ _PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d+)\)")
 _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
-NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
+NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable", "NoCompatibleNodePools", "PodGroupPending")
 
 
 class SchedulingRefusal(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
         yield event.message, event.name
 
 
-def scheduling_events(evidence: Evidence) -> Iterator[Event]:
+def scheduling_events(evidence: Evidence) -> Iterator[EventFacts]:
     """Yield a scheduler's events about pods that still have no node."""
     return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
 
@@ -105,7 +106,7 @@ RAISE_MAXIMUM = (
 )
 
 
-def full_groups(evidence: Evidence) -> list[Event]:
+def full_groups(evidence: Evidence) -> list[EventFacts]:
     """Return cluster-autoscaler's events about node groups that it may not enlarge for a pod without a node."""
     return [
         event
@@ -116,7 +117,7 @@ def full_groups(evidence: Evidence) -> list[Event]:
     ]
 
 
-def is_unscheduled(evidence: Evidence, event: Event) -> bool:
+def is_unscheduled(evidence: Evidence, event: EventFacts) -> bool:
     """Return whether the event's object still has no node: of another object than a pod, any pod that is known."""
     pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
     return evidence.awaits_nodes if pod is None else _has_no_node(pod)

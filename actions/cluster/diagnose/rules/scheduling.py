@@ -228,6 +228,29 @@ def _lacks_accelerators(refusal: SchedulingRefusal) -> bool:
     return not refusal.is_misfit and any(map(is_accelerator, refusal.short_of()))
 
 
+_BRANCH_INTERFACE = "vpc.amazonaws.com/pod-eni"
+
+
+def _is_device(resource: str) -> bool:
+    """Return whether a device plugin or controller counts it, as the names with a domain show; adapters are apart."""
+    return "/" in resource and resource != EFA
+
+
+def _lacks_devices(refusal: SchedulingRefusal) -> bool:
+    return not refusal.is_misfit and any(map(_is_device, refusal.short_of()))
+
+
+def _no_interface(short: list[SchedulingRefusal]) -> Finding:
+    return finding(
+        Code.NO_POD_IP,
+        f"No node has a branch network interface (pod-eni) free for {pod_names(short)}, which needs one for its"
+        f" security groups ({short[0].short_of()[_BRANCH_INTERFACE]} of {short[0].nodes} nodes are short of them)",
+        quotes_of(short),
+        "Add nodes or use larger ones, whose types have more of them; see that ENABLE_POD_ENI is on in aws-node,"
+        " or take the pod out of its SecurityGroupPolicy.",
+    )
+
+
 def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     keys: dict[str, list[SchedulingRefusal]] = {}
     for one in refused:
@@ -314,6 +337,9 @@ def _taint(evidence: Evidence, blamed: list[str], keys: dict[str, list[Schedulin
     )
 
 
+_NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"\n]{1,253})" (not found|is being deleted)')
+
+
 def _claims(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     unbound = [
         one
@@ -326,11 +352,16 @@ def _claims(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
         )
     ]
     if unbound:
+        absent = next((found for one in unbound if (found := _NO_CLAIM.search(one.message))), None)
         yield finding(
             Code.PVC_UNBOUND,
-            f"A volume claim of {pod_names(unbound)} is not bound",
+            f"The volume claim {absent[1]} of {pod_names(unbound)} is {absent[2].removeprefix('is ')}"
+            if absent
+            else f"A volume claim of {pod_names(unbound)} is not bound",
             quotes_of(unbound),
-            "kubectl describe pvc: do StorageClass and CSI driver exist, does the volume name this claim?",
+            "Make the claim in the pod's namespace, or correct its name in the pod: kubectl get pvc."
+            if absent
+            else "kubectl describe pvc: do StorageClass and CSI driver exist, does the volume name this claim?",
         )
     apart = [one for one in refused if one.has("volume node affinity conflict")]
     if apart:
@@ -351,10 +382,13 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
             quotes_of(claimed),
             "kubectl get resourceclaims,resourceslices: wait for the job that holds the devices, or add nodes.",
         )
-    short = [one for one in refused if _lacks_accelerators(one)]
+    short = [one for one in refused if _lacks_accelerators(one)] or [one for one in refused if _lacks_devices(one)]
     if not short:
         return
-    resource = next(name for name in short[0].short_of() if is_accelerator(name))
+    resource = min(filter(_is_device, short[0].short_of()), key=lambda name: not is_accelerator(name))
+    if resource == _BRANCH_INTERFACE:
+        yield _no_interface(short)
+        return
     full = full_groups(evidence)
     too_much = _asks_too_much(evidence, short[0], resource)
     if too_much:
@@ -362,7 +396,9 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
             Code.GPU_SHORTAGE,
             too_much,
             [*quotes_of(short), *(event.message for event in full[:1])],
-            "Ask for what one node has, and spread the job over more pods; or add nodes that have it.",
+            "Add nodes that have it; on those that should, see that its device plugin runs."
+            if "none of the" in too_much
+            else "Ask for what one node has, and spread the job over more pods; or add nodes that have it.",
         )
         return
     yield finding(

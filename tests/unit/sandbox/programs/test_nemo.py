@@ -17,7 +17,7 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.render import manifests_of
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Evidence, Log
-from actions.cluster.diagnose.rules.programs import last_error
+from actions.cluster.diagnose.rules.last_error import last_error
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.nemo.gpt_settings import gpt_settings
