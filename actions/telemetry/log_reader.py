@@ -49,12 +49,12 @@ from actions.telemetry.runtime_format import (
 )
 
 DIALECTS: tuple[type[Dialect], ...] = (
+    SingleLines,
     Tables,
     RayReports,
     RayTables,
     NemoFields,
     Megatron,
-    SingleLines,
     DeepSpeed,
     LightningBars,
     RichBars,

@@ -21,28 +21,27 @@ from actions.telemetry.dialects.dialect import (
     WRAPPER,
     LogValue,
     WaitingDialect,
-    named_points,
 )
+from actions.telemetry.dialects.named import named_points
 from actions.telemetry.dialects.progress_bars import BAR_MARKS, Bar, bar_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, number_of
 
 _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
 _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")
+_RESULT = re.compile(rf"^\s{{0,8}}((?:eval|train)_loss) {{1,60}}= {{1,40}}({NUMBER})\s{{0,8}}$")
+"""A row of the table at the end of a training or an evaluation."""
 _TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
-_OPENERS = frozenset({"loss", "eval_loss", "train_runtime"})
-_COMPANIONS = frozenset({"epoch", "learning_rate", "eval_runtime"})
-"""Keys of which one stands beside every loss that the Trainer prints; older versions leave the epoch out."""
+_COMPANIONS = frozenset({"epoch", "learning_rate", "lr", "eval_runtime", "train_runtime"})
+"""Keys of which one stands in every dictionary that the Trainer prints; older versions leave the epoch out."""
+_REPORTED = re.compile(r"(?:loss|reward|kl|runtime)\b")
+"""A word that the names of a report have, and those of settings do not."""
 _COUNTED = re.compile(r"'global_step/max_steps': '(\d{1,12})/\d{1,12}'")
 """The step as ms-swift prints it."""
 _NAMES = {
     "loss": TRAIN_LOSS,
     "eval_loss": VAL_LOSS,
     "train_loss": "train_loss_final_mean",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-    "kl": "kl",
-    "reward": "reward",
     "train_samples_per_second": "throughput",
     "train_steps_per_second": "iters_per_second",
 }
@@ -55,7 +54,17 @@ class HuggingFace(WaitingDialect):
     A stream without bars is not held back: its points have no step, only an epoch; nor are lines of `torchrun --tee`.
     """
 
-    marks: ClassVar[tuple[str, ...]] = ("Total opt", "loss'", "'train_runtime'", *BAR_MARKS)
+    marks: ClassVar[tuple[str, ...]] = (
+        "Total opt",
+        "l_loss ",
+        "n_loss ",
+        "loss'",
+        "'train_runtime'",
+        "'epoch'",
+        "'lr'",
+        "'learning_rate'",
+        *BAR_MARKS,
+    )
 
     def __init__(self) -> None:
         self._total: int | None = None
@@ -71,6 +80,9 @@ class HuggingFace(WaitingDialect):
         dictionary = _dictionary_of(record.text)
         if dictionary is not None:
             return findings + self._read_bar_before(record) + self.flush() + self._read_dictionary(record, dictionary)
+        result = _RESULT.match(record.text) if "_loss " in record.text else None
+        if result:
+            return findings + named_points(record, None, {result[1]: result[2]}, _NAMES)
         bar = bar_of(record.text) if "[" in record.text else None
         if bar is None or bar.metrics:
             return findings or None
@@ -120,10 +132,10 @@ class HuggingFace(WaitingDialect):
 
 
 def _dictionary_of(text: str) -> dict[str, str] | None:
-    if "loss'" not in text and "'train_runtime'" not in text:
+    if "{'" not in text:
         return None
     for match in _DICTIONARY.finditer(text):
         values: dict[str, str] = dict(_PAIR.findall(match[0]))
-        if not _COMPANIONS.isdisjoint(values) and not _OPENERS.isdisjoint(values):
+        if len(values) > 1 and not _COMPANIONS.isdisjoint(values) and _REPORTED.search(match[0]):
             return values
     return None

@@ -9,6 +9,7 @@ import re
 from typing import ClassVar
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
+from actions.telemetry.dialects.named import named_points
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, TrainingProgress
 
@@ -20,7 +21,7 @@ _LOSS = re.compile(r"^loss/train/total$|CrossEntropy$")
 class Composer:
     """Remembers the batch. The same loss stands there under two names; the second is not a new point."""
 
-    marks: ClassVar[tuple[str, ...]] = ("batch=", "oss/train/total", "CrossEntropy")
+    marks: ClassVar[tuple[str, ...]] = ("batch=", "Train ", "Eval ")
 
     def __init__(self) -> None:
         self._batch: int | None = None
@@ -31,8 +32,10 @@ class Composer:
             self._batch = int(batch[1])
             return [TrainingProgress("batch", self._batch, int(batch[2]), rank=record.rank)]
         value = _BATCH_VALUE.match(record.text) if self._batch is not None else None
-        if value is None or not _LOSS.search(value[2]):
+        if value is None:
             return None
+        if not _LOSS.search(value[2]):
+            return named_points(record, self._batch, {value[2]: value[3]}, {})
         metric = TRAIN_LOSS if value[1] == "Train" else VAL_LOSS
         return [point_of(record, metric, self._batch, value[3], key=value[2])]
 

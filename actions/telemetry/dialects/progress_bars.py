@@ -22,13 +22,10 @@ from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
     LogValue,
-    Named,
     first_of,
-    named_in,
-    named_points,
     point_of,
-    points_at,
 )
+from actions.telemetry.dialects.named import Named, named_in, named_points, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, outline_of, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
@@ -172,16 +169,12 @@ _VALIDATION_LOSSES = (
     "valid_loss_epoch",
 )
 _EXTRAS = {
-    "lr": "lr",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-    "gradient_norm": "grad_norm",
     "parameter_norm": "param_norm",
-    "throughput": "throughput",
-    "consumed_samples": "consumed_samples",
     "train_step_timing in s": "step_time_s",
     "iteration_time": "step_time_s",
 }
+_READ = frozenset({*_NAMED_LOSSES, *_PLAIN_LOSSES, *_VALIDATION_LOSSES, "train_loss_epoch", "train/loss_epoch"})
+"""Names of losses, and of their means, that are no further curves."""
 _RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
 _REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1,4}\d{1,3}%\|)")
 """The places where a bar was drawn again on the same line: in a copy that has lost its `\\r`, the bar cut at the
@@ -343,10 +336,10 @@ class LightningBars:
             metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
             losses.append(point_of(record, metric, step, bar.texts[plain], key=plain, epoch=epoch))
         losses += self._held(record, bar, step, epoch)
-        if not losses:
+        others = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch, taken=_READ)
+        if not losses and all(point.value.is_integer() for point in others if isinstance(point, Point)):
             return []
-        extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
-        return losses + _rate_points(record, bar, step, epoch) + extras
+        return losses + _rate_points(record, bar, step, epoch) + others
 
     def _pause(self, rank: int, validated: int) -> None:
         """Note that a validation was drawn: what the bar of the training counts while it goes on are batches of it."""
@@ -423,7 +416,7 @@ def _rate_points(record: LogRecord, bar: Bar, step: int, epoch: float | None) ->
 _KERAS_EPOCH = re.compile(r"^\s{0,8}Epoch (\d{1,9})/\d{1,9}$")
 _KERAS_BAR = re.compile(r"^\s{0,12}(\d{1,12})/(?:(\d{1,12})|Unknown)\s{1,4}[\[━\d-]")
 _KERAS_PAIR = re.compile(rf" - ([\w/]{{1,60}}): ({NUMBER})(?=\s|$)")
-_KERAS_NAMES = {"loss": TRAIN_LOSS, "val_loss": VAL_LOSS, "lr": "lr", "learning_rate": "lr"}
+_KERAS_NAMES = {"loss": TRAIN_LOSS, "val_loss": VAL_LOSS}
 
 
 class _KerasBar(msgspec.Struct, frozen=True):
@@ -475,10 +468,8 @@ class Keras:
     @staticmethod
     def _evaluation(record: LogRecord, bar: _KerasBar, *, is_full: bool) -> list[LogValue]:
         """Return the loss of `evaluate`, whose bar comes behind that of an epoch, without a line for a new one."""
-        losses = [number for number in bar.numbers if number.metric == TRAIN_LOSS]
-        return [
-            point_of(record, TEST_LOSS, None, record.text[number.place], key=number.key) for number in losses if is_full
-        ]
+        losses = [record.text[number.place] for number in bar.numbers if number.metric == TRAIN_LOSS]
+        return [point_of(record, TEST_LOSS, None, text, key="loss") for text in losses if is_full]
 
 
 @memoize_by_outline

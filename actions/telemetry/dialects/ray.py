@@ -9,7 +9,8 @@ import math
 import re
 from typing import ClassVar
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, first_of, named_points, point_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, first_of, point_of
+from actions.telemetry.dialects.named import named_points
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, number_of
 
@@ -19,7 +20,6 @@ _FROM_RANK = re.compile(r"\) from rank (\d{1,9})")
 _PAIR = re.compile(rf"'(\w{{1,80}})': ({NUMBER})(?=[,}}])")
 _TRAIN = ("train_loss", "loss")
 _VALIDATION = ("val_loss", "eval_loss", "validation_loss")
-_EXTRAS = {"learning_rate": "lr", "lr": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
 
 
 class RayTables:
@@ -70,4 +70,4 @@ def _result(record: LogRecord, values: dict[str, str], counted: str | None) -> l
         key = first_of(values, keys)
         if key:
             points.append(point_of(record, metric, whole, values[key], key=key, epoch=epoch))
-    return points + (named_points(record, whole, values, _EXTRAS, epoch=epoch) if points else [])
+    return points + named_points(record, whole, values, {}, epoch=epoch, taken=(*_TRAIN, *_VALIDATION))

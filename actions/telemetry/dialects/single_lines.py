@@ -17,14 +17,10 @@ from actions.telemetry.dialects.dialect import (
     VAL_LOSS,
     WRAPPER,
     LogValue,
-    Named,
-    extras_in,
     first_of,
-    named_in,
-    named_points,
     point_of,
-    points_at,
 )
+from actions.telemetry.dialects.named import Named, named_points, numbers_in, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, TrainingProgress, number_of, number_or_none
@@ -39,10 +35,8 @@ class LineForm(NamedTuple):
     """Groups `step`, `loss`, and perhaps `epoch`."""
     key: str
     """The trainer's name of the loss."""
-    pair: re.Pattern[str] | None = None
-    """Further values: key and number. Without it learning rate, gradient norm and rate have their usual names."""
     names: dict[str, str] = {}  # noqa: RUF012 - never changed
-    """Metric by key."""
+    """Metric by key, of further numbers whose name is not the metric."""
     metric: str = TRAIN_LOSS
     """The metric that the loss is."""
 
@@ -56,8 +50,7 @@ FORMS = (
             rf"step_loss : (?P<loss>{_N})"
         ),
         "step_loss",
-        re.compile(rf" ([a-z_-]{{1,30}}) : ({_N})"),
-        {"learning_rate": "lr", "throughput": "throughput", "grad_norm": "grad_norm", "grad-norm": "grad_norm"},
+        {"grad-norm": "grad_norm"},
     ),
     LineForm(
         "validate step: ",
@@ -69,13 +62,10 @@ FORMS = (
         "loss: ",
         re.compile(rf"\bstep: {{1,8}}(?P<step>\d{{1,12}}) {{1,8}}loss: {{1,8}}(?P<loss>{_N})(?![\w])"),
         "loss",
-        re.compile(rf" ([a-z_]{{1,30}}): {{1,8}}({_N})"),
         {
-            "grad_norm": "grad_norm",
             "memory": "memory_gib",
             "tps": "tokens_per_s_per_gpu",
             "wps": "tokens_per_s_per_gpu",
-            "tflops": "tflops",
             "mfu": "mfu_percent",
         },
     ),
@@ -83,7 +73,6 @@ FORMS = (
         "completed step:",
         re.compile(rf"completed step: (?P<step>\d{{1,12}}),.{{0,500}}?(?<!\w)loss: (?P<loss>{_N})"),
         "loss",
-        re.compile(rf"[ ,]([\w/]{{1,30}}): ({_N})"),
         {"seconds": "step_time_s", "TFLOP/s/device": "tflops", "Tokens/s/device": "tokens_per_s_per_gpu"},
     ),
     LineForm(
@@ -95,8 +84,7 @@ FORMS = (
         "samples/sec",
         re.compile(rf"\bBatch (?P<step>\d{{1,12}}) Loss: (?P<loss>{_N}), Speed: "),
         "Loss",
-        re.compile(rf" (Speed|lr): ({_N})"),
-        {"Speed": "samples_per_s", "lr": "lr"},
+        {"Speed": "samples_per_s"},
     ),
     LineForm(
         "Train Epoch:",
@@ -113,7 +101,6 @@ FORMS = (
             rf"\s{{1,8}}(?P<loss>{_N})(?=\s|$)"
         ),
         "total_loss",
-        re.compile(rf"(images/sec): ({_N})"),
         {"images/sec": "images_per_s"},
     ),
     LineForm(
@@ -172,8 +159,6 @@ FORMS = (
         "lm_loss: ",
         re.compile(rf"\biteration: (?P<step>\d{{1,12}}) / \d{{1,12}} \|.{{0,600}}?\blm_loss: (?P<loss>{_N})(?=\s|$)"),
         "lm_loss",
-        re.compile(rf"\| (lr|grad_norm): ({_N})(?=\s|$)"),
-        {"lr": "lr", "grad_norm": "grad_norm"},
     ),
     LineForm(
         "alidation loss at ",
@@ -215,7 +200,8 @@ FORMS = (
     LineForm(
         "loss train: ",
         re.compile(
-            rf"\bEpoch (?P<epoch>\d{{1,9}}) \| iter (?P<step>\d{{1,12}}) step \d{{1,12}} \| loss train: (?P<loss>{_N}),"
+            r"\bEpoch (?P<epoch>\d{1,9}) \| iter {1,8}(?P<step>\d{1,12}) step {1,8}\d{1,12} \| "
+            rf"loss train: (?P<loss>{_N}),"
         ),
         "loss train",
     ),
@@ -341,7 +327,8 @@ def _places_in(outline: str) -> _FormPlaces | None:
 
 def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     loss = Named(form.metric, form.key, slice(*match.span("loss")))
-    further = named_in(form.pair.finditer(match.string), form.names) if form.pair else extras_in(match.string)
+    taken = {match.start(group) for group in form.head.groupindex}
+    further = numbers_in(match.string, form.names, taken=taken)
     epoch = place_of(match, "epoch") if "epoch" in form.head.groupindex else None
     return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
 
@@ -349,13 +336,6 @@ def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
 _STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps", "num_updates")
 _TRAIN_KEYS = ("train_loss", "train/loss", "training_loss", "loss", "reduced_train_loss", "loss/train")
 _VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
-_EXTRAS = {
-    "lr": "lr",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-    "gnorm": "grad_norm",
-    "throughput": "throughput",
-}
 
 
 class _Printed(str):
@@ -401,7 +381,9 @@ class JsonLines:
             key = first_of(texts, keys)
             if key:
                 points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
-        return points + named_points(record, step, texts, _EXTRAS, epoch=epoch) if points else None
+        taken = {step_key, *_TRAIN_KEYS, *_VALIDATION_KEYS}
+        others = named_points(record, step, texts, {}, epoch=epoch, taken=taken)
+        return points + others if points or len(others) > 1 else None
 
 
 def _numbers_in(text: str) -> dict[str, str]:

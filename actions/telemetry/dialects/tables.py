@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, point_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect
+from actions.telemetry.dialects.named import named_points
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline
 from actions.telemetry.points import Point, number_or_none
@@ -28,11 +29,10 @@ _METRICS = {
     "valid_loss": VAL_LOSS,
     "eval_loss": VAL_LOSS,
     "validation_loss": VAL_LOSS,
-    "lr": "lr",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
 }
+_LOSS = re.compile(r"(?:^|[_/])loss(?:$|[_/])")
 _MOST_COLUMNS = 64
+_LONGEST_NAME = 40
 
 
 class _Columns(msgspec.Struct, frozen=True):
@@ -86,11 +86,10 @@ class Tables(WaitingDialect):
             record = record._replace(rank=self._trials.setdefault(cells[columns.trial], len(self._trials)))
         elif step is None and epoch is None:
             return None
-        return [
-            point_of(record, _METRICS[name], None if step is None else int(step), cell, key=name, epoch=epoch)
-            for name, cell in zip(columns.names, cells, strict=True)
-            if name in _METRICS and number_or_none(cell) is not None
-        ]
+        texts = {
+            name: cell for name, cell in zip(columns.names, cells, strict=True) if number_or_none(cell) is not None
+        }
+        return named_points(record, None if step is None else int(step), texts, _METRICS, epoch=epoch)
 
 
 @memoize_by_outline
@@ -102,7 +101,7 @@ def _columns_in(outline: str) -> _Columns | None:
     names = tuple(cell.lower().replace(" ", "_") for cell in _cells_in(outline, separator))
     step = next((at for at, name in enumerate(names) if name in _STEPS), None)
     epoch = names.index("epoch") if "epoch" in names else None
-    has_loss = any(_METRICS.get(name) in (TRAIN_LOSS, VAL_LOSS) for name in names)
+    has_loss = any(_LOSS.search(name) for name in names) and all(len(name) <= _LONGEST_NAME for name in names)
     if not has_loss or (step is None and epoch is None):
         return None
     return _Columns(separator, names, step, epoch, names.index("trial_name") if "trial_name" in names else None)
