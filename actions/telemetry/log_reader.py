@@ -11,15 +11,14 @@ from itertools import chain
 from typing import Protocol
 
 from actions.base.line_cutter import LineCutter
+from actions.telemetry.dialects.blocks import Blocks, Boxes
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue, WaitingDialect
 from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.huggingface import HuggingFace
-from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.progress_bars import Keras, LightningBars, LightningResults
-from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.rich_bars import RichBars
-from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
+from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, RayReports, SingleLines
 from actions.telemetry.dialects.tables import NcclRows, Tables
 from actions.telemetry.log_records import (
     PREFIX_MARKS,
@@ -52,15 +51,14 @@ DIALECTS: tuple[type[Dialect], ...] = (
     SingleLines,
     Tables,
     RayReports,
-    RayTables,
+    Boxes,
     NemoFields,
     Megatron,
     DeepSpeed,
     LightningBars,
     RichBars,
     LightningResults,
-    Composer,
-    Olmo,
+    Blocks,
     Keras,
     Preprocessing,
     JsonLines,

@@ -15,8 +15,8 @@ LogValue = Point | TrainingProgress
 TRAIN_LOSS = "train_loss"
 VAL_LOSS = "val_loss"
 TEST_LOSS = "test_loss"
-WRAPPER = r"(?:(?:tensor|Array|(?:np|numpy)\.float\d{2})\()?"
-"""Expression of what Python prints before the number of an object: `tensor(2.1, …)`, `np.float64(2.1)` (NumPy 2)."""
+WRAPPER = r"(?:(?:tensor|Array|(?:np|numpy)\.float\d{2})\(|\[(?=[\d.eE+-]{1,24}\]))?"
+"""Expression of what Python prints before the number of an object: `tensor(2.1, …)`, `np.float64(2.1)`, `[2.1]`."""
 
 
 class Dialect(Protocol):

@@ -29,7 +29,7 @@ from actions.telemetry.points import NUMBER, Point, TrainingProgress
 _STEP = re.compile(
     r"(?:\b(?:global_|train_|num_)?[Ss]teps?(?:_i)?|\bnum_updates|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)"
     r"(?:[ :=]{1,12}[\[(#]?|[\[(])"
-    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?!:\d\d[<,:\]])(?=[\s:|\[]|,(?!\d)|$)"
+    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/ {0,8}(\d{1,12}))?[\])]?(?!:\d\d[<,:\]])(?=[\s:|\[]|,(?!\d)|$)"
 )
 """A step behind a word for it. A clock in brackets is none: `12 steps [00:05, 2.00 steps/s]`."""
 _SHORT_STEP = re.compile(
@@ -39,7 +39,7 @@ _SHORT_STEP = re.compile(
     r"|\s{1,4}(?:(?:[Tt]rain(?:ing)?|[Aa]vg|[Mm]ean)[ _])?(?:[Ll]oss\b|(?!of\b)[\w/]{1,24}[ =:]{1,4}[\d.]))"
 )
 """A step behind a word that has other meanings: where a report begins, and before signs or a named number."""
-_BARE_STEP = re.compile(r"^\s{0,8}(\d{1,12}): {1,4}(?=[Ll]oss[ :=])")
+_BARE_STEP = re.compile(r"^\s{0,8}(\d{1,12})(\Z)?: {1,4}(?=[Ll]oss[ :=])")
 """A step without a word for it, which may also be a rank, as `srun -l` puts it before each line."""
 _COUNTER = re.compile(
     r"(?:\[ {0,8}(?P<epoch>\d{1,9})/(?P<epochs>\d{1,9})\] ?)?"
@@ -66,7 +66,7 @@ _TRAIN = re.compile(
     rf"{WRAPPER}({NUMBER})(?![\w%-]|\.\w)"
 )
 _FURTHER = re.compile(
-    rf"(?<![\w/-])(?:reduced_train|total|step|avg|mean|lm)_loss[ =:]{{1,4}}{WRAPPER}"
+    rf"(?<![\w/-])(?:reduced_train|total|tot|step|avg|mean|lm)_loss[ =:]{{1,4}}{WRAPPER}"
     rf"({NUMBER})(?![\w%-]|\.\w)"
 )
 """Names of the loss that count where no plain one stands on the line."""
@@ -87,6 +87,8 @@ _OF_VALIDATION = re.compile(
     r"(?=(?:global_)?(?:step|iter|batch|epoch)|\[ {0,8}\d)"
 )
 """The words before the step in a line about a validation: its plain `loss` is the validation's."""
+_BATCHES_OF_SUBSET = re.compile(r"\| valid on '[^']{1,60}' subset:? {0,4}\d")
+"""The batches of a validation in fairseq's bar."""
 _RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
 """A rank that a line begins with, or that stands in brackets."""
 _LOOK_BACK = 20
@@ -195,7 +197,11 @@ def _places_in(outline: str) -> _LoopPlaces | None:
     if alone:
         return _LoopPlaces(alone=place_of(alone, 1))
     has_loss = "oss" in outline
-    loss = (_training_in(outline) or _FURTHER.search(outline)) if has_loss else None
+    loss = (
+        (_training_in(outline) or _FURTHER.search(outline))
+        if has_loss and not _BATCHES_OF_SUBSET.search(outline)
+        else None
+    )
     validation = _VALIDATION.search(outline) if has_loss and "val" in outline.lower() else None
     step, epoch = _step_in(outline), _EPOCH.search(outline)
     if step is not None and _RECALLED.search(outline, 0, step.start()):
@@ -235,7 +241,8 @@ def _are_of_a_report(outline: str, numbers: Sequence[Named]) -> bool:
 def _step_in(text: str) -> re.Match[str] | None:
     """Return the step, looked for from where its name can begin."""
     found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
-    step = _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
+    at = text.find("global ") if "global " in text else max(0, min(found, default=0) - _LONGEST_STEP_WORD)
+    step = (_STEP.search(text, at) or (_STEP.search(text) if at else None)) if found else None
     return step or (_SHORT_STEP.search(text) if has_mark(text, _SHORT_STEP_WORDS) else None) or _BARE_STEP.match(text)
 
 

@@ -32,12 +32,10 @@ _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])"
 _RESULT = re.compile(rf"^\s{{0,8}}((?:eval|train)_loss) {{1,60}}= {{1,40}}({NUMBER})\s{{0,8}}$")
 """A row of the table at the end of a training or an evaluation."""
 _TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
-_COMPANIONS = frozenset({"epoch", "learning_rate", "lr", "eval_runtime", "train_runtime"})
+_COMPANION = re.compile(r"'(?:epoch|learning_rate|(?:\w{1,20}_)?lr|eval_runtime|train_runtime)':")
 """Keys of which one stands in every dictionary that the Trainer prints; older versions leave the epoch out."""
 _REPORTED = re.compile(r"(?:loss|reward|kl|runtime)\b")
 """A word that the names of a report have, and those of settings do not."""
-_COUNTED = re.compile(r"'global_step/max_steps': '(\d{1,12})/\d{1,12}'")
-"""The step as ms-swift prints it."""
 _NAMES = {
     "loss": TRAIN_LOSS,
     "eval_loss": VAL_LOSS,
@@ -61,7 +59,7 @@ class HuggingFace(WaitingDialect):
         "loss'",
         "'train_runtime'",
         "'epoch'",
-        "'lr'",
+        "lr'",
         "'learning_rate'",
         *BAR_MARKS,
     )
@@ -110,10 +108,9 @@ class HuggingFace(WaitingDialect):
         return [] if bar is None or bar.metrics else self._read_bar(record, bar)
 
     def _read_dictionary(self, record: LogRecord, values: dict[str, str]) -> list[LogValue]:
-        counted = _COUNTED.search(record.text) if "max_steps" in record.text else None
         epoch = number_of(values["epoch"]) if "epoch" in values else None
-        points = named_points(record, int(counted[1]) if counted else None, values, _NAMES, epoch=epoch)
-        if self._total is None or counted or record.is_teed:
+        points = named_points(record, None, values, _NAMES, epoch=epoch)
+        if self._total is None or record.is_teed:
             return points
         self._held = [point for point in points if isinstance(point, Point)]
         return []
@@ -136,6 +133,6 @@ def _dictionary_of(text: str) -> dict[str, str] | None:
         return None
     for match in _DICTIONARY.finditer(text):
         values: dict[str, str] = dict(_PAIR.findall(match[0]))
-        if len(values) > 1 and not _COMPANIONS.isdisjoint(values) and _REPORTED.search(match[0]):
+        if len(values) > 1 and _COMPANION.search(match[0]) and _REPORTED.search(match[0]):
             return values
     return None

@@ -6,21 +6,22 @@ A name that trainers share gets one metric (`learning_rate` is `lr`); any other 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, WRAPPER, LogValue, point_of
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, WRAPPER, LogValue, first_of, point_of
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.points import NUMBER
+from actions.telemetry.points import NUMBER, number_of
 
 _NO_METRIC = re.compile(
     r"(?:(?:global|max|current)_)?steps?|iter(?:ation)?s?|epochs?|batch|num_updates|(?:local_)?rank|world_size|pid|line"
     r"|seed|eta|ts|timestamp|port|version|v_num|attempt|.{0,80}\.(?:py|cc|cpp|cu|h|go|rs|java|scala)"
 )
 """Names that place a record, or that name what printed it."""
-_LOSSES = frozenset({TRAIN_LOSS, VAL_LOSS, TEST_LOSS})
+_LOSSES = frozenset({TRAIN_LOSS, VAL_LOSS, TEST_LOSS, "loss"})
 """Given by the dialects alone: a number of such a name that they leave out is another one."""
 _COMMON = {
     "lr": "lr",
@@ -75,6 +76,44 @@ def named_points(
         for key, text in texts.items()
         if key not in taken and (metric := metric_of(key, names))
     ]
+
+
+TRAINING_NAMES = (
+    *("reduced_train_loss", "train_loss", "train_loss_step", "train/loss", "train/loss_step", "training_loss"),
+    *("step_loss", "gpt_loss", "loss/train/total", "loss/train"),
+)
+PLAIN_NAME = "loss"
+VALIDATION_NAMES = (
+    *("val_loss", "validation_loss", "val/loss", "valid_loss", "eval_loss", "eval/loss"),
+    *("val_loss_epoch", "val/loss_epoch", "valid_loss_epoch"),
+)
+"""Names of the losses, those first that count where several stand together."""
+_READ = frozenset({*TRAINING_NAMES, PLAIN_NAME, *VALIDATION_NAMES})
+
+
+def report_of(
+    record: LogRecord,
+    values: Mapping[str, str],
+    counted: str | None,
+    *,
+    metric: str = TRAIN_LOSS,
+    names: Mapping[str, str] = {},
+) -> list[LogValue]:
+    """Return the points of a report: its losses first, then every other number.
+
+    Args:
+        record: The record that ends it.
+        values: Its numbers as printed, by name.
+        counted: Its step as printed.
+        metric: The metric of its plain loss.
+        names: Metric by key, before the common ones.
+    """
+    epoch = number_of(values["epoch"]) if "epoch" in values else None
+    number = number_of(counted) if counted is not None else math.nan
+    step = int(number) if number.is_integer() else None
+    found = ((metric, first_of(values, (*TRAINING_NAMES, PLAIN_NAME))), (VAL_LOSS, first_of(values, VALIDATION_NAMES)))
+    losses = [point_of(record, metric, step, values[key], key=key, epoch=epoch) for metric, key in found if key]
+    return losses + named_points(record, step, values, names, epoch=epoch, taken=_READ)
 
 
 class Named(msgspec.Struct, frozen=True):

@@ -25,7 +25,14 @@ from actions.telemetry.dialects.dialect import (
     first_of,
     point_of,
 )
-from actions.telemetry.dialects.named import Named, named_in, named_points, points_at
+from actions.telemetry.dialects.named import (
+    TRAINING_NAMES,
+    VALIDATION_NAMES,
+    Named,
+    named_in,
+    named_points,
+    points_at,
+)
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, outline_of, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
@@ -146,34 +153,14 @@ def _seconds_of(text: str | None) -> float | None:
     return float(seconds)
 
 
-_NAMED_LOSSES = (
-    "reduced_train_loss",
-    "train_loss",
-    "train_loss_step",
-    "train/loss",
-    "train/loss_step",
-    "training_loss",
-    "step_loss",
-    "gpt_loss",
-    "loss/train/total",
-)
 _PLAIN_LOSSES = ("loss", "Loss", "avr_loss", "avg_loss")
 """As a rule means of several steps."""
-_VALIDATION_LOSSES = (
-    "val_loss",
-    "validation_loss",
-    "val/loss",
-    "val_loss_epoch",
-    "val/loss_epoch",
-    "valid_loss",
-    "valid_loss_epoch",
-)
 _EXTRAS = {
     "parameter_norm": "param_norm",
     "train_step_timing in s": "step_time_s",
     "iteration_time": "step_time_s",
 }
-_READ = frozenset({*_NAMED_LOSSES, *_PLAIN_LOSSES, *_VALIDATION_LOSSES, "train_loss_epoch", "train/loss_epoch"})
+_READ = frozenset({*TRAINING_NAMES, *_PLAIN_LOSSES, *VALIDATION_NAMES, "train_loss_epoch", "train/loss_epoch"})
 """Names of losses, and of their means, that are no further curves."""
 _RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
 _REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1,4}\d{1,3}%\|)")
@@ -236,7 +223,7 @@ def _epoch_in(label: str) -> float | None:
 
 def _state_of(bar: Bar) -> tuple[str, str | None]:
     """Return the loss and the global step that a bar shows, as printed."""
-    key = first_of(bar.texts, _NAMED_LOSSES) or first_of(bar.texts, _PLAIN_LOSSES)
+    key = first_of(bar.texts, TRAINING_NAMES) or first_of(bar.texts, _PLAIN_LOSSES)
     return bar.texts.get(key, ""), bar.texts.get("global_step")
 
 
@@ -324,7 +311,7 @@ class LightningBars:
 
     def _points_of(self, record: LogRecord, bar: Bar) -> list[LogValue]:
         epoch = _epoch_in(bar.label)
-        named, plain = first_of(bar.texts, _NAMED_LOSSES), first_of(bar.texts, _PLAIN_LOSSES)
+        named, plain = first_of(bar.texts, TRAINING_NAMES), first_of(bar.texts, _PLAIN_LOSSES)
         self._shown[record.rank] = bar
         step = self._step_of(record.rank, bar)
         self._latest[record.rank] = bar.done, step
@@ -392,7 +379,7 @@ class LightningBars:
 
     def _held(self, record: LogRecord, bar: Bar, step: int, epoch: float | None) -> list[LogValue]:
         points: list[LogValue] = []
-        for metric, keys in ((VAL_LOSS, _VALIDATION_LOSSES), (TEST_LOSS, ("test_loss",))):
+        for metric, keys in ((VAL_LOSS, VALIDATION_NAMES), (TEST_LOSS, ("test_loss",))):
             key = first_of(bar.texts, keys)
             if key and self._seen_validation.get((record.rank, metric)) != bar.texts[key]:
                 self._seen_validation[record.rank, metric] = bar.texts[key]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -17,10 +18,9 @@ from actions.telemetry.dialects.dialect import (
     VAL_LOSS,
     WRAPPER,
     LogValue,
-    first_of,
     point_of,
 )
-from actions.telemetry.dialects.named import Named, named_points, numbers_in, points_at
+from actions.telemetry.dialects.named import Named, named_points, numbers_in, points_at, report_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, TrainingProgress, number_of, number_or_none
@@ -152,6 +152,21 @@ FORMS = (
         re.compile(
             rf"\bepoch (?P<epoch>\d{{1,9}}): {{1,8}}\d{{1,12}} / \d{{1,12}} loss=(?P<loss>{_N}),"
             r".{0,400}?\bnum_updates=(?P<step>\d{1,12})\b"
+        ),
+        "loss",
+    ),
+    LineForm(
+        " loss=",
+        re.compile(
+            rf"\| epoch (?P<epoch>\d{{1,9}}):? {{1,8}}(?P<step>\d{{1,12}}) / \d{{1,12}} loss=(?P<loss>{_N})(?=[\s,])"
+        ),
+        "loss",
+    ),
+    LineForm(
+        "batch: ",
+        re.compile(
+            r"\b(?P<epoch>\d{1,9})epoch:train:\d{1,12}-(?P<step>\d{1,12})batch: "
+            rf"(?:[\w/]{{1,40}}=[^,\s]{{1,24}}, ){{0,40}}loss=(?P<loss>{_N})(?=,|\s|$)"
         ),
         "loss",
     ),
@@ -304,6 +319,26 @@ class DeepSpeed:
         return None
 
 
+_REPORT = re.compile(r"Reporting training result (\d{1,9}):.{0,500}?metrics=(\{[^{}]{0,6000}\})")
+_FROM_RANK = re.compile(r"\) from rank (\d{1,9})")
+_REPORTED_PAIR = re.compile(rf"'([\w/.-]{{1,80}})': ({NUMBER})(?=[,}}])")
+
+
+class RayReports:
+    """Reads the one-line reports of Ray Train V2, which prints each of them twice."""
+
+    marks: ClassVar[tuple[str, ...]] = ("Reporting training result",)
+
+    def read(self, record: LogRecord) -> list[LogValue] | None:
+        report = _REPORT.search(record.text) if "Reporting training result" in record.text else None
+        if report is None:
+            return None
+        sender = _FROM_RANK.search(record.text, report.end())
+        values = dict(_REPORTED_PAIR.findall(report[2]))
+        located = record._replace(rank=int(sender[1]) if sender else record.rank)
+        return report_of(located, values, values.get("step", report[1]))
+
+
 class Preprocessing:
     """Reads Megatron's document counter."""
 
@@ -333,9 +368,7 @@ def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
 
 
-_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps", "num_updates")
-_TRAIN_KEYS = ("train_loss", "train/loss", "training_loss", "loss", "reduced_train_loss", "loss/train")
-_VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
+_STEP_KEYS = ("step", "global_step", "iteration", "iter", "current_steps", "num_updates")
 
 
 class _Printed(str):
@@ -351,16 +384,23 @@ _OF_VALIDATION = re.compile(
 )
 _OBJECT = re.compile(r"\{[\"']")
 _PYTHON_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")
-_STEP_BEFORE = re.compile(r"(?i)\b(?:global_)?(?:step|iter(?:ation)?)s?[ :=\[]{1,4}(\d{1,12})(?:/\d{1,12})?\W{0,8}\Z")
+_STEP_BEFORE = re.compile(
+    r"(?i)\b(?:global_)?(?:step|iter(?:ation)?|rollout)s?[ :=\[]{1,4}(\d{1,12})(?:/\d{1,12})?\W{0,8}\Z"
+)
+
+
+_COUNTED = re.compile(r"[\"']global_step/max_steps[\"']: ?[\"'](\d{1,12})/\d{1,12}")
+"""The step as ms-swift prints it."""
+_FINAL = {"train_loss": "train_loss_final_mean"}
 
 
 class JsonLines:
-    """Reads objects that have a step and a loss, as JSON or as Python prints them, also behind other words.
+    """Reads objects that have a step, as JSON or as Python prints them, also behind other words.
 
     The step may stand before the object, and the numbers may be texts (fairseq, metaseq).
     """
 
-    marks: ClassVar[tuple[str, ...]] = ('loss"', "loss'", '/train"')
+    marks: ClassVar[tuple[str, ...]] = ("step", "iter", "num_updates", "rollout", "Step", "Iter")
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         text = record.text.rstrip()
@@ -369,21 +409,26 @@ class JsonLines:
             return None
         printed = text[found.start() :]
         texts = _numbers_in(printed)
-        step_key = first_of(texts, _STEP_KEYS)
-        before = None if step_key else _STEP_BEFORE.search(text, 0, found.start())
-        counted = texts[step_key] if step_key else before[1] if before else ""
-        if not counted or not number_of(counted).is_integer():
+        counted = _step_of(texts) or _COUNTED.search(printed) or _STEP_BEFORE.search(text, 0, found.start())
+        step = counted if isinstance(counted, str) else counted[1] if counted else ""
+        if not step or not number_of(step).is_integer():
             return None
-        step, epoch = int(number_of(counted)), number_of(texts["epoch"]) if "epoch" in texts else None
-        points: list[LogValue] = []
-        plain = VAL_LOSS if _OF_VALIDATION.search(printed) else TRAIN_LOSS
-        for metric, keys in ((plain, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
-            key = first_of(texts, keys)
-            if key:
-                points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
-        taken = {step_key, *_TRAIN_KEYS, *_VALIDATION_KEYS}
-        others = named_points(record, step, texts, {}, epoch=epoch, taken=taken)
-        return points + others if points or len(others) > 1 else None
+        if "train_runtime" in texts:
+            return named_points(record, int(number_of(step)), texts, _FINAL)
+        metric = VAL_LOSS if _OF_VALIDATION.search(printed) else TRAIN_LOSS
+        points = report_of(record, texts, step, metric=metric)
+        return points if len(points) > 1 or any(key in text for key in ("loss", "reward")) else None
+
+
+def _step_of(texts: Mapping[str, str]) -> str:
+    """Return the step among numbers by name, also of `train/step` and `train_num_updates`; empty without one."""
+    for key in (*_STEP_KEYS, *texts):
+        if key in texts and _PREFIXED.sub("", key) in _STEP_KEYS:
+            return texts[key]
+    return ""
+
+
+_PREFIXED = re.compile(r"^.{0,60}/|^(?:train|valid)_")
 
 
 def _numbers_in(text: str) -> dict[str, str]:
