@@ -10,6 +10,8 @@ import re
 from itertools import chain
 from typing import Protocol
 
+import msgspec
+
 from actions.base.line_cutter import LineCutter
 from actions.telemetry.dialects.blocks import Blocks, Boxes
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue, WaitingDialect
@@ -74,6 +76,20 @@ _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
 
 
+_LIKE_A_LOSS = re.compile(
+    r"(?i)\bloss(?:es)?\b['\"]?[^\w\n]{0,12}(?:[\w/]{1,16}[ :=]{1,4}|\w{1,8}\()?[-+]?(?:0|nan\b|inf\b)(?!0{0,2} ?%)"
+)
+_MOST_EXAMPLES = 3
+
+
+class Unread(msgspec.Struct):
+    """The records in which a loss seems to stand and that no dialect has read."""
+
+    count: int = 0
+    examples: list[str] = []
+    """The first of them, as printed."""
+
+
 class LogReader:
     """Reads one container's log line by line. It keeps little: never the lines.
 
@@ -97,6 +113,7 @@ class LogReader:
         self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
         self.notices: set[str] = set()
         """Remarks on this log for the operator, in sentences."""
+        self.unread = Unread()
 
     def feed(self, line: str, at: float | None = None) -> list[LogValue]:
         """Read one line.
@@ -158,7 +175,12 @@ class LogReader:
             if found is not None:
                 self._note_loss(found)
                 return released + found
-        return released + (self._generic.read(record) or [])
+        found = self._generic.read(record)
+        if found is None and _is_like_a_loss(record.outline):
+            self.unread.count += 1
+            if len(self.unread.examples) < _MOST_EXAMPLES:
+                self.unread.examples.append(record.text)
+        return released + (found or [])
 
     def _note_loss(self, found: list[LogValue]) -> None:
         """Leave training losses to the dialects, once one has read some: a generic line is not the curve then."""
@@ -183,6 +205,11 @@ class LogReader:
 def _is_plain(outline: str) -> bool:
     """Return whether a line of this outline is one record as it stands, and worth reading."""
     return len(outline) <= LONGEST_KEPT and is_bare(outline) and not is_container_record(outline) and _has_mark(outline)
+
+
+@memoize_by_outline
+def _is_like_a_loss(outline: str) -> bool:
+    return "oss" in outline and _LIKE_A_LOSS.search(outline) is not None
 
 
 @memoize_by_outline

@@ -156,7 +156,8 @@ class GenericLines:
             if places.last_step:
                 findings.append(TrainingProgress("step", step, int(text[places.last_step]), rank=record.rank))
             findings += self._release(step)
-        return findings or None
+        is_repeated = places.loss is not None and not self.reads_training  # another dialect has read it
+        return findings if findings or is_repeated else None
 
     def _is_counting(self, step: int) -> bool:
         """Return whether numbers without a word for them have risen until now."""
