@@ -77,7 +77,8 @@ RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a c
 
 
 _LIKE_A_LOSS = re.compile(
-    r"(?i)\bloss(?:es)?\b['\"]?[^\w\n]{0,12}(?:[\w/]{1,16}[ :=]{1,4}|\w{1,8}\()?[-+]?(?:0|nan\b|inf\b)(?!0{0,2} ?%)"
+    r"(?i)(?<!packet )loss(?:es)?(?![a-rt-z]|[ _-]?scal|[ _-]?func)[^\n%]{0,24}?[-+]?"
+    r"(?:0\.0{1,20}(?![\w.]{0,9}-\w)|0e[-+]|\bnan\b|\binf\b)"
 )
 _MOST_EXAMPLES = 3
 
