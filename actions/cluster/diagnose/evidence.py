@@ -212,6 +212,8 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     last_log_age_s: float | None = None
     taken_at: float = 0.0
     """Seconds since the epoch; 0.0 if unknown."""
+    paste: str = ""
+    """What was recognised in a text, of which this is; empty for evidence that is known to be whole."""
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return that pod; an empty namespace on either side matches any."""

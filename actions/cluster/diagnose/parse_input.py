@@ -1,9 +1,10 @@
-"""The reader of evidence from JSON: the samples' own form, or the output of `kubectl get … -o json`."""
+"""The reader of evidence: the samples' own JSON, the output of `kubectl get … -o json`, or text as it was printed."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -57,6 +58,8 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         document = _several(data) or _of_yaml(data, source)
+        if not document and (paste := _of_text(data)):
+            return paste
         if not document:
             raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
     document = cleaned(document)
@@ -98,6 +101,19 @@ def _of_yaml(data: bytes, source: str) -> Any:
 
     found = [document.value for document in load_documents(data, file=source, limit_bytes=_YAML_LIMIT)]
     return found[0] if len(found) == 1 else found
+
+
+def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
+    """Read what people copy from a terminal; `None` for damaged JSON and for what is no text at all."""
+    text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
+    if not text.strip() or data.lstrip()[:1] in (b"{", b"[", b'"') or "\x00" in text:
+        return None
+    from actions.cluster.diagnose.pasted import read_paste  # not imported for JSON
+
+    paste = read_paste(cleaned(text), now=time.time())
+    logs = [Log(log_text("\n".join(lines)), pod) for pod, lines in paste.logs.items() if any(map(str.strip, lines))]
+    evidence = replace(evidence_of(paste.documents, logs=logs), paste=paste.summary)
+    return replace(evidence, taken_at=evidence.now), len(evidence.pods) < 2
 
 
 def _sample(document: Mapping[str, Any]) -> Evidence:

@@ -70,28 +70,36 @@ _STDIN = Path("-")
 
 
 def print_findings(options: Namespace) -> int:
-    """Print the findings on an object, a captured file, or the whole cluster."""
+    """Print the findings on an object, a captured file, or the whole cluster.
+
+    Returns:
+        0; 1 for a text in which nothing is found: what it does not show is not known.
+    """
     from actions.cluster.diagnose.codes import findings_json, findings_text
 
-    found = _read(options) if options.source is not None else _ask(options)
+    found, paste = _read(options) if options.source is not None else (_ask(options), "")
+    unknown = "Nothing in this text names a trouble that is known; whether there is one it does not show.\n"
     print_table(
         options.output,
-        table=lambda: findings_text(found),
+        table=lambda: unknown if paste and not found else findings_text(found),
         document=lambda: findings_json(found),
         fields=_FINDING_FIELDS,
     )
-    return 0
+    if paste:
+        sys.stderr.write(f"eksml-tui: Read from the text: {paste}.\n")
+    return 1 if paste and not found else 0
 
 
-def _read(options: Namespace) -> list[Finding]:
+def _read(options: Namespace) -> tuple[list[Finding], str]:
+    """Return the findings on a captured file, and what was recognised in it if it is a text."""
     from actions.cluster.diagnose.engine import diagnose, diagnose_each
     from actions.cluster.diagnose.parse_input import parse_evidence
     from actions.cluster.diagnose.select import select_evidence
 
     evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
     if options.object:
-        return diagnose(select_evidence(evidence, _question(options.object, options.namespace)))
-    return diagnose(evidence) if is_one else diagnose_each(evidence)
+        return diagnose(select_evidence(evidence, _question(options.object, options.namespace))), evidence.paste
+    return (diagnose(evidence) if is_one else diagnose_each(evidence)), evidence.paste
 
 
 def _bytes_of(path: Path) -> bytes:
