@@ -20,7 +20,8 @@ _NONE = ("<none>", "<unset>", "<nil>", "")
 _AGE = r"(?:<\w+>|(?:\d+[smhdy]){1,3})"
 _EVENT = re.compile(
     rf"^\s*(?P<type>Normal|Warning)\s+(?P<reason>[A-Z]\w*)\s+(?P<age>{_AGE})"
-    rf"(?: \(x(?P<count>\d+) over {_AGE}\))?\s+(?:(?P<source>[\w./-]+(?:, \S+)?)\s\s+|(?P<near>[\w./-]+)\s)?(?P<message>.*)$"
+    rf"(?: \(x(?P<count>\d+) over {_AGE}\))?\s+"
+    r"(?:(?P<source>[\w./-]+(?:, \S+)?)\s\s+|(?P<near>[\w./-]+)\s)?(?P<message>.*)$"
 )
 _OLD_EVENT = re.compile(
     rf"^\s*{_AGE}\s+(?P<age>{_AGE})\s+(?P<count>\d+)\s+(?P<source>\S+(?:, \S+)?)\s+(?:spec\.\S+\s+)?"
@@ -236,7 +237,7 @@ def _claim(about: Part) -> dict[str, Any]:
 
 
 def _plain(part: Part) -> Any:
-    """Return the value of a part of a kind that kubectl prints with every field: a name that comes again begins an item."""
+    """Return the value of a part where kubectl prints every field: a name that comes again begins an item."""
     if not part.parts:
         return list(map(str.strip, part.rows)) if part.rows else part.value
     items: list[dict[str, Any]] = [{}]

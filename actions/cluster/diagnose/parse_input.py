@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
 from actions.base.errors import InputError
 from actions.cluster.diagnose.evidence import (
     Evidence,
@@ -110,7 +110,7 @@ def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
         return None
     from actions.cluster.diagnose.pasted import read_paste  # not imported for JSON
 
-    paste = read_paste(cleaned(text), now=time.time())
+    paste = read_paste(cleaned(text), now=SystemClock().now().timestamp())
     logs = [Log(log_text("\n".join(lines)), pod) for pod, lines in paste.logs.items() if any(map(str.strip, lines))]
     evidence = replace(evidence_of(paste.documents, logs=logs), paste=paste.summary)
     return replace(evidence, taken_at=evidence.now), len(evidence.pods) < 2

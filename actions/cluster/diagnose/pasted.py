@@ -110,6 +110,7 @@ def read_paste(text: str, *, now: float) -> Pasted:
     pasted = Pasted()
     for context, lines in _segments(text[-_MOST_CHARACTERS:]):
         _Reader(pasted, context).read(lines)
+    pasted.documents += _pods_behind(pasted.documents)
     moments = [stamp for document in pasted.documents for stamp in _times_in(document)]
     base = max(moments) + min((age for _, age in pasted.ages if age is not None), default=0.0) if moments else now
     for event, age in pasted.ages:
@@ -210,8 +211,7 @@ class _Reader:
     def _add(self, document: dict[str, Any]) -> None:
         """Take an object; a description tells more than a row of a table."""
         found = self._pasted.documents
-        key = (document["kind"], document["metadata"]["name"])
-        found[:] = [one for one in found if (one["kind"], one.get("metadata", {}).get("name")) != key]
+        found[:] = [one for one in found if not _is_of(one, document["kind"], document["metadata"]["name"])]
         found.append(document)
 
     def _event(self, one: dict[str, Any], kind: str, namespace: str, name: str) -> None:
@@ -243,7 +243,7 @@ class _Reader:
 
     def _pod_row(self, row: re.Match[str]) -> None:
         status, ready, everything = row["status"], int(row["ready"]), int(row["all"])
-        if any(one["kind"] == "Pod" and one["metadata"]["name"] == row["name"] for one in self._pasted.documents):
+        if any(_is_of(one, "Pod", row["name"]) for one in self._pasted.documents):
             return
         phase = status if status in ("Pending", "Running", "Failed", "Succeeded") else _PHASES.get(status, "Pending")
         is_init, reason = status.startswith("Init:"), status.removeprefix("Init:")
@@ -256,7 +256,7 @@ class _Reader:
         init = [{"name": "init", "ready": False, "state": _state_of(reason)}] if is_init and "/" not in reason else []
         is_placed = phase != "Pending" or bool(init) or status.startswith(("Container", "Image", "Err", "Create"))
         node = "" if row["node"] == "<none>" else row["node"] or ("unnamed" if is_placed else "")
-        document = {
+        document: dict[str, Any] = {
             "kind": "Pod",
             "metadata": {"name": row["name"], "namespace": row["namespace"] or self._context.namespace},
             "spec": {"nodeName": node},
@@ -292,6 +292,45 @@ _PHASES = {
 _ENDS = {"Error": {}, "OOMKilled": {"exitCode": 137}, "Completed": {"exitCode": 0}}
 _CASED = {"pod": "Pod", "node": "Node", "job": "Job", "podgroup": "PodGroup", "nodeclaim": "NodeClaim"}
 """Kinds by the names that a table has, in small letters."""
+
+
+_LOOPING = re.compile(r"Back-off restarting failed container(?: (?P<name>[\w.-]+) in pod)?")
+
+
+def _is_of(document: dict[str, Any], kind: str, name: str) -> bool:
+    return bool(document["kind"] == kind and document.get("metadata", {}).get("name") == name)
+
+
+def _pods_behind(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the pods that are not there themselves and whose state their events show.
+
+    The kubelet writes of a back-off while the container waits, the scheduler of a failure while the pod has no node.
+    """
+    told: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in documents:
+        about = one.get("involvedObject", {})
+        if about.get("kind") == "Pod" and about["name"]:
+            told.setdefault((about["namespace"], about["name"]), []).append(one)
+    known = {one["metadata"]["name"] for one in documents if one["kind"] == "Pod"}
+    for (namespace, name), events in told.items():
+        looping = next((found for one in events if (found := _LOOPING.match(one["message"]))), None)
+        reasons = {one["reason"] for one in events}
+        if name in known or not (looping or ("FailedScheduling" in reasons and not reasons & _PLACED)):
+            continue
+        status: dict[str, Any] = {"phase": "Pending"}
+        if looping:
+            waiting = {"name": looping["name"] or "main", "state": _state_of("CrashLoopBackOff")}
+            status = {"phase": "Running", "containerStatuses": [waiting]}
+        metadata = {"name": name, "namespace": namespace}
+        yield {
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"nodeName": "unnamed" if looping else ""},
+            "status": status,
+        }
+
+
+_PLACED = {"Scheduled", "Pulling", "Pulled", "Created", "Started", "SuccessfulAttachVolume"}
 
 
 def _state_of(reason: str) -> dict[str, Any]:
