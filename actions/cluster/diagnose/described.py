@@ -67,12 +67,15 @@ def parts_of(lines: Iterable[str]) -> Part:
         if not line.strip():
             continue
         indent = len(line) - len(line.lstrip())
+        if around[-1][1].name == "Events" and not around[-1][1].value:
+            around[-1][1].rows.append(line.rstrip())  # the message of an event may go on without indentation
+            continue
         while len(around) > 1 and (around[-1][0] > indent or (around[-1][0] == indent and _NAMED.match(line))):
             around.pop()
         inside = around[-1][1]
-        named = None if inside.name == "Events" or (inside.rows and inside.name == "Conditions") else _NAMED.match(line)
+        named = None if inside.rows and inside.name == "Conditions" else _NAMED.match(line)
         if named is None:
-            inside.rows.append(line.strip() if inside.name != "Events" else line.rstrip())
+            inside.rows.append(line.strip())
             continue
         part = Part(named["name"], named["value"] or "")
         inside.parts.append(part)
@@ -101,6 +104,8 @@ def document_of(about: Part, kind: str) -> dict[str, Any]:
         fields = {
             _field(part.name): _plain(part) for part in about.parts if part.name in ("Spec", "Status", "Metadata")
         }
+        if "status" not in fields and about.part("Conditions").parts:  # cut at the top
+            fields["status"] = {"conditions": _plain(about.part("Conditions"))}
         printed = fields.pop("metadata", None)
         own = printed if isinstance(printed, dict) else {}
         return {"kind": kind, "metadata": {**own, **{k: v for k, v in metadata.items() if v}}, **fields}
@@ -115,7 +120,8 @@ def kind_of(about: Part) -> str:
     for kind, marks in _MARKS:
         if names & marks:
             return kind
-    return ""
+    types = {part.value for part in about.part("Conditions").parts if part.name == "Type"}
+    return "NodeClaim" if types & {"Launched", "Registered"} else ""
 
 
 _MARKS = (

@@ -33,6 +33,8 @@ _PARTS = frozenset(
     {"pods", "nodes", "events", "logs", "job", "jobs", "nodeclaim", "nodeclaims", "workload", "workloads", "gpus"}
 ) | {"pvcs", "podgroups", "podgroup", "last_log_age_s"}
 _YAML = re.compile(rb"\s{0,80}(?:---\s|(?:apiVersion|kind|items):[ \n]|- apiVersion:)")
+_JSON = re.compile(rb"\s{0,80}(?:\{\s{0,80}(?:\"|\}|$)|\[\s{0,80}(?:[\[{\"\]]|$))")
+"""The beginning of JSON: a log may begin with a bracket too."""
 _YAML_LIMIT = 8 << 20
 _LOG_LIMIT = 2 << 20
 _LINE_LIMIT = 4000
@@ -43,7 +45,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     """Read captured evidence.
 
     Args:
-        data: JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
+        data: Text as kubectl prints it for people, a log, or JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
             Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
             one after the other. Objects and Lists may also be YAML.
         source: The file, for the message.
@@ -52,13 +54,13 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
         The evidence, and whether all of it is about one fault, as in the samples, but not in a list of a whole cluster.
 
     Raises:
-        InputError: It is not JSON, or has none of these parts.
+        InputError: It is damaged JSON, no text, or has none of these parts.
     """
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         document = _several(data) or _of_yaml(data, source)
-        if not document and (paste := _of_text(data)):
+        if not document and not _JSON.match(data) and (paste := _of_text(data)):
             return paste
         if not document:
             raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
@@ -67,6 +69,8 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
         return _sample(document), True
     objects = list(_objects(document))
     is_list = document == [] or isinstance(mapping(document).get("items"), list)
+    if not objects and not is_list and isinstance(document, list) and (paste := _of_text(data)):
+        return paste  # a log of JSON lines
     if not objects and not is_list:
         raise InputError(
             "There is no Kubernetes object in it, and none of pods, nodes, events, logs, job.",
@@ -106,7 +110,7 @@ def _of_yaml(data: bytes, source: str) -> Any:
 def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
     """Read what people copy from a terminal; `None` for damaged JSON and for what is no text at all."""
     text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
-    if not text.strip() or data.lstrip()[:1] in (b"{", b"[", b'"') or "\x00" in text:
+    if not text.strip() or "\x00" in text:
         return None
     from actions.cluster.diagnose.pasted import read_paste  # not imported for JSON
 

@@ -28,8 +28,8 @@ from actions.cluster.diagnose.evidence import moment
 _QUOTED = re.compile(r"^\s{0,3}(?:> ?)+(?!>)")
 _FENCE = re.compile(r"^\s{0,12}(?:```|~~~)\s*[\w-]{0,20}\s*$")
 _COMMAND = re.compile(
-    r"^\s*(?:\S{0,80}[@:~\w\])]\s?[$#%>❯]\s|[$#%❯]\s?|\+ |PS [^>]{0,80}> ?)?"
-    r"(?:sudo |watch )?(?:kubectl|oc)\s+(?P<rest>\S.{0,400})$"
+    r"^\s*(?:[^\n]{0,100}[$#%>❯➜]\s{0,2}|\+ )?(?:sudo |watch )?"
+    r"(?:(?:kubectl|oc)\s+|k (?=(?:get|describe|logs|events)\b))(?P<rest>\S.{0,400})$"
 )
 _PROMPT = re.compile(r"^\s*(?:[\w.-]+@[\w.-]+[^$#%\n]{0,80}[$#%] ?|\[[^\]\n]{1,80}\][$#] |\$ )\S?")
 _DESCRIBED = re.compile(r"\bdescribe\s+(?P<kind>[\w.]+)(?:/|\s+)(?P<name>[\w.-]+)")
@@ -40,7 +40,7 @@ _ANCHOR = re.compile(
     r"|Node-Selectors|Tolerations|QoS Class|Last State|Restart Count|State):(?=\s|$)"
 )
 _NAME = re.compile(r"^(?P<indent>\s*)Name:\s+\S+\s*$")
-_AFTER_NAME = re.compile(r"^\s*(?:Namespace|Labels|Roles|Priority|Annotations|Selector|StorageClass|API Version):")
+_AFTER_NAME = re.compile(r"^\s*(?:Namespace|Labels|Roles?|Priority|Annotations|Selector|StorageClass|API Version):")
 _KEYED = re.compile(r"^\s*[^\s:][^:\n]{0,80}:(?:\s|$)")
 
 _AGE = r"(?:<\w+>|(?:\d+[smhdy]){1,3})"
@@ -123,6 +123,7 @@ def _segments(text: str) -> Iterator[tuple[_Context, list[str]]]:
     context, lines = _Context(), list[str]()
     for raw in text.replace("\xa0", " ").splitlines():
         line = _QUOTED.sub("", raw.expandtabs()) if raw.lstrip().startswith(">") else raw.expandtabs()
+        line = line if line.lstrip().startswith("```") else line.strip("`")
         command = _COMMAND.match(line)
         if command or _FENCE.match(line) or _PROMPT.match(line):
             yield context, textwrap.dedent("\n".join(lines)).split("\n")
@@ -373,10 +374,11 @@ def _end_of_description(lines: list[str], start: int, base: int) -> int:
         if not line.strip():
             continue
         indent = len(line) - len(line.lstrip())
-        is_inside = indent > base or (indent == base and _KEYED.match(line) and not has_events)
+        # the message of an event may go on over lines, without indentation
+        is_inside = indent > base or (at == end + 1 if has_events else indent == base and _KEYED.match(line))
         if not is_inside or (at > start and _NAME.match(line) and indent == base):
             break
-        has_events = has_events or (indent == base and line.lstrip().startswith("Events:"))
+        has_events = has_events or (indent == base and line.strip() == "Events:")
         end = at
     return end + 1
 
