@@ -45,9 +45,9 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     """Read captured evidence.
 
     Args:
-        data: Text as kubectl prints it for people, a log, or JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
-            Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
-            one after the other. Objects and Lists may also be YAML.
+        data: Text as kubectl prints it for people, a log, or JSON: an object with any of `pods nodes events logs job
+            nodeclaim workload gpus last_log_age_s`, a Kubernetes List of mixed kinds, an array of objects, or one
+            object; or several of these objects and Lists, one after the other. Objects and Lists may also be YAML.
         source: The file, for the message.
 
     Returns:
@@ -69,7 +69,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
         return _sample(document), True
     objects = list(_objects(document))
     is_list = document == [] or isinstance(mapping(document).get("items"), list)
-    if not objects and not is_list and isinstance(document, list) and (paste := _of_text(data)):
+    if not objects and isinstance(document, list) and data.lstrip()[:1] == b"{" and (paste := _of_text(data)):
         return paste  # a log of JSON lines
     if not objects and not is_list:
         raise InputError(
