@@ -87,14 +87,6 @@ FORMS = (
         {"Speed": "samples_per_s"},
     ),
     LineForm(
-        "Train Epoch:",
-        re.compile(
-            rf"Train Epoch: (?P<epoch>\d{{1,9}}) \[(?P<step>\d{{1,12}})/\d{{1,12}}(?: \(\d{{1,3}}%\))?\]"
-            rf"\s{{1,8}}[Ll]oss[=:] ?(?P<loss>{_N})"
-        ),
-        "loss",
-    ),
-    LineForm(
         "images/sec:",
         re.compile(
             rf"(?:^|\|)(?P<step>\d{{1,12}})\s{{1,8}}images/sec: {_N} \+/- {_N} \(jitter = {_N}\)"
@@ -102,12 +94,6 @@ FORMS = (
         ),
         "total_loss",
         {"images/sec": "images_per_s"},
-    ),
-    LineForm(
-        "eval metrics after step:",
-        re.compile(rf"\beval metrics after step: (?P<step>\d{{1,12}}), loss=(?P<loss>{_N})"),
-        "loss",
-        metric=VAL_LOSS,
     ),
     LineForm(
         "Epoch",
@@ -132,11 +118,6 @@ FORMS = (
             rf".{{0,40}}?\bLoss: {{1,4}}(?P<loss>{_N})(?=\s|$)"
         ),
         "Loss",
-    ),
-    LineForm(
-        "total_loss: ",
-        re.compile(rf"\biter: (?P<step>\d{{1,12}}) {{1,4}}total_loss: {{1,4}}(?P<loss>{_N})(?=\s|$)"),
-        "total_loss",
     ),
     LineForm(
         "Saving dict for global step ",
@@ -171,11 +152,6 @@ FORMS = (
         "loss",
     ),
     LineForm(
-        "lm_loss: ",
-        re.compile(rf"\biteration: (?P<step>\d{{1,12}}) / \d{{1,12}} \|.{{0,600}}?\blm_loss: (?P<loss>{_N})(?=\s|$)"),
-        "lm_loss",
-    ),
-    LineForm(
         "alidation loss at ",
         re.compile(rf"\b[Vv]alidation loss at (?:step|iter(?:ation)?) (?P<step>\d{{1,12}}): (?P<loss>{_N})(?=[\s,]|$)"),
         "validation loss",
@@ -200,11 +176,6 @@ FORMS = (
     LineForm(
         "] loss: ",
         re.compile(rf"^\[(?P<epoch>\d{{1,9}}), {{1,8}}(?P<step>\d{{1,12}})\] loss: (?P<loss>{_N})(?=\s|$)"),
-        "loss",
-    ),
-    LineForm(
-        "] loss: ",
-        re.compile(rf"^\[ {{0,8}}(?P<step>\d{{1,12}})/\d{{1,12}}\] loss: (?P<loss>{_N})(?=[\s,|]|$)"),
         "loss",
     ),
     LineForm(
@@ -235,19 +206,6 @@ FORMS = (
             rf".{{0,200}}?\| loss {{1,4}}(?P<loss>{_N})(?=\s|$)"
         ),
         "loss",
-    ),
-    LineForm(
-        "Train Metrics (step ",
-        re.compile(rf"\bTrain Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"),
-        "Loss",
-    ),
-    LineForm(
-        "Validation Metrics (step ",
-        re.compile(
-            rf"\bValidation Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"
-        ),
-        "Loss",
-        metric=VAL_LOSS,
     ),
     LineForm(
         "Train step ",
