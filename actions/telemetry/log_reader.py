@@ -73,6 +73,8 @@ _MARKS = shortest_of(
     (*GenericLines.marks, *chain.from_iterable(dialect.marks for dialect in DIALECTS), *PREFIX_MARKS, _REPEATED)
 )
 _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
+_MOST_METRICS = 256
+_TOO_MANY = f"This log names more than {_MOST_METRICS} numbers: those that came first are read."
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
 
 
@@ -115,6 +117,7 @@ class LogReader:
         self.notices: set[str] = set()
         """Remarks on this log for the operator, in sentences."""
         self.unread = Unread()
+        self._metrics: set[str] = set()
 
     def feed(self, line: str, at: float | None = None) -> list[LogValue]:
         """Read one line.
@@ -192,6 +195,11 @@ class LogReader:
         return [finding for finding in findings if not isinstance(finding, Point) or self._is_new(finding)]
 
     def _is_new(self, point: Point) -> bool:
+        if point.metric not in self._metrics:
+            if len(self._metrics) >= _MOST_METRICS:
+                self.notices.add(_TOO_MANY)
+                return False
+            self._metrics.add(point.metric)
         # NaN differs from itself: None stands for it, so that a redrawn NaN is a repetition too.
         value = None if math.isnan(point.value) else point.value
         seen = (point.step, point.epoch, value)

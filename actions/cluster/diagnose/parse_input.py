@@ -112,12 +112,15 @@ def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
     text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
     if not text.strip() or "\x00" in text:
         return None
-    from actions.cluster.diagnose.pasted import read_paste  # not imported for JSON
+    from actions.cluster.diagnose.pasted import UNNAMED, read_paste  # not imported for JSON
 
     paste = read_paste(cleaned(text), now=SystemClock().now().timestamp())
-    logs = [Log(log_text("\n".join(lines)), pod) for pod, lines in paste.logs.items() if any(map(str.strip, lines))]
-    evidence = replace(evidence_of(paste.documents, logs=logs), paste=paste.summary)
-    return replace(evidence, taken_at=evidence.now), len(evidence.pods) < 2
+    evidence = evidence_of(paste.documents)
+    is_one = len(evidence.pods) + len(evidence.jobs) < 2
+    whose = "" if is_one else UNNAMED  # of a log that may be of any pod, nothing could be told apart
+    texts = ((log_text("\n".join(lines)), pod or whose) for pod, lines in paste.logs.items())
+    logs = tuple(Log(found, pod) for found, pod in texts if found.strip())
+    return replace(evidence, logs=logs, paste=paste.summary, taken_at=evidence.now), is_one
 
 
 def _sample(document: Mapping[str, Any]) -> Evidence:

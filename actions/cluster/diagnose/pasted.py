@@ -69,6 +69,8 @@ _ASSIGNED = re.compile(r"Successfully assigned (?P<namespace>[\w-]+)/(?P<name>[\
 _GROUP = re.compile(r"PodGroup (?P<namespace>[\w-]+):(?P<name>[\w.-]+) ")
 _KINDS = {"pod": "Pod", "node": "Node", "job": "Job", "pvc": "PersistentVolumeClaim", "event": "Event"}
 _MOST_CHARACTERS = 4 << 20
+UNNAMED = "unnamed"
+"""The name of what a text shows without its name."""
 
 
 class Pasted(msgspec.Struct):
@@ -203,9 +205,9 @@ class _Reader:
         namespace = about.text("Namespace") or self._context.namespace or (assigned["namespace"] if assigned else "")
         if kind and {part.name for part in about.parts} - {"Events", "Name", "Namespace"}:
             document = document_of(about, kind)
-            document["metadata"] |= {"name": name or "unnamed", "namespace": namespace}
+            document["metadata"] |= {"name": name or UNNAMED, "namespace": namespace}
             self._add(document)
-            name = name or "unnamed"
+            name = name or UNNAMED
         for one in rows:
             self._event(one, kind or _kind_for(one), namespace, name)
 
@@ -256,7 +258,7 @@ class _Reader:
             state["restartCount"] = int(row["restarts"])
         init = [{"name": "init", "ready": False, "state": _state_of(reason)}] if is_init and "/" not in reason else []
         is_placed = phase != "Pending" or bool(init) or status.startswith(("Container", "Image", "Err", "Create"))
-        node = "" if row["node"] == "<none>" else row["node"] or ("unnamed" if is_placed else "")
+        node = "" if row["node"] == "<none>" else row["node"] or (UNNAMED if is_placed else "")
         document: dict[str, Any] = {
             "kind": "Pod",
             "metadata": {"name": row["name"], "namespace": row["namespace"] or self._context.namespace},
@@ -326,7 +328,7 @@ def _pods_behind(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "Pod",
             "metadata": metadata,
-            "spec": {"nodeName": "unnamed" if looping else ""},
+            "spec": {"nodeName": UNNAMED if looping else ""},
             "status": status,
         }
 

@@ -93,13 +93,19 @@ def print_findings(options: Namespace) -> int:
 def _read(options: Namespace) -> tuple[list[Finding], str]:
     """Return the findings on a captured file, and what was recognised in it if it is a text."""
     from actions.cluster.diagnose.engine import diagnose, diagnose_each
+    from actions.cluster.diagnose.evidence import Evidence
     from actions.cluster.diagnose.parse_input import parse_evidence
     from actions.cluster.diagnose.select import select_evidence
 
     evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
     if options.object:
         return diagnose(select_evidence(evidence, _question(options.object, options.namespace))), evidence.paste
-    return (diagnose(evidence) if is_one else diagnose_each(evidence)), evidence.paste
+    if is_one:
+        return diagnose(evidence), evidence.paste
+    # lines of a text that may be any pod's output belong to no workload
+    names = {pod.name for pod in evidence.pods}
+    loose = Evidence(logs=tuple(log for log in evidence.logs if log.pod not in names) if evidence.paste else ())
+    return [*diagnose_each(evidence), *diagnose(loose)], evidence.paste
 
 
 def _bytes_of(path: Path) -> bytes:
