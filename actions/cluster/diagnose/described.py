@@ -1,4 +1,4 @@
-"""What `kubectl describe` prints, as the documents that it was printed from, as far as they can be seen in it.
+"""Descriptions by `kubectl describe`, as the documents that they were printed from, as far as these can be seen.
 
 Source: kubectl's `pkg/describe/describe.go`, the same shape from 1.18 to 1.34: names and values, those of a part below
 it and indented, a table of events at the end. Kinds that it does not know are printed with every field.
@@ -32,20 +32,20 @@ _FIELD = re.compile(r"^spec\.\w+\{[^}]*\}: ")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "y": 31_536_000}
 
 
-class Part(msgspec.Struct):
+class DescribedPart(msgspec.Struct):
     """A name with its value, and what stands indented below it."""
 
     name: str
     value: str = ""
-    parts: list[Part] = []
+    parts: list[DescribedPart] = []
     rows: list[str] = []
     """Lines below it without a name: rows of a table, further values."""
 
-    def part(self, *names: str) -> Part:
+    def part(self, *names: str) -> DescribedPart:
         """Return the first part at a path; an empty one if there is none."""
         found = self
         for name in names:
-            found = next((one for one in found.parts if one.name == name), Part(""))
+            found = next((one for one in found.parts if one.name == name), DescribedPart(""))
         return found
 
     def text(self, *names: str) -> str:
@@ -59,10 +59,10 @@ class Part(msgspec.Struct):
         return [one.strip() for one in (self.value, *self.rows) if one.strip() not in _NONE]
 
 
-def parts_of(lines: Iterable[str]) -> Part:
+def parts_of(lines: Iterable[str]) -> DescribedPart:
     """Read the parts of one description by their indentation."""
-    root = Part("")
-    around: list[tuple[int, Part]] = [(-1, root)]
+    root = DescribedPart("")
+    around: list[tuple[int, DescribedPart]] = [(-1, root)]
     for line in lines:
         if not line.strip():
             continue
@@ -77,13 +77,13 @@ def parts_of(lines: Iterable[str]) -> Part:
         if named is None:
             inside.rows.append(line.strip())
             continue
-        part = Part(named["name"], named["value"] or "")
+        part = DescribedPart(named["name"], named["value"] or "")
         inside.parts.append(part)
         around.append((indent, part))
     return root
 
 
-def document_of(about: Part, kind: str) -> dict[str, Any]:
+def document_of(about: DescribedPart, kind: str) -> dict[str, Any]:
     """Return the object that a description is of, without its events.
 
     Args:
@@ -99,7 +99,7 @@ def document_of(about: Part, kind: str) -> dict[str, Any]:
     owner, _, name = about.text("Controlled By").partition("/")
     if name:
         metadata["ownerReferences"] = [{"kind": owner, "name": name}]
-    make = {"Pod": _pod, "Node": _node, "Job": _job, "PersistentVolumeClaim": _claim}.get(kind)
+    make = next((make for own, _, make in _OWN_FORMS if own == kind), _claim if _is_claim(about) else None)
     if make is None or about.text("Kind"):
         fields = {
             _field(part.name): _plain(part) for part in about.parts if part.name in ("Spec", "Status", "Metadata")
@@ -112,27 +112,21 @@ def document_of(about: Part, kind: str) -> dict[str, Any]:
     return {"kind": kind, "metadata": metadata, **make(about)}
 
 
-def kind_of(about: Part) -> str:
+def kind_of(about: DescribedPart) -> str:
     """Return the kind of the object that a description is of; empty if its parts do not show it."""
     names = {part.name for part in about.parts}
     if "Kind" in names:
         return about.text("Kind")
-    for kind, marks in _MARKS:
+    for kind, marks, _ in _OWN_FORMS:
         if names & marks:
             return kind
+    if _is_claim(about):
+        return "PersistentVolumeClaim"
     types = {part.value for part in about.part("Conditions").parts if part.name == "Type"}
     return "NodeClaim" if types & {"Launched", "Registered"} else ""
 
 
-_MARKS = (
-    ("Node", {"Allocatable", "Non-terminated Pods", "System Info", "Roles"}),
-    ("Job", {"Pods Statuses", "Completions"}),
-    ("PersistentVolumeClaim", {"StorageClass", "Access Modes"}),
-    ("Pod", {"Containers", "Init Containers", "QoS Class", "Node", "Node-Selectors", "Last State", "State"}),
-)
-
-
-def _pod(about: Part) -> dict[str, Any]:
+def _pod(about: DescribedPart) -> dict[str, Any]:
     status, reason = about.text("Status"), about.text("Reason")
     groups = {key: list(_containers(about.part(name))) for key, name in _GROUPS.items()}
     if not any(groups.values()) and about.text("State"):
@@ -166,11 +160,11 @@ def _pod(about: Part) -> dict[str, Any]:
 _GROUPS = {"containerStatuses": "Containers", "initContainerStatuses": "Init Containers"}
 
 
-def _containers(about: Part) -> Iterator[dict[str, Any]]:
+def _containers(about: DescribedPart) -> Iterator[dict[str, Any]]:
     return (_container(part) for part in about.parts if part.parts)
 
 
-def _container(part: Part) -> dict[str, Any]:
+def _container(part: DescribedPart) -> dict[str, Any]:
     restarts = part.text("Restart Count")
     return {
         "name": part.name or "main",
@@ -182,7 +176,7 @@ def _container(part: Part) -> dict[str, Any]:
     }
 
 
-def _state(part: Part) -> dict[str, Any]:
+def _state(part: DescribedPart) -> dict[str, Any]:
     if not part.value:
         return {}
     code = part.text("Exit Code")
@@ -195,20 +189,20 @@ def _state(part: Part) -> dict[str, Any]:
     return {part.value.lower(): details | ({"exitCode": int(code)} if code.lstrip("-").isdecimal() else {})}
 
 
-def _resources(container: Part) -> dict[str, Any]:
+def _resources(container: DescribedPart) -> dict[str, Any]:
     return {
         key: {one.name: one.value for one in container.part(name).parts}
         for key, name in (("limits", "Limits"), ("requests", "Requests"))
     }
 
 
-def _volume(part: Part) -> dict[str, Any]:
+def _volume(part: DescribedPart) -> dict[str, Any]:
     if part.text("ClaimName"):
         return {"name": part.name, "persistentVolumeClaim": {"claimName": part.text("ClaimName")}}
     return {"name": part.name, "emptyDir": {"medium": part.text("Medium")}} if part.text("Medium") else {}
 
 
-def _node(about: Part) -> dict[str, Any]:
+def _node(about: DescribedPart) -> dict[str, Any]:
     return {
         "spec": {
             "taints": [{"key": re.split(r"[=:]", one)[0]} for one in about.part("Taints").values],
@@ -229,20 +223,32 @@ def _node(about: Part) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _job(about: Part) -> dict[str, Any]:
+def _job(about: DescribedPart) -> dict[str, Any]:
     """Return what is printed of a Job: without its conditions, of which a failure is in its events, too."""
     done = [{"type": "Complete", "status": "True"}] if about.text("Completed At") else []
     return {"spec": {"suspend": about.text("Suspend") == "true"}, "status": {"conditions": done}}
 
 
-def _claim(about: Part) -> dict[str, Any]:
+def _is_claim(about: DescribedPart) -> bool:
+    return bool(about.part("StorageClass").name and about.part("Access Modes").name)
+
+
+def _claim(about: DescribedPart) -> dict[str, Any]:
     return {
         "spec": {"storageClassName": about.text("StorageClass"), "volumeName": about.text("Volume")},
         "status": {"phase": about.text("Status")},
     }
 
 
-def _plain(part: Part) -> Any:
+_OWN_FORMS = (
+    ("Node", {"Allocatable", "Non-terminated Pods", "System Info", "Roles"}, _node),
+    ("Job", {"Pods Statuses", "Completions"}, _job),
+    ("Pod", {"Containers", "Init Containers", "QoS Class", "Node", "Node-Selectors", "Last State", "State"}, _pod),
+)
+"""Kinds of which kubectl prints a choice, with sections that show them."""
+
+
+def _plain(part: DescribedPart) -> Any:
     """Return the value of a part where kubectl prints every field: a name that comes again begins an item."""
     if not part.parts:
         return list(map(str.strip, part.rows)) if part.rows else part.value

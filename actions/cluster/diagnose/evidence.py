@@ -213,7 +213,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     taken_at: float = 0.0
     """Seconds since the epoch; 0.0 if unknown."""
     paste: str = ""
-    """What was recognised in a text, of which this is; empty for evidence that is known to be whole."""
+    """The parts of a copied text that this was read from, in words; empty for the answers of a cluster."""
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return that pod; an empty namespace on either side matches any."""

@@ -54,7 +54,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
         The evidence, and whether all of it is about one fault, as in the samples, but not in a list of a whole cluster.
 
     Raises:
-        InputError: It is damaged JSON, no text, or has none of these parts.
+        InputError: It is damaged JSON, not a text, or has none of these parts.
     """
     try:
         document = msgspec.json.decode(data)
@@ -108,7 +108,7 @@ def _of_yaml(data: bytes, source: str) -> Any:
 
 
 def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
-    """Read what people copy from a terminal; `None` for damaged JSON and for what is no text at all."""
+    """Read what people copy from a terminal; `None` for bytes that are not a text."""
     text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
     if not text.strip() or "\x00" in text:
         return None

@@ -1,4 +1,4 @@
-"""The evidence in a text as people have it: descriptions, tables of kubectl and logs, mixed, indented, cut, quoted.
+"""The evidence in a text that was copied: descriptions, tables of kubectl and logs, mixed, indented, cut, quoted.
 
 What kubectl printed becomes the documents that it was printed from, and takes the way of its JSON; every other line
 may be a program's output. Source: kubectl's `pkg/describe` and printers; `docs/facts/kubectl-text.md`.
@@ -15,7 +15,7 @@ import msgspec
 
 from actions.base.wording import counted
 from actions.cluster.diagnose.described import (
-    Part,
+    DescribedPart,
     age_of,
     document_of,
     events_of,
@@ -24,6 +24,7 @@ from actions.cluster.diagnose.described import (
     parts_of,
 )
 from actions.cluster.diagnose.evidence import moment
+from actions.cluster.kinds import find_word
 
 _QUOTED = re.compile(r"^\s{0,3}(?:> ?)+(?!>)")
 _FENCE = re.compile(r"^\s{0,12}(?:```|~~~)\s*[\w-]{0,20}\s*$")
@@ -67,14 +68,13 @@ _HEADING = re.compile(
 )
 _ASSIGNED = re.compile(r"Successfully assigned (?P<namespace>[\w-]+)/(?P<name>[\w.-]+) to \S+")
 _GROUP = re.compile(r"PodGroup (?P<namespace>[\w-]+):(?P<name>[\w.-]+) ")
-_KINDS = {"pod": "Pod", "node": "Node", "job": "Job", "pvc": "PersistentVolumeClaim", "event": "Event"}
 _MOST_CHARACTERS = 4 << 20
 UNNAMED = "unnamed"
 """The name of what a text shows without its name."""
 
 
 class Pasted(msgspec.Struct):
-    """What was recognised in a text."""
+    """The objects, events and other lines of a text."""
 
     documents: list[dict[str, Any]] = []
     """Objects and events, as the API has them, as far as they are known."""
@@ -139,7 +139,7 @@ def _named_by(command: str) -> _Context:
     described, logged, namespace = _DESCRIBED.search(command), _LOGGED.search(command), _NAMESPACE.search(command)
     context = _Context(namespace=namespace["name"] if namespace else "", log_of=logged["name"] if logged else "")
     if described:
-        context.kind = _KINDS.get(described["kind"].lower().removesuffix("s"), "")
+        context.kind = _kind_named(described["kind"])
         context.name = described["name"]
     return context
 
@@ -160,7 +160,7 @@ class _Reader:
             line = lines[at]
             if _EVENT_LINE.match(line):
                 end = _end_of_rows(lines, at)
-                self._take(Part("", parts=[Part("Events", rows=lines[at:end])]))
+                self._take(DescribedPart("", parts=[DescribedPart("Events", rows=lines[at:end])]))
                 at = end
             elif (base := _base_of_description(lines, at)) is not None:
                 end = _end_of_description(lines, at, base)
@@ -196,7 +196,7 @@ class _Reader:
             self._pasted.logs.setdefault(self._context.log_of, []).extend(self._loose)
             self._loose = []
 
-    def _take(self, about: Part) -> None:
+    def _take(self, about: DescribedPart) -> None:
         """Take a description, or what is left of it: the object, if more of it is there than its events, and those."""
         rows = list(events_of(about.part("Events").rows))
         kind = kind_of(about) or self._context.kind
@@ -212,7 +212,7 @@ class _Reader:
             self._event(one, kind or _kind_for(one), namespace, name)
 
     def _add(self, document: dict[str, Any]) -> None:
-        """Take an object; a description tells more than a row of a table."""
+        """Take an object; a description has more than a row of a table."""
         found = self._pasted.documents
         found[:] = [one for one in found if not _is_of(one, document["kind"], document["metadata"]["name"])]
         found.append(document)
@@ -241,8 +241,7 @@ class _Reader:
         found = wide or row
         one = {"type": row["type"], "reason": row["reason"], "age": age_of(row["age"])}
         one |= {"message": found["message"].strip(), "count": int(found["count"] or 1)}
-        kind = row["kind"].partition(".")[0]
-        self._event(one, _CASED.get(kind.lower(), kind), row["namespace"] or self._context.namespace, row["name"])
+        self._event(one, _kind_named(row["kind"]), row["namespace"] or self._context.namespace, row["name"])
 
     def _pod_row(self, row: re.Match[str]) -> None:
         status, ready, everything = row["status"], int(row["ready"]), int(row["all"])
@@ -293,8 +292,6 @@ _PHASES = {
     "Terminating": "Running",
 }
 _ENDS = {"Error": {}, "OOMKilled": {"exitCode": 137}, "Completed": {"exitCode": 0}}
-_CASED = {"pod": "Pod", "node": "Node", "job": "Job", "podgroup": "PodGroup", "nodeclaim": "NodeClaim"}
-"""Kinds by the names that a table has, in small letters."""
 
 
 _LOOPING = re.compile(r"Back-off restarting failed container(?: (?P<name>[\w.-]+) in pod)?")
@@ -341,6 +338,13 @@ def _state_of(reason: str) -> dict[str, Any]:
     if reason in _ENDS:
         return {"terminated": {"reason": reason, **_ENDS[reason]}}
     return {"waiting": {"reason": reason}}
+
+
+def _kind_named(word: str) -> str:
+    """Return a kind by its name in a command or table, `pods` or `pod`; as it is written if it is not known."""
+    name = word.partition(".")[0]
+    row = find_word(name.lower()) or find_word(name.lower().removesuffix("s"))
+    return row.kind if row is not None else name
 
 
 def _kind_for(event: dict[str, Any]) -> str:

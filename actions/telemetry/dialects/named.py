@@ -43,7 +43,7 @@ _COMMON = {
 
 
 def metric_of(key: str, names: Mapping[str, str]) -> str:
-    """Return the metric of a name: that of `names`, the common one, or the name itself; empty if it is no metric."""
+    """Return the metric of a name: that of `names`, the common one, or the name itself; empty if it is not a metric."""
     if key in names:
         return names[key]
     small = key.lower()
@@ -177,7 +177,7 @@ _RUN = re.compile(
 )
 """A blank between them, anywhere, for names that do not stand before numbers in sentences."""
 _GLUED_COUNT = re.compile(r":['\"]?[-+]?0{1,40}")
-"""What stands behind the name of a source file's part, its line, too."""
+"""A count glued to its name: behind the name of a function that may be a line of its source."""
 _BY_UNIT = re.compile(rf"(?<![\w.,])({NUMBER}) ?(ms|tok(?:ens?)?/s(?:ec)?)(?=[\s,|)\]]|$)")
 """A number that its unit alone names, as llm.c and nanoGPT print: `31.25 ms`, `524,232 tok/s`."""
 
@@ -205,7 +205,7 @@ def numbers_in(outline: str, names: Mapping[str, str], *, taken: Container[int] 
 
 
 def _by_unit(outline: str, named: Container[int]) -> Iterable[tuple[str, Named]]:
-    """Yield the numbers without a name; of two durations nobody knows which one is a step's."""
+    """Yield the numbers without a name; of two durations either may be a step's."""
     units = [("step_time_ms" if match[2] == "ms" else "tokens_per_s", match) for match in _BY_UNIT.finditer(outline)]
     metrics = [metric for metric, _ in units]
     for metric, match in units:
