@@ -28,7 +28,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
 _PREFIX = re.compile(
     r"""\s{0,16}(?:
       \[pod/[^\]\s]{1,300}\]\s                                                   # kubectl logs --prefix
-    | >{1,4}\ ?(?=\S|\s)                                                          # a quotation in Markdown
     | (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d))\s  # kubectl logs --timestamps
     | \[\d{1,9},(?P<mpi>\d{1,9})\]<std(?:out|err)>:                              # mpirun --tag-output
     | \((?P<actor>[\w.-]{1,100}),?\ pid=(?P<pid>\d{1,9})(?:,\ ip=[\d.]{7,15})?\)\ ?         # Ray, SkyPilot

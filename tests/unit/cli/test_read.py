@@ -208,3 +208,26 @@ def test_a_bar_that_is_drawn_twice_shows_its_own_loss(capsys: pytest.CaptureFixt
     assert "train_loss 5.670" in first
     assert "train_loss 5.820" in second
     assert "5.670" not in second
+
+
+_SMALL_LOGS = [("log", path) for path in LOGS if path.stat().st_size < 20_000]
+
+
+def _piped(kind: str, data: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("sys.stdin", Piped(data))
+    main(["read", kind, "-o", "json"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample"), [*CASES, *TOPOLOGIES, *_SMALL_LOGS], ids=lambda each: str(each).rpartition("/")[2]
+)
+def test_a_copy_out_of_a_document_is_the_same_reading(
+    kind: str, sample: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = sample.read_bytes()
+    wanted = _piped(kind, data, capsys, monkeypatch)
+    for margin in (b"    ", b"> "):
+        copied = b"\n".join(margin + line if line else line for line in data.split(b"\n"))
+        assert _piped(kind, copied, capsys, monkeypatch) == wanted
+    assert _piped(kind, b"```console\n" + data + b"\n```\n", capsys, monkeypatch) == wanted

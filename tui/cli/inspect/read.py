@@ -32,7 +32,7 @@ from actions.telemetry.captured.readers import (
     Reading,
     is_recognized,
 )
-from actions.telemetry.captured.source import pieces_of
+from actions.telemetry.captured.source import pieces_of, without_margin
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogStream
 from actions.telemetry.points import Point
@@ -80,7 +80,7 @@ def run(options: Namespace) -> int:
         return read_capture(options)
     with _opened(options.file) as stream:
         try:
-            missing = _READERS[options.kind](pieces_of(stream), options)
+            missing = _READERS[options.kind](without_margin(pieces_of(stream)), options)
         except FormatError as error:
             raise UnreadableError(error.message, file=options.file) from error
     if missing:
