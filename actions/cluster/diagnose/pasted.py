@@ -32,7 +32,10 @@ _COMMAND = re.compile(
     r"^\s*(?:[^\n]{0,100}[$#%>❯➜]\s{0,2}|\+ )?(?:sudo |watch )?"
     r"(?:(?:kubectl|oc)\s+|k (?=(?:get|describe|logs|events)\b))(?P<rest>\S.{0,400})$"
 )
-_PROMPT = re.compile(r"^\s*(?:[\w.-]+@[\w.-]+[^$#%\n]{0,80}[$#%] ?|\[[^\]\n]{1,80}\][$#] |\$ )\S?")
+_PROMPT = re.compile(
+    r"^\s*(?:[\w.-]+@[\w.-]+[: ]?[~/\w.-]{0,80}[$#](?: |$)|[\w.-]+@[\w.-]+ [~/]\S{0,80} %(?: |$)"
+    r"|\[[^\]\n]{1,80}\][$#](?: |$)|\$ )"
+)
 _DESCRIBED = re.compile(r"\bdescribe\s+(?P<kind>[\w.]+)(?:/|\s+)(?P<name>[\w.-]+)")
 _LOGGED = re.compile(r"\blogs?\s+(?:-\S+\s+)*(?:pods?/)?(?P<name>[a-z0-9][\w.-]*)")
 _NAMESPACE = re.compile(r"(?:-n|--namespace)[ =](?P<name>[\w-]+)")
