@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-_NAMED = re.compile(r"^(?P<indent>\s*)(?P<name>[^\s:][^\s:]*(?: [^\s:]+){0,8}):(?:\s+(?P<value>.*?))?\s*$")
+_NAMED = re.compile(r"^(?P<indent>\s*)(?P<name>[^\s:][^\s:]*(?: [^\s:]+){0,8}):(?:\s+(?P<value>\S.*)?)?$")
 _GAP = re.compile(r"\s{2,}")
 _NONE = ("<none>", "<unset>", "<nil>", "")
 _AGE = r"(?:<\w+>|(?:\d+[smhdy]){1,3})"
@@ -29,6 +29,8 @@ _OLD_EVENT = re.compile(
 )
 """Before kubectl 1.9."""
 _FIELD = re.compile(r"^spec\.\w+\{[^}]*\}: ")
+_DEEPEST = 64
+"""Levels of a description; what is deeper is read as if it stood here."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "y": 31_536_000}
 
 
@@ -77,9 +79,10 @@ def parts_of(lines: Iterable[str]) -> DescribedPart:
         if named is None:
             inside.rows.append(line.strip())
             continue
-        part = DescribedPart(named["name"], named["value"] or "")
+        part = DescribedPart(named["name"], (named["value"] or "").rstrip())
         inside.parts.append(part)
-        around.append((indent, part))
+        if len(around) < _DEEPEST:
+            around.append((indent, part))
     return root
 
 

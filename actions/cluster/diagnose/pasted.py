@@ -54,7 +54,7 @@ _EVENT_ROW = re.compile(
     rf"(?P<type>Normal|Warning)\s+(?P<reason>[A-Z]\w*)\s+{_OBJECT}\s+(?P<message>\S.*)$"
 )
 _WIDE = re.compile(
-    rf"^(?:spec\.\S+\s+)?[\w./-]+(?:, \S+)?\s{{2,}}(?P<message>.*?)\s{{2,}}{_AGE}\s+(?P<count>\d+)\s+\S+\s*$"
+    rf"^(?:spec\.\S+\s+)?[\w./-]+(?:, \S+)?\s{{2,}}(?=\S)(?P<message>.*\S)\s{{2,}}{_AGE}\s+(?P<count>\d+)\s+\S+\s*$"
 )
 """The rest of a row behind its object, as `-o wide` prints it."""
 _POD_ROW = re.compile(

@@ -204,3 +204,15 @@ def test_no_text_makes_the_reader_fail(text: str) -> None:
 @pytest.mark.parametrize("middle", ["Name: x\n" * 20_000, "a" * 200_000, "  " * 100_000 + "x", "Events:\n" * 20_000])
 def test_a_hostile_text_takes_no_time(middle: str) -> None:
     assert read_paste(f"{text_of('sandbox_describe_pod_crash')}\n\n{middle}", now=0.0).documents
+
+
+def test_blanks_without_end_take_no_time() -> None:
+    blanks = " " * 100_000
+    for line in (f"5m Warning Failed pod/x kubelet  {blanks}x", f"a:{blanks}x", f"  Warning  Failed  5m  {blanks}x"):
+        assert read_paste(line, now=0.0).summary
+
+
+def test_a_description_without_a_bottom_is_read_to_a_depth() -> None:
+    nested = "".join(f"{' ' * at}a:\n" for at in range(1, 1500))
+    text = f"Name: x\nNamespace: y\nAPI Version: v1\nKind: NodeClaim\nStatus:\n{nested}"
+    assert [one["kind"] for one in read_paste(text, now=0.0).documents] == ["NodeClaim"]
