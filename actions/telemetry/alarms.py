@@ -46,6 +46,10 @@ class CurveAlarm(msgspec.Struct, frozen=True):
         return f"{self.kind}:{self.metric}" + ("" if self.kind is CurveAlarmKind.PLATEAU else f":{self.x:.17g}")
 
 
+_FALLING = ("train_loss", "val_loss", "test_loss", "actor_loss", "critic_loss")
+"""Losses that are to fall: others of reinforcement learning stay around 0, and jump."""
+
+
 def alarms_of(curves: Curves, *, now: float | None = None) -> tuple[CurveAlarm, ...]:
     """Return the alarms of one log, the worst kind first, each kind in rising x.
 
@@ -55,10 +59,9 @@ def alarms_of(curves: Curves, *, now: float | None = None) -> tuple[CurveAlarm, 
     """
     hang = hang_of(curves, now) if now is not None else None
     found = [*_not_a_number(curves), *_throughput_drops(curves), *([hang] if hang else [])]
-    for metric in curves.metrics():
-        if metric.endswith("_loss"):
-            samples = _samples(curves, metric)
-            found += [*_spikes(metric, samples), *_plateaus(metric, samples)]
+    for metric in _FALLING:
+        samples = _samples(curves, metric)
+        found += [*_spikes(metric, samples), *_plateaus(metric, samples)]
     order = list(CurveAlarmKind)
     return tuple(sorted(found, key=lambda alarm: (order.index(alarm.kind), alarm.metric, alarm.x)))
 

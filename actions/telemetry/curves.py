@@ -186,6 +186,10 @@ def _landmarks(samples: Sequence[Sample], first: int, last: int) -> set[int]:
     return set(marks.values())
 
 
+_KEPT_WHOLE = 16
+"""Metrics of a log that are kept at full capacity, whatever they are."""
+
+
 class Curves:
     """Folds points into one series for each metric.
 
@@ -219,7 +223,9 @@ class Curves:
         known = self._rank.setdefault(point.metric, point.rank)
         if point.rank > known:
             return
-        series = self._series.setdefault(point.metric, Series(self._capacity))
+        series = self._series.get(point.metric)
+        if series is None:
+            series = self._series[point.metric] = Series(self._capacity_of(point.metric))
         if point.rank < known:
             self._rank[point.metric] = point.rank
             self._offset.pop(point.metric, None)
@@ -230,6 +236,12 @@ class Curves:
         self._note_epoch(point, x)
         series.append(x, point.value, point.at)
         self.revision += 1
+
+    def _capacity_of(self, metric: str) -> int:
+        """Return how much of a metric is kept: less where a trainer names dozens, except of losses and rewards."""
+        if len(self._series) < _KEPT_WHOLE or "loss" in metric or "reward" in metric:
+            return self._capacity
+        return max(SMALLEST, self._capacity // 4)
 
     def _note_epoch(self, point: Point, x: float) -> None:
         """Remember where an epoch begins; those behind an x that has gone back are yet to come."""

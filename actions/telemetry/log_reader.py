@@ -10,16 +10,17 @@ import re
 from itertools import chain
 from typing import Protocol
 
+import msgspec
+
 from actions.base.line_cutter import LineCutter
+from actions.telemetry.dialects.blocks import Blocks, Boxes
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue, WaitingDialect
 from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.huggingface import HuggingFace
-from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.progress_bars import Keras, LightningBars, LightningResults
-from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.rich_bars import RichBars
-from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
+from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, RayReports, SingleLines
 from actions.telemetry.dialects.tables import NcclRows, Tables
 from actions.telemetry.log_records import (
     PREFIX_MARKS,
@@ -49,18 +50,17 @@ from actions.telemetry.runtime_format import (
 )
 
 DIALECTS: tuple[type[Dialect], ...] = (
+    SingleLines,
     Tables,
     RayReports,
-    RayTables,
+    Boxes,
     NemoFields,
     Megatron,
-    SingleLines,
     DeepSpeed,
     LightningBars,
     RichBars,
     LightningResults,
-    Composer,
-    Olmo,
+    Blocks,
     Keras,
     Preprocessing,
     JsonLines,
@@ -73,7 +73,24 @@ _MARKS = shortest_of(
     (*GenericLines.marks, *chain.from_iterable(dialect.marks for dialect in DIALECTS), *PREFIX_MARKS, _REPEATED)
 )
 _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
+_MOST_METRICS = 256
+_TOO_MANY = f"This log names more than {_MOST_METRICS} numbers: those that came first are read."
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
+
+
+_LIKE_A_LOSS = re.compile(
+    r"(?i)(?<!packet )loss(?:es)?(?![a-rt-z]|[ _-]?scal|[ _-]?func)[^\n%]{0,24}?[-+]?"
+    r"(?:0\.0{1,20}(?![\w.]{0,9}-\w)|0e[-+]|\bnan\b|\binf\b)"
+)
+_MOST_EXAMPLES = 3
+
+
+class Unread(msgspec.Struct):
+    """The records in which a loss seems to stand and that no dialect has read."""
+
+    count: int = 0
+    examples: list[str] = []
+    """The first of them, as printed."""
 
 
 class LogReader:
@@ -99,6 +116,8 @@ class LogReader:
         self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
         self.notices: set[str] = set()
         """Remarks on this log for the operator, in sentences."""
+        self.unread = Unread()
+        self._metrics: set[str] = set()
 
     def feed(self, line: str, at: float | None = None) -> list[LogValue]:
         """Read one line.
@@ -160,7 +179,12 @@ class LogReader:
             if found is not None:
                 self._note_loss(found)
                 return released + found
-        return released + (self._generic.read(record) or [])
+        found = self._generic.read(record)
+        if found is None and _is_like_a_loss(record.outline):
+            self.unread.count += 1
+            if len(self.unread.examples) < _MOST_EXAMPLES:
+                self.unread.examples.append(record.text)
+        return released + (found or [])
 
     def _note_loss(self, found: list[LogValue]) -> None:
         """Leave training losses to the dialects, once one has read some: a generic line is not the curve then."""
@@ -171,6 +195,11 @@ class LogReader:
         return [finding for finding in findings if not isinstance(finding, Point) or self._is_new(finding)]
 
     def _is_new(self, point: Point) -> bool:
+        if point.metric not in self._metrics:
+            if len(self._metrics) >= _MOST_METRICS:
+                self.notices.add(_TOO_MANY)
+                return False
+            self._metrics.add(point.metric)
         # NaN differs from itself: None stands for it, so that a redrawn NaN is a repetition too.
         value = None if math.isnan(point.value) else point.value
         seen = (point.step, point.epoch, value)
@@ -185,6 +214,11 @@ class LogReader:
 def _is_plain(outline: str) -> bool:
     """Return whether a line of this outline is one record as it stands, and worth reading."""
     return len(outline) <= LONGEST_KEPT and is_bare(outline) and not is_container_record(outline) and _has_mark(outline)
+
+
+@memoize_by_outline
+def _is_like_a_loss(outline: str) -> bool:
+    return "oss" in outline and _LIKE_A_LOSS.search(outline) is not None
 
 
 @memoize_by_outline

@@ -32,7 +32,7 @@ _PREFIX = re.compile(
     | \[\d{1,9},(?P<mpi>\d{1,9})\]<std(?:out|err)>:                              # mpirun --tag-output
     | \((?P<actor>[\w.-]{1,100}),?\ pid=(?P<pid>\d{1,9})(?:,\ ip=[\d.]{7,15})?\)\ ?         # Ray, SkyPilot
     | \[(?:default|rank)(?P<torch>\d{1,9})\]:\s?                                 # torchrun
-    | (?P<srun>\d{1,6}):\ (?=\S|\ )                                              # srun -l
+    | (?P<srun>\d{1,6}):\ (?=\S|\ )(?![Ll]oss[ :=])                              # srun -l; `100: loss 2.1` is a step
     | [\w./-]{1,80}/\d{1,4}\ (?=\[default|Training)                              # nemo-run
     )""",
     re.VERBOSE,

@@ -323,7 +323,7 @@ def _why(commands: Commands, cluster: Options) -> None:
         dest="source",
         type=Path,
         metavar="FILE",
-        help="read the output of kubectl get pods,nodes,events -o json or yaml, or captured evidence; - is stdin",
+        help="read what kubectl printed (get -o json or yaml, describe, events, logs) or captured evidence; - is stdin",
     )
     add_options(why, cluster, suppress=True)
     output_option(why)

@@ -25,7 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "why": (
         "eksml-tui why                            whatever is stuck in the cluster",
         "eksml-tui why pytorchjob/esm1nv          one job",
-        "kubectl get pods,nodes,events -A -o json | eksml-tui why --from -",
+        "kubectl describe pod train-0 | eksml-tui why --from -",
     ),
     "watch": (
         "eksml-tui watch pytorchjob/esm1nv        its logs, accelerators and curves",

@@ -86,7 +86,13 @@ def diagnose_each(evidence: Evidence) -> list[Finding]:
 
 def answer(evidence: Evidence, *, is_one: bool) -> list[Finding]:
     """Return the findings on one fault, or on each workload; without any, what forbids to say that nothing is wrong."""
-    found = diagnose(evidence) if is_one else diagnose_each(evidence)
+    if is_one:
+        found = diagnose(evidence)
+    else:
+        # lines of a text that may be any pod's output belong to no workload
+        names = {pod.name for pod in evidence.pods}
+        loose = Evidence(logs=tuple(log for log in evidence.logs if log.pod not in names) if evidence.paste else ())
+        found = [*diagnose_each(evidence), *diagnose(loose)]
     return found if evidence.has_succeeded else found or _ordered(find_unknown(evidence))
 
 

@@ -213,6 +213,8 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     last_log_age_s: float | None = None
     taken_at: float = 0.0
     """Seconds since the epoch; 0.0 if unknown."""
+    paste: str = ""
+    """The parts of a copied text that this was read from, in words; empty for the answers of a cluster."""
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return that pod; an empty namespace on either side matches any."""

@@ -1,4 +1,4 @@
-"""The reader of evidence from JSON: the samples' own form, or the output of `kubectl get … -o json`."""
+"""The reader of evidence: the samples' own JSON, the output of `kubectl get … -o json`, or text as it was printed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
 from actions.base.errors import InputError
 from actions.cluster.diagnose.evidence import (
     Evidence,
@@ -32,6 +33,8 @@ _PARTS = frozenset(
     {"pods", "nodes", "events", "logs", "job", "jobs", "nodeclaim", "nodeclaims", "workload", "workloads", "gpus"}
 ) | {"pvcs", "podgroups", "podgroup", "last_log_age_s"}
 _YAML = re.compile(rb"\s{0,80}(?:---\s|(?:apiVersion|kind|items):[ \n]|- apiVersion:)")
+_JSON = re.compile(rb"\s{0,80}(?:\{\s{0,80}(?:\"|\}|$)|\[\s{0,80}(?:[\[{\"\]]|$))")
+"""The beginning of JSON: a log may begin with a bracket too."""
 _YAML_LIMIT = 8 << 20
 _LOG_LIMIT = 2 << 20
 _LINE_LIMIT = 4000
@@ -42,21 +45,23 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     """Read captured evidence.
 
     Args:
-        data: JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
-            Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
-            one after the other. Objects and Lists may also be YAML.
+        data: Text as kubectl prints it for people, a log, or JSON: an object with any of `pods nodes events logs job
+            nodeclaim workload gpus last_log_age_s`, a Kubernetes List of mixed kinds, an array of objects, or one
+            object; or several of these objects and Lists, one after the other. Objects and Lists may also be YAML.
         source: The file, for the message.
 
     Returns:
         The evidence, and whether all of it is about one fault, as in the samples, but not in a list of a whole cluster.
 
     Raises:
-        InputError: It is not JSON, or has none of these parts.
+        InputError: It is damaged JSON, not a text, or has none of these parts.
     """
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         document = _several(data) or _of_yaml(data, source)
+        if not document and not _JSON.match(data) and (paste := _of_text(data)):
+            return paste
         if not document:
             raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
     document = cleaned(document)
@@ -64,6 +69,8 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
         return _sample(document), True
     objects = list(_objects(document))
     is_list = document == [] or isinstance(mapping(document).get("items"), list)
+    if not objects and isinstance(document, list) and data.lstrip()[:1] == b"{" and (paste := _of_text(data)):
+        return paste  # a log of JSON lines
     if not objects and not is_list:
         raise InputError(
             "There is no Kubernetes object in it, and none of pods, nodes, events, logs, job.",
@@ -98,6 +105,22 @@ def _of_yaml(data: bytes, source: str) -> Any:
 
     found = [document.value for document in load_documents(data, file=source, limit_bytes=_YAML_LIMIT)]
     return found[0] if len(found) == 1 else found
+
+
+def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
+    """Read what people copy from a terminal; `None` for bytes that are not a text."""
+    text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
+    if not text.strip() or "\x00" in text:
+        return None
+    from actions.cluster.diagnose.pasted import UNNAMED, read_paste  # not imported for JSON
+
+    paste = read_paste(cleaned(text), now=SystemClock().now().timestamp())
+    evidence = evidence_of(paste.documents)
+    is_one = len(evidence.pods) + len(evidence.jobs) < 2
+    whose = "" if is_one else UNNAMED  # of a log that may be of any pod, nothing could be told apart
+    texts = ((log_text("\n".join(lines)), pod or whose) for pod, lines in paste.logs.items())
+    logs = tuple(Log(found, pod) for found, pod in texts if found.strip())
+    return replace(evidence, logs=logs, paste=paste.summary, taken_at=evidence.now), is_one
 
 
 def _sample(document: Mapping[str, Any]) -> Evidence:

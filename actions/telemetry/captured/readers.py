@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from typing import Final
 
 from actions.base.line_cutter import LineCutter
@@ -26,6 +27,17 @@ from actions.telemetry.tools.nvidia_smi import read as read_smi
 from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from actions.telemetry.tools.topology import Topology, read_topology
 
+Reading = (
+    NcclReading
+    | NccomReading
+    | SmiReading
+    | NeuronReport
+    | NeuronScreen
+    | NeuronListing
+    | Topology
+    | EfaReading
+    | list[NodeListing]
+)
 MOST_TEXT: Final = 4 << 20
 """Characters kept of an output that is read whole."""
 _SMI_BEGINS = ("| NVIDIA-SMI", "<?xml")
@@ -64,6 +76,40 @@ class _BoundedText:
     @text.setter
     def text(self, text: str) -> None:
         self._parts, self._length = [text], len(text)
+
+
+_TOOLS_WORDS = re.compile(
+    r"(?i)nvidia-smi|\bNVML\b|device handle|no devices were found|neuron|command not found|executable file not found"
+    r"|No such file|The list is empty|not a valid field to query"
+)
+"""Words of a tool, or of who would have started it, about a machine that has nothing to list."""
+
+
+def is_recognized(reading: Reading) -> bool:
+    """Return whether anything was read: devices or rows, or a tool's own words in their place."""
+    match reading:
+        case NcclReading():
+            return reading != NcclReading()
+        case NccomReading():
+            return bool(reading.rows or reading.error)
+        case SmiReading():
+            return bool(reading.gpus or reading.mig_devices or reading.rows or _are_of_a_tool(reading.error))
+        case NeuronListing() | Topology():
+            return bool(reading.devices) or _are_of_a_tool(reading.error)
+        case NeuronScreen():
+            return reading != NeuronScreen()
+        case EfaReading():
+            return bool(reading.providers or reading.error)
+        case NeuronReport():
+            return True
+    return bool(reading)
+
+
+def _are_of_a_tool(words: str) -> bool:
+    return len(words) < _LONGEST_WORDS and _TOOLS_WORDS.search(words) is not None
+
+
+_LONGEST_WORDS = 400
 
 
 class _PlainLines:
@@ -218,9 +264,7 @@ class CapturedTopology:
 
     def reading(self) -> Topology:
         """Return, at the end, the matrix."""
-        unwrapper = ContainerLogDecoder()
-        lines = [line for line in map(unwrapper.unwrap, self._text.text.splitlines()) if line is not None]
-        return read_topology("\n".join(line for line, _ in lines))
+        return read_topology(_plain(self._text.text))
 
 
 class CapturedEfa:

@@ -1,10 +1,15 @@
-"""A file, or a stream, in pieces of UTF-8: unpacked if it is gzip, recoded if it begins with a mark of UTF-16."""
+"""A file, or a stream, in pieces of UTF-8: unpacked if it is gzip, recoded if it begins with a mark of UTF-16.
+
+Of a text that was copied out of a document `without_margin` leaves what the program printed.
+"""
 
 from __future__ import annotations
 
 import codecs
+import re
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 from actions.base.errors import FormatError
@@ -72,3 +77,42 @@ def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield decoder.decode(first[2:]).encode()
     for piece in pieces:
         yield decoder.decode(piece).encode()
+
+
+_MARGIN = re.compile(rb"[ \t]{0,8}(?:> ?){1,4}|[ \t]{0,40}")
+_FENCE = re.compile(rb"[ \t]{0,40}(?:```|~~~)[\w-]{0,20}\s{0,8}")
+_LONGEST_HEAD = 1 << 16
+
+
+def without_margin(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the text without the indentation or the marks of a quotation that its first line has, and without fences.
+
+    A text whose first line has none of that is passed on as it comes.
+    """
+    head = b""
+    for piece in pieces:
+        head += piece
+        first = next((line for line in head.split(b"\n")[:-1] if line.strip() and not _FENCE.fullmatch(line)), None)
+        if first is not None or len(head) > _LONGEST_HEAD:
+            break
+    else:
+        first = next((line for line in head.split(b"\n") if line.strip() and not _FENCE.fullmatch(line)), b"")
+    margin = _margin_of(first or b"")
+    if not margin and not _FENCE.match(head.lstrip()):
+        yield head
+        yield from pieces
+        return
+    rest = b""
+    for piece in chain([head], pieces):
+        *lines, rest = (rest + piece).split(b"\n")
+        kept = (line.removeprefix(margin) for line in lines)
+        yield b"".join(
+            b"\n" if line == margin.rstrip() else line + b"\n" for line in kept if not _FENCE.fullmatch(line)
+        )
+    if not _FENCE.fullmatch(rest.removeprefix(margin)):
+        yield rest.removeprefix(margin)
+
+
+def _margin_of(line: bytes) -> bytes:
+    found = _MARGIN.match(line)
+    return found[0] if found else b""

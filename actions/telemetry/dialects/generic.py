@@ -5,8 +5,10 @@ Source: `docs/facts/training-logs.md#own-loops`; llm.c and nanoGPT print this wa
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -17,11 +19,9 @@ from actions.telemetry.dialects.dialect import (
     VAL_LOSS,
     WRAPPER,
     LogValue,
-    Named,
-    extras_in,
     point_of,
-    points_at,
 )
+from actions.telemetry.dialects.named import Named, numbers_in, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import has_mark, memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress
@@ -29,7 +29,7 @@ from actions.telemetry.points import NUMBER, Point, TrainingProgress
 _STEP = re.compile(
     r"(?:\b(?:global_|train_|num_)?[Ss]teps?(?:_i)?|\bnum_updates|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)"
     r"(?:[ :=]{1,12}[\[(#]?|[\[(])"
-    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/(\d{1,12}))?[\])]?(?!:\d\d[<,:\]])(?=[\s:|]|,(?!\d)|$)"
+    r"(\d{1,3}(?:,\d{3}){1,4}(?![\d,])|\d{1,12})(?:/ {0,8}(\d{1,12}))?[\])]?(?!:\d\d[<,:\]])(?=[\s:|\[]|,(?!\d)|$)"
 )
 """A step behind a word for it. A clock in brackets is none: `12 steps [00:05, 2.00 steps/s]`."""
 _SHORT_STEP = re.compile(
@@ -39,6 +39,8 @@ _SHORT_STEP = re.compile(
     r"|\s{1,4}(?:(?:[Tt]rain(?:ing)?|[Aa]vg|[Mm]ean)[ _])?(?:[Ll]oss\b|(?!of\b)[\w/]{1,24}[ =:]{1,4}[\d.]))"
 )
 """A step behind a word that has other meanings: where a report begins, and before signs or a named number."""
+_BARE_STEP = re.compile(r"^\s{0,8}(\d{1,12})(\Z)?: {1,4}(?=[Ll]oss[ :=])")
+"""A step without a word for it, which may also be a rank, as `srun -l` puts it before each line."""
 _COUNTER = re.compile(
     r"(?:\[ {0,8}(?P<epoch>\d{1,9})/(?P<epochs>\d{1,9})\] ?)?"
     r"\[ {0,8}(?P<step>\d{1,12})/(?P<last>\d{1,12})(?: \( {0,3}\d{1,3}%\))?\]"
@@ -60,11 +62,11 @@ _RECALLED = re.compile(r"(?i)(?<!new )\b(?:best|lowest|resum\w{2,4}|restor\w{2,4
 """The words before a step that name one of earlier."""
 _EPOCH = re.compile(r"\b[Ee]poch(?:[ :=]{1,3}\[?|\[)(\d{1,9}(?:\.\d{1,9})?)\b")
 _TRAIN = re.compile(
-    r"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{1,4}|[Tt]rain/[Ll]oss[=:] ?)"
+    r"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?[ _])?[Ll]oss(?: is |[ =:]{1,4})|[Tt]rain/[Ll]oss[=:] ?)"
     rf"{WRAPPER}({NUMBER})(?![\w%-]|\.\w)"
 )
 _FURTHER = re.compile(
-    rf"(?<![\w/-])(?:reduced_train|total|step|avg|mean|lm)_loss[ =:]{{1,4}}{WRAPPER}"
+    rf"(?<![\w/-])(?:reduced_train|total|tot|step|avg|mean|lm)_loss[ =:]{{1,4}}{WRAPPER}"
     rf"({NUMBER})(?![\w%-]|\.\w)"
 )
 """Names of the loss that count where no plain one stands on the line."""
@@ -85,6 +87,8 @@ _OF_VALIDATION = re.compile(
     r"(?=(?:global_)?(?:step|iter|batch|epoch)|\[ {0,8}\d)"
 )
 """The words before the step in a line about a validation: its plain `loss` is the validation's."""
+_BATCHES_OF_SUBSET = re.compile(r"\| valid on '[^']{1,60}' subset:? {0,4}\d")
+"""The batches of a validation in fairseq's bar."""
 _RANK = re.compile(r"(?:^|[\[(|>] {0,2})(?:[Gg]lobal[ _])?[Rr]ank[ :=]{0,2}(\d{1,6})(?=[\]) :,|])")
 """A rank that a line begins with, or that stands in brackets."""
 _LOOK_BACK = 20
@@ -109,7 +113,10 @@ class _LoopPlaces(msgspec.Struct, frozen=True):
     is_of_validation: bool = False
     """True if `loss` is a validation loss."""
     rank: slice | None = None
-    extras: tuple[Named, ...] = ()
+    is_bare: bool = False
+    """True if no word names the step."""
+    others: tuple[Named, ...] = ()
+    """The numbers with a name that are no loss of these."""
 
 
 class GenericLines:
@@ -119,11 +126,13 @@ class GenericLines:
     last one. A line that names an epoch keeps that instead.
     """
 
-    marks: ClassVar[tuple[str, ...]] = ("oss",)
+    marks: ClassVar[tuple[str, ...]] = ("oss", "tep", "iter", "Iter", "pdate")
 
     def __init__(self) -> None:
         self._held: Point | None = None
         self._last_step: int | None = None
+        self._last_bare: float = -1
+        """The last step without a word for it; infinite once they went back: they are ranks then."""
         self.reads_training = True
         """False once another dialect has read training losses in the stream: they are then not read here."""
 
@@ -138,14 +147,22 @@ class GenericLines:
         step = int(text[places.step].replace(",", "")) if places.step else None
         if places.rank:
             record = record._replace(rank=int(text[places.rank]))
+        if places.is_bare and step is not None and not self._is_counting(step):
+            return None
         findings = self._losses(record, places, step)
-        if step is not None and findings:
+        if step is not None and (findings or places.loss is None):
             self._last_step = step
-            findings += points_at(record, step, places.extras)
+            findings += points_at(record, step, places.others)
             if places.last_step:
                 findings.append(TrainingProgress("step", step, int(text[places.last_step]), rank=record.rank))
             findings += self._release(step)
-        return findings or None
+        is_repeated = places.loss is not None and not self.reads_training  # another dialect has read it
+        return findings if findings or is_repeated else None
+
+    def _is_counting(self, step: int) -> bool:
+        """Return whether numbers without a word for them have risen until now."""
+        self._last_bare = step if step > self._last_bare else math.inf
+        return step >= self._last_bare
 
     def flush(self) -> list[LogValue]:
         """Return the held validation loss, on the last step."""
@@ -177,16 +194,16 @@ class GenericLines:
 
 @memoize_by_outline
 def _places_in(outline: str) -> _LoopPlaces | None:
-    if "oss" not in outline:
-        return None
     alone = _VAL_ONLY.match(outline)
     if alone:
         return _LoopPlaces(alone=place_of(alone, 1))
-    has_validation = "val" in outline.lower()
-    loss = _training_in(outline) or _FURTHER.search(outline)
-    validation = _VALIDATION.search(outline) if has_validation else None
-    if loss is None and validation is None:
-        return None
+    has_loss = "oss" in outline
+    loss = (
+        (_training_in(outline) or _FURTHER.search(outline))
+        if has_loss and not _BATCHES_OF_SUBSET.search(outline)
+        else None
+    )
+    validation = _VALIDATION.search(outline) if has_loss and "val" in outline.lower() else None
     step, epoch = _step_in(outline), _EPOCH.search(outline)
     if step is not None and _RECALLED.search(outline, 0, step.start()):
         return None
@@ -194,6 +211,9 @@ def _places_in(outline: str) -> _LoopPlaces | None:
     counter = None if step is not None or loss is None else _counter_in(outline, loss.start())
     if of_validation is not None and (of_validation["test"] or counter is not None):
         return None  # the batches of a validation are no steps of the training
+    others = _others_in(outline, step or counter, loss, validation) if step or counter else ()
+    if loss is None and validation is None and (of_validation is not None or not _are_of_a_report(outline, others)):
+        return None
     rank = _RANK.search(outline, 0, step.start(1)) if step is not None else None
     return _LoopPlaces(
         step=place_of(step, 1) if counter is None else place_of(counter, "step"),
@@ -202,16 +222,29 @@ def _places_in(outline: str) -> _LoopPlaces | None:
         loss=place_of(loss, 1),
         validation_loss=place_of(validation, 1),
         is_of_validation=of_validation is not None,
+        is_bare=step is not None and step.re is _BARE_STEP,
         rank=place_of(rank, 1),
-        extras=extras_in(outline),
+        others=() if of_validation is not None else others,
     )
+
+
+def _others_in(outline: str, step: re.Match[str] | None, *losses: re.Match[str] | None) -> tuple[Named, ...]:
+    """Return the named numbers of a line that are neither its step nor one of its losses."""
+    taken = {found.start(group) for found in (step, *losses) if found for group in range(1, found.re.groups + 1)}
+    return numbers_in(outline, {}, taken=taken)
+
+
+def _are_of_a_report(outline: str, numbers: Sequence[Named]) -> bool:
+    """Return whether numbers beside a step are those of a training: several, and one of them is not a count."""
+    return len(numbers) > 1 and any(not outline[each.place].strip("+-").replace(",", "").isdigit() for each in numbers)
 
 
 def _step_in(text: str) -> re.Match[str] | None:
     """Return the step, looked for from where its name can begin."""
     found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
-    step = _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
-    return step or (_SHORT_STEP.search(text) if has_mark(text, _SHORT_STEP_WORDS) else None)
+    at = text.find("global ") if "global " in text else max(0, min(found, default=0) - _LONGEST_STEP_WORD)
+    step = (_STEP.search(text, at) or (_STEP.search(text) if at else None)) if found else None
+    return step or (_SHORT_STEP.search(text) if has_mark(text, _SHORT_STEP_WORDS) else None) or _BARE_STEP.match(text)
 
 
 def _counter_in(text: str, end: int) -> re.Match[str] | None:

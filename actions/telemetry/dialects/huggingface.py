@@ -21,28 +21,25 @@ from actions.telemetry.dialects.dialect import (
     WRAPPER,
     LogValue,
     WaitingDialect,
-    named_points,
 )
+from actions.telemetry.dialects.named import named_points
 from actions.telemetry.dialects.progress_bars import BAR_MARKS, Bar, bar_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, number_of
 
 _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
 _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")
+_RESULT = re.compile(rf"^\s{{0,8}}((?:eval|train)_loss) {{1,60}}= {{1,40}}({NUMBER})\s{{0,8}}$")
+"""A row of the table at the end of a training or an evaluation."""
 _TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
-_OPENERS = frozenset({"loss", "eval_loss", "train_runtime"})
-_COMPANIONS = frozenset({"epoch", "learning_rate", "eval_runtime"})
-"""Keys of which one stands beside every loss that the Trainer prints; older versions leave the epoch out."""
-_COUNTED = re.compile(r"'global_step/max_steps': '(\d{1,12})/\d{1,12}'")
-"""The step as ms-swift prints it."""
+_COMPANION = re.compile(r"'(?:epoch|learning_rate|(?:\w{1,20}_)?lr|eval_runtime|train_runtime)':")
+"""Keys of which one stands in every dictionary that the Trainer prints; older versions leave the epoch out."""
+_REPORTED = re.compile(r"(?:loss|reward|kl|runtime)\b")
+"""A word that the names of a report have, and those of settings do not."""
 _NAMES = {
     "loss": TRAIN_LOSS,
     "eval_loss": VAL_LOSS,
     "train_loss": "train_loss_final_mean",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-    "kl": "kl",
-    "reward": "reward",
     "train_samples_per_second": "throughput",
     "train_steps_per_second": "iters_per_second",
 }
@@ -55,7 +52,17 @@ class HuggingFace(WaitingDialect):
     A stream without bars is not held back: its points have no step, only an epoch; nor are lines of `torchrun --tee`.
     """
 
-    marks: ClassVar[tuple[str, ...]] = ("Total opt", "loss'", "'train_runtime'", *BAR_MARKS)
+    marks: ClassVar[tuple[str, ...]] = (
+        "Total opt",
+        "l_loss ",
+        "n_loss ",
+        "loss'",
+        "'train_runtime'",
+        "'epoch'",
+        "lr'",
+        "'learning_rate'",
+        *BAR_MARKS,
+    )
 
     def __init__(self) -> None:
         self._total: int | None = None
@@ -71,6 +78,9 @@ class HuggingFace(WaitingDialect):
         dictionary = _dictionary_of(record.text)
         if dictionary is not None:
             return findings + self._read_bar_before(record) + self.flush() + self._read_dictionary(record, dictionary)
+        result = _RESULT.match(record.text) if "_loss " in record.text else None
+        if result:
+            return findings + named_points(record, None, {result[1]: result[2]}, _NAMES)
         bar = bar_of(record.text) if "[" in record.text else None
         if bar is None or bar.metrics:
             return findings or None
@@ -98,10 +108,9 @@ class HuggingFace(WaitingDialect):
         return [] if bar is None or bar.metrics else self._read_bar(record, bar)
 
     def _read_dictionary(self, record: LogRecord, values: dict[str, str]) -> list[LogValue]:
-        counted = _COUNTED.search(record.text) if "max_steps" in record.text else None
         epoch = number_of(values["epoch"]) if "epoch" in values else None
-        points = named_points(record, int(counted[1]) if counted else None, values, _NAMES, epoch=epoch)
-        if self._total is None or counted or record.is_teed:
+        points = named_points(record, None, values, _NAMES, epoch=epoch)
+        if self._total is None or record.is_teed:
             return points
         self._held = [point for point in points if isinstance(point, Point)]
         return []
@@ -120,10 +129,10 @@ class HuggingFace(WaitingDialect):
 
 
 def _dictionary_of(text: str) -> dict[str, str] | None:
-    if "loss'" not in text and "'train_runtime'" not in text:
+    if "{'" not in text:
         return None
     for match in _DICTIONARY.finditer(text):
         values: dict[str, str] = dict(_PAIR.findall(match[0]))
-        if not _COMPANIONS.isdisjoint(values) and not _OPENERS.isdisjoint(values):
+        if len(values) > 1 and _COMPANION.search(match[0]) and _REPORTED.search(match[0]):
             return values
     return None

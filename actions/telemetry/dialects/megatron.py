@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, LogValue, Named, named_in, points_at
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, LogValue
+from actions.telemetry.dialects.named import Named, named_in, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
@@ -30,25 +31,20 @@ _STEP = "step"
 _MEGATRON = {
     "lm loss": TRAIN_LOSS,
     "lm_loss": TRAIN_LOSS,
-    "learning rate": "lr",
-    "grad norm": "grad_norm",
+    "loss": TRAIN_LOSS,
     "loss scale": "loss_scale",
     "consumed samples": "consumed_samples",
     "elapsed time per iteration (ms)": "step_time_ms",
     "elapsed time per iteration (s)": "step_time_s",
     "throughput per GPU (TFLOP/s/GPU)": "tflops_per_gpu",
     "TFLOPs": "tflops_per_gpu",
-    "throughput": "throughput",
     "samples per second": "samples_per_s",
     "number of skipped iterations": "skipped",
     "number of nan iterations": "nan_iters",
 }
 _NEMO = {
     "reduced_train_loss": TRAIN_LOSS,
-    "lr": "lr",
     "train_step_timing in s": "step_time_s",
-    "consumed_samples": "consumed_samples",
-    "grad_norm": "grad_norm",
     "val_loss": VAL_LOSS,
     "global_step": _STEP,
 }

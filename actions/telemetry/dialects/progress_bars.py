@@ -22,11 +22,15 @@ from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
     LogValue,
-    Named,
     first_of,
+    point_of,
+)
+from actions.telemetry.dialects.named import (
+    TRAINING_NAMES,
+    VALIDATION_NAMES,
+    Named,
     named_in,
     named_points,
-    point_of,
     points_at,
 )
 from actions.telemetry.log_records import LogRecord
@@ -149,39 +153,15 @@ def _seconds_of(text: str | None) -> float | None:
     return float(seconds)
 
 
-_NAMED_LOSSES = (
-    "reduced_train_loss",
-    "train_loss",
-    "train_loss_step",
-    "train/loss",
-    "train/loss_step",
-    "training_loss",
-    "step_loss",
-    "gpt_loss",
-    "loss/train/total",
-)
 _PLAIN_LOSSES = ("loss", "Loss", "avr_loss", "avg_loss")
 """As a rule means of several steps."""
-_VALIDATION_LOSSES = (
-    "val_loss",
-    "validation_loss",
-    "val/loss",
-    "val_loss_epoch",
-    "val/loss_epoch",
-    "valid_loss",
-    "valid_loss_epoch",
-)
 _EXTRAS = {
-    "lr": "lr",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-    "gradient_norm": "grad_norm",
     "parameter_norm": "param_norm",
-    "throughput": "throughput",
-    "consumed_samples": "consumed_samples",
     "train_step_timing in s": "step_time_s",
     "iteration_time": "step_time_s",
 }
+_READ = frozenset({*TRAINING_NAMES, *_PLAIN_LOSSES, *VALIDATION_NAMES, "train_loss_epoch", "train/loss_epoch"})
+"""Names of losses, and of their means, that are no further curves."""
 _RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
 _REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1,4}\d{1,3}%\|)")
 """The places where a bar was drawn again on the same line: in a copy that has lost its `\\r`, the bar cut at the
@@ -243,7 +223,7 @@ def _epoch_in(label: str) -> float | None:
 
 def _state_of(bar: Bar) -> tuple[str, str | None]:
     """Return the loss and the global step that a bar shows, as printed."""
-    key = first_of(bar.texts, _NAMED_LOSSES) or first_of(bar.texts, _PLAIN_LOSSES)
+    key = first_of(bar.texts, TRAINING_NAMES) or first_of(bar.texts, _PLAIN_LOSSES)
     return bar.texts.get(key, ""), bar.texts.get("global_step")
 
 
@@ -331,7 +311,7 @@ class LightningBars:
 
     def _points_of(self, record: LogRecord, bar: Bar) -> list[LogValue]:
         epoch = _epoch_in(bar.label)
-        named, plain = first_of(bar.texts, _NAMED_LOSSES), first_of(bar.texts, _PLAIN_LOSSES)
+        named, plain = first_of(bar.texts, TRAINING_NAMES), first_of(bar.texts, _PLAIN_LOSSES)
         self._shown[record.rank] = bar
         step = self._step_of(record.rank, bar)
         self._latest[record.rank] = bar.done, step
@@ -343,10 +323,10 @@ class LightningBars:
             metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
             losses.append(point_of(record, metric, step, bar.texts[plain], key=plain, epoch=epoch))
         losses += self._held(record, bar, step, epoch)
-        if not losses:
+        others = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch, taken=_READ)
+        if not losses and all(point.value.is_integer() for point in others if isinstance(point, Point)):
             return []
-        extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
-        return losses + _rate_points(record, bar, step, epoch) + extras
+        return losses + _rate_points(record, bar, step, epoch) + others
 
     def _pause(self, rank: int, validated: int) -> None:
         """Note that a validation was drawn: what the bar of the training counts while it goes on are batches of it."""
@@ -399,7 +379,7 @@ class LightningBars:
 
     def _held(self, record: LogRecord, bar: Bar, step: int, epoch: float | None) -> list[LogValue]:
         points: list[LogValue] = []
-        for metric, keys in ((VAL_LOSS, _VALIDATION_LOSSES), (TEST_LOSS, ("test_loss",))):
+        for metric, keys in ((VAL_LOSS, VALIDATION_NAMES), (TEST_LOSS, ("test_loss",))):
             key = first_of(bar.texts, keys)
             if key and self._seen_validation.get((record.rank, metric)) != bar.texts[key]:
                 self._seen_validation[record.rank, metric] = bar.texts[key]
@@ -423,7 +403,7 @@ def _rate_points(record: LogRecord, bar: Bar, step: int, epoch: float | None) ->
 _KERAS_EPOCH = re.compile(r"^\s{0,8}Epoch (\d{1,9})/\d{1,9}$")
 _KERAS_BAR = re.compile(r"^\s{0,12}(\d{1,12})/(?:(\d{1,12})|Unknown)\s{1,4}[\[━\d-]")
 _KERAS_PAIR = re.compile(rf" - ([\w/]{{1,60}}): ({NUMBER})(?=\s|$)")
-_KERAS_NAMES = {"loss": TRAIN_LOSS, "val_loss": VAL_LOSS, "lr": "lr", "learning_rate": "lr"}
+_KERAS_NAMES = {"loss": TRAIN_LOSS, "val_loss": VAL_LOSS}
 
 
 class _KerasBar(msgspec.Struct, frozen=True):
@@ -475,10 +455,8 @@ class Keras:
     @staticmethod
     def _evaluation(record: LogRecord, bar: _KerasBar, *, is_full: bool) -> list[LogValue]:
         """Return the loss of `evaluate`, whose bar comes behind that of an epoch, without a line for a new one."""
-        losses = [number for number in bar.numbers if number.metric == TRAIN_LOSS]
-        return [
-            point_of(record, TEST_LOSS, None, record.text[number.place], key=number.key) for number in losses if is_full
-        ]
+        losses = [record.text[number.place] for number in bar.numbers if number.metric == TRAIN_LOSS]
+        return [point_of(record, TEST_LOSS, None, text, key="loss") for text in losses if is_full]
 
 
 @memoize_by_outline

@@ -22,9 +22,9 @@ from actions.telemetry.dialects.dialect import (
     LogValue,
     WaitingDialect,
     first_of,
-    named_points,
     point_of,
 )
+from actions.telemetry.dialects.named import PLAIN_NAME, TRAINING_NAMES, VALIDATION_NAMES, named_points
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
@@ -39,11 +39,10 @@ _BELOW = re.compile(rf"^\s{{8,400}}(?:[\d-]{{1,4}}:[\d-]{{2}}:[\d-]{{2}}(?:\s{{1
 _OPEN = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/.-]{0,60})(?::\s{0,200}|…\s{0,200})$")
 """A name at the end of a line, its number on the next. One that is wider than its column ends with `…`."""
 _METRIC = re.compile(rf"(?:^|(?<=\s))([A-Za-z][\w/.-]{{0,60}}): ({NUMBER})(?=\s|$|`)")
-_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "train/loss", "train/loss_step", "loss")
-_VALIDATION = ("val_loss", "validation_loss", "val/loss", "val_loss_epoch", "valid_loss")
-_EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "consumed_samples": "consumed_samples"}
+_LOSSES = (*TRAINING_NAMES, PLAIN_NAME)
 _STEP = "global_step"
-_KNOWN = (*_LOSSES, *_VALIDATION, *_EXTRAS, _STEP, "train_loss_epoch", "train/loss_epoch")
+_MEANS = ("train_loss_epoch", "train/loss_epoch")
+_KNOWN = (*_LOSSES, *VALIDATION_NAMES, *_MEANS, _STEP, "lr", "learning_rate", "grad_norm", "consumed_samples")
 
 
 class _Frame(msgspec.Struct):
@@ -149,11 +148,12 @@ class RichBars(WaitingDialect):
             points += _rate_points(record, frame)
         points += self._validation(record, frame)
         if frame.is_begun:
-            points += named_points(record, frame.step, texts, _EXTRAS, epoch=frame.epoch)
+            taken = (*_LOSSES, *VALIDATION_NAMES, *_MEANS)
+            points += named_points(record, frame.step, texts, {}, epoch=frame.epoch, taken=taken)
         return points
 
     def _validation(self, record: LogRecord, frame: _Frame) -> list[LogValue]:
-        key = first_of(frame.texts, _VALIDATION)
+        key = first_of(frame.texts, VALIDATION_NAMES)
         if not key or self._held.get(record.rank) == frame.texts[key]:
             return []
         self._held[record.rank] = frame.texts[key]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -17,14 +18,9 @@ from actions.telemetry.dialects.dialect import (
     VAL_LOSS,
     WRAPPER,
     LogValue,
-    Named,
-    extras_in,
-    first_of,
-    named_in,
-    named_points,
     point_of,
-    points_at,
 )
+from actions.telemetry.dialects.named import Named, named_points, numbers_in, points_at, report_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline, place_of
 from actions.telemetry.points import NUMBER, TrainingProgress, number_of, number_or_none
@@ -39,10 +35,8 @@ class LineForm(NamedTuple):
     """Groups `step`, `loss`, and perhaps `epoch`."""
     key: str
     """The trainer's name of the loss."""
-    pair: re.Pattern[str] | None = None
-    """Further values: key and number. Without it learning rate, gradient norm and rate have their usual names."""
     names: dict[str, str] = {}  # noqa: RUF012 - never changed
-    """Metric by key."""
+    """Metric by key, of further numbers whose name is not the metric."""
     metric: str = TRAIN_LOSS
     """The metric that the loss is."""
 
@@ -56,8 +50,7 @@ FORMS = (
             rf"step_loss : (?P<loss>{_N})"
         ),
         "step_loss",
-        re.compile(rf" ([a-z_-]{{1,30}}) : ({_N})"),
-        {"learning_rate": "lr", "throughput": "throughput", "grad_norm": "grad_norm", "grad-norm": "grad_norm"},
+        {"grad-norm": "grad_norm"},
     ),
     LineForm(
         "validate step: ",
@@ -69,13 +62,10 @@ FORMS = (
         "loss: ",
         re.compile(rf"\bstep: {{1,8}}(?P<step>\d{{1,12}}) {{1,8}}loss: {{1,8}}(?P<loss>{_N})(?![\w])"),
         "loss",
-        re.compile(rf" ([a-z_]{{1,30}}): {{1,8}}({_N})"),
         {
-            "grad_norm": "grad_norm",
             "memory": "memory_gib",
             "tps": "tokens_per_s_per_gpu",
             "wps": "tokens_per_s_per_gpu",
-            "tflops": "tflops",
             "mfu": "mfu_percent",
         },
     ),
@@ -83,7 +73,6 @@ FORMS = (
         "completed step:",
         re.compile(rf"completed step: (?P<step>\d{{1,12}}),.{{0,500}}?(?<!\w)loss: (?P<loss>{_N})"),
         "loss",
-        re.compile(rf"[ ,]([\w/]{{1,30}}): ({_N})"),
         {"seconds": "step_time_s", "TFLOP/s/device": "tflops", "Tokens/s/device": "tokens_per_s_per_gpu"},
     ),
     LineForm(
@@ -95,16 +84,7 @@ FORMS = (
         "samples/sec",
         re.compile(rf"\bBatch (?P<step>\d{{1,12}}) Loss: (?P<loss>{_N}), Speed: "),
         "Loss",
-        re.compile(rf" (Speed|lr): ({_N})"),
-        {"Speed": "samples_per_s", "lr": "lr"},
-    ),
-    LineForm(
-        "Train Epoch:",
-        re.compile(
-            rf"Train Epoch: (?P<epoch>\d{{1,9}}) \[(?P<step>\d{{1,12}})/\d{{1,12}}(?: \(\d{{1,3}}%\))?\]"
-            rf"\s{{1,8}}[Ll]oss[=:] ?(?P<loss>{_N})"
-        ),
-        "loss",
+        {"Speed": "samples_per_s"},
     ),
     LineForm(
         "images/sec:",
@@ -113,14 +93,7 @@ FORMS = (
             rf"\s{{1,8}}(?P<loss>{_N})(?=\s|$)"
         ),
         "total_loss",
-        re.compile(rf"(images/sec): ({_N})"),
         {"images/sec": "images_per_s"},
-    ),
-    LineForm(
-        "eval metrics after step:",
-        re.compile(rf"\beval metrics after step: (?P<step>\d{{1,12}}), loss=(?P<loss>{_N})"),
-        "loss",
-        metric=VAL_LOSS,
     ),
     LineForm(
         "Epoch",
@@ -147,11 +120,6 @@ FORMS = (
         "Loss",
     ),
     LineForm(
-        "total_loss: ",
-        re.compile(rf"\biter: (?P<step>\d{{1,12}}) {{1,4}}total_loss: {{1,4}}(?P<loss>{_N})(?=\s|$)"),
-        "total_loss",
-    ),
-    LineForm(
         "Saving dict for global step ",
         re.compile(
             r"\bSaving dict for global step (?P<step>\d{1,12}): "
@@ -169,11 +137,19 @@ FORMS = (
         "loss",
     ),
     LineForm(
-        "lm_loss: ",
-        re.compile(rf"\biteration: (?P<step>\d{{1,12}}) / \d{{1,12}} \|.{{0,600}}?\blm_loss: (?P<loss>{_N})(?=\s|$)"),
-        "lm_loss",
-        re.compile(rf"\| (lr|grad_norm): ({_N})(?=\s|$)"),
-        {"lr": "lr", "grad_norm": "grad_norm"},
+        " loss=",
+        re.compile(
+            rf"\| epoch (?P<epoch>\d{{1,9}}):? {{1,8}}(?P<step>\d{{1,12}}) / \d{{1,12}} loss=(?P<loss>{_N})(?=[\s,])"
+        ),
+        "loss",
+    ),
+    LineForm(
+        "batch: ",
+        re.compile(
+            r"\b(?P<epoch>\d{1,9})epoch:train:\d{1,12}-(?P<step>\d{1,12})batch: "
+            rf"(?:[\w/]{{1,40}}=[^,\s]{{1,24}}, ){{0,40}}loss=(?P<loss>{_N})(?=,|\s|$)"
+        ),
+        "loss",
     ),
     LineForm(
         "alidation loss at ",
@@ -203,11 +179,6 @@ FORMS = (
         "loss",
     ),
     LineForm(
-        "] loss: ",
-        re.compile(rf"^\[ {{0,8}}(?P<step>\d{{1,12}})/\d{{1,12}}\] loss: (?P<loss>{_N})(?=[\s,|]|$)"),
-        "loss",
-    ),
-    LineForm(
         "loss: ",
         re.compile(rf"^loss: (?P<loss>{_N}) {{1,4}}\[ {{0,8}}(?P<step>\d{{1,12}})/ {{0,8}}\d{{1,12}}\]$"),
         "loss",
@@ -215,7 +186,8 @@ FORMS = (
     LineForm(
         "loss train: ",
         re.compile(
-            rf"\bEpoch (?P<epoch>\d{{1,9}}) \| iter (?P<step>\d{{1,12}}) step \d{{1,12}} \| loss train: (?P<loss>{_N}),"
+            r"\bEpoch (?P<epoch>\d{1,9}) \| iter {1,8}(?P<step>\d{1,12}) step {1,8}\d{1,12} \| "
+            rf"loss train: (?P<loss>{_N}),"
         ),
         "loss train",
     ),
@@ -234,19 +206,6 @@ FORMS = (
             rf".{{0,200}}?\| loss {{1,4}}(?P<loss>{_N})(?=\s|$)"
         ),
         "loss",
-    ),
-    LineForm(
-        "Train Metrics (step ",
-        re.compile(rf"\bTrain Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"),
-        "Loss",
-    ),
-    LineForm(
-        "Validation Metrics (step ",
-        re.compile(
-            rf"\bValidation Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"
-        ),
-        "Loss",
-        metric=VAL_LOSS,
     ),
     LineForm(
         "Train step ",
@@ -318,6 +277,26 @@ class DeepSpeed:
         return None
 
 
+_REPORT = re.compile(r"Reporting training result (\d{1,9}):.{0,500}?metrics=(\{[^{}]{0,6000}\})")
+_FROM_RANK = re.compile(r"\) from rank (\d{1,9})")
+_REPORTED_PAIR = re.compile(rf"'([\w/.-]{{1,80}})': ({NUMBER})(?=[,}}])")
+
+
+class RayReports:
+    """Reads the one-line reports of Ray Train V2, which prints each of them twice."""
+
+    marks: ClassVar[tuple[str, ...]] = ("Reporting training result",)
+
+    def read(self, record: LogRecord) -> list[LogValue] | None:
+        report = _REPORT.search(record.text) if "Reporting training result" in record.text else None
+        if report is None:
+            return None
+        sender = _FROM_RANK.search(record.text, report.end())
+        values = dict(_REPORTED_PAIR.findall(report[2]))
+        located = record._replace(rank=int(sender[1]) if sender else record.rank)
+        return report_of(located, values, values.get("step", report[1]))
+
+
 class Preprocessing:
     """Reads Megatron's document counter."""
 
@@ -341,21 +320,13 @@ def _places_in(outline: str) -> _FormPlaces | None:
 
 def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     loss = Named(form.metric, form.key, slice(*match.span("loss")))
-    further = named_in(form.pair.finditer(match.string), form.names) if form.pair else extras_in(match.string)
+    taken = {match.start(group) for group in form.head.groupindex}
+    further = numbers_in(match.string, form.names, taken=taken)
     epoch = place_of(match, "epoch") if "epoch" in form.head.groupindex else None
     return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
 
 
-_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps", "num_updates")
-_TRAIN_KEYS = ("train_loss", "train/loss", "training_loss", "loss", "reduced_train_loss", "loss/train")
-_VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
-_EXTRAS = {
-    "lr": "lr",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-    "gnorm": "grad_norm",
-    "throughput": "throughput",
-}
+_STEP_KEYS = ("step", "global_step", "iteration", "iter", "current_steps", "num_updates")
 
 
 class _Printed(str):
@@ -371,16 +342,23 @@ _OF_VALIDATION = re.compile(
 )
 _OBJECT = re.compile(r"\{[\"']")
 _PYTHON_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")
-_STEP_BEFORE = re.compile(r"(?i)\b(?:global_)?(?:step|iter(?:ation)?)s?[ :=\[]{1,4}(\d{1,12})(?:/\d{1,12})?\W{0,8}\Z")
+_STEP_BEFORE = re.compile(
+    r"(?i)\b(?:global_)?(?:step|iter(?:ation)?|rollout)s?[ :=\[]{1,4}(\d{1,12})(?:/\d{1,12})?\W{0,8}\Z"
+)
+
+
+_COUNTED = re.compile(r"[\"']global_step/max_steps[\"']: ?[\"'](\d{1,12})/\d{1,12}")
+"""The step as ms-swift prints it."""
+_FINAL = {"train_loss": "train_loss_final_mean"}
 
 
 class JsonLines:
-    """Reads objects that have a step and a loss, as JSON or as Python prints them, also behind other words.
+    """Reads objects that have a step, as JSON or as Python prints them, also behind other words.
 
     The step may stand before the object, and the numbers may be texts (fairseq, metaseq).
     """
 
-    marks: ClassVar[tuple[str, ...]] = ('loss"', "loss'", '/train"')
+    marks: ClassVar[tuple[str, ...]] = ("step", "iter", "num_updates", "rollout", "Step", "Iter")
 
     def read(self, record: LogRecord) -> list[LogValue] | None:
         text = record.text.rstrip()
@@ -389,19 +367,26 @@ class JsonLines:
             return None
         printed = text[found.start() :]
         texts = _numbers_in(printed)
-        step_key = first_of(texts, _STEP_KEYS)
-        before = None if step_key else _STEP_BEFORE.search(text, 0, found.start())
-        counted = texts[step_key] if step_key else before[1] if before else ""
-        if not counted or not number_of(counted).is_integer():
+        counted = _step_of(texts) or _COUNTED.search(printed) or _STEP_BEFORE.search(text, 0, found.start())
+        step = counted if isinstance(counted, str) else counted[1] if counted else ""
+        if not step or not number_of(step).is_integer():
             return None
-        step, epoch = int(number_of(counted)), number_of(texts["epoch"]) if "epoch" in texts else None
-        points: list[LogValue] = []
-        plain = VAL_LOSS if _OF_VALIDATION.search(printed) else TRAIN_LOSS
-        for metric, keys in ((plain, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
-            key = first_of(texts, keys)
-            if key:
-                points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
-        return points + named_points(record, step, texts, _EXTRAS, epoch=epoch) if points else None
+        if "train_runtime" in texts:
+            return named_points(record, int(number_of(step)), texts, _FINAL)
+        metric = VAL_LOSS if _OF_VALIDATION.search(printed) else TRAIN_LOSS
+        points = report_of(record, texts, step, metric=metric)
+        return points if len(points) > 1 or any(key in text for key in ("loss", "reward")) else None
+
+
+def _step_of(texts: Mapping[str, str]) -> str:
+    """Return the step among numbers by name, also of `train/step` and `train_num_updates`; empty without one."""
+    for key in (*_STEP_KEYS, *texts):
+        if key in texts and _PREFIXED.sub("", key) in _STEP_KEYS:
+            return texts[key]
+    return ""
+
+
+_PREFIXED = re.compile(r"^.{0,60}/|^(?:train|valid)_")
 
 
 def _numbers_in(text: str) -> dict[str, str]:

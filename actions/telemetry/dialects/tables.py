@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, point_of
+from actions.telemetry.dialects.dialect import LogValue, WaitingDialect
+from actions.telemetry.dialects.named import report_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline
 from actions.telemetry.points import Point, number_or_none
@@ -17,22 +18,11 @@ _EDGES = " |│"
 _RULE = re.compile(r"[\s|+=─━│├┤╞╡╭╮╰╯┼┬┴-]{1,400}")
 _GAP = re.compile(r" {2,}")
 _STEPS = frozenset({"step", "global_step", "iter", "iteration", "training_iteration"})
-_METRICS = {
-    "loss": TRAIN_LOSS,
-    "train_loss": TRAIN_LOSS,
-    "train/loss": TRAIN_LOSS,
-    "training_loss": TRAIN_LOSS,
-    "train_loss_step": TRAIN_LOSS,
-    "val_loss": VAL_LOSS,
-    "val/loss": VAL_LOSS,
-    "valid_loss": VAL_LOSS,
-    "eval_loss": VAL_LOSS,
-    "validation_loss": VAL_LOSS,
-    "lr": "lr",
-    "learning_rate": "lr",
-    "grad_norm": "grad_norm",
-}
+_BAR = re.compile(r": {1,4}\d{1,3}% ?[|━].{0,400}$")
+"""A bar behind the cells of a row, as YOLO draws it: the row's last state is the one with the full bar."""
+_LOSS = re.compile(r"(?:^|[_/])loss(?:$|[_/])")
 _MOST_COLUMNS = 64
+_LONGEST_NAME = 40
 
 
 class _Columns(msgspec.Struct, frozen=True):
@@ -48,7 +38,7 @@ class _Columns(msgspec.Struct, frozen=True):
 
     def cells_of(self, text: str) -> list[str] | None:
         """Return the cells of a row; `None` for another line."""
-        cells = _cells_in(text, self.separator)
+        cells = _cells_in(_BAR.sub("", text), self.separator)
         return cells if len(cells) == len(self.names) else None
 
 
@@ -76,7 +66,9 @@ class Tables(WaitingDialect):
         cells = self._columns.cells_of(record.text) if self._columns else None
         points = self._row(record, self._columns, cells) if self._columns and cells else None
         if points is None:
-            self._columns = _columns_in(record.outline)
+            columns = _columns_in(record.outline)
+            names = _names_in(record.text, columns.separator) if columns else ()
+            self._columns = msgspec.structs.replace(columns, names=names) if columns else None
             return [] if self._columns else None
         return points
 
@@ -86,11 +78,12 @@ class Tables(WaitingDialect):
             record = record._replace(rank=self._trials.setdefault(cells[columns.trial], len(self._trials)))
         elif step is None and epoch is None:
             return None
-        return [
-            point_of(record, _METRICS[name], None if step is None else int(step), cell, key=name, epoch=epoch)
-            for name, cell in zip(columns.names, cells, strict=True)
-            if name in _METRICS and number_or_none(cell) is not None
-        ]
+        bar = _BAR.search(record.text)
+        if bar is not None and "100%" not in bar[0]:
+            return []
+        texts = dict(zip(columns.names, cells, strict=True)) | ({} if epoch is None else {"epoch": f"{epoch:g}"})
+        texts = {name: cell for name, cell in texts.items() if number_or_none(cell) is not None}
+        return report_of(record, texts, None if columns.step is None else texts.get(columns.names[columns.step]))
 
 
 @memoize_by_outline
@@ -99,13 +92,17 @@ def _columns_in(outline: str) -> _Columns | None:
     if "oss" not in outline:
         return None
     separator = next((sign for sign in (",", "\t", "|") if sign in outline.strip(_EDGES)), "")
-    names = tuple(cell.lower().replace(" ", "_") for cell in _cells_in(outline, separator))
+    names = _names_in(outline, separator)
     step = next((at for at, name in enumerate(names) if name in _STEPS), None)
     epoch = names.index("epoch") if "epoch" in names else None
-    has_loss = any(_METRICS.get(name) in (TRAIN_LOSS, VAL_LOSS) for name in names)
+    has_loss = any(_LOSS.search(name) for name in names) and all(len(name) <= _LONGEST_NAME for name in names)
     if not has_loss or (step is None and epoch is None):
         return None
     return _Columns(separator, names, step, epoch, names.index("trial_name") if "trial_name" in names else None)
+
+
+def _names_in(text: str, separator: str) -> tuple[str, ...]:
+    return tuple(cell.lower().replace(" ", "_") for cell in _cells_in(text, separator))
 
 
 def _cells_in(text: str, separator: str) -> list[str]:
@@ -119,8 +116,8 @@ def _cells_in(text: str, separator: str) -> list[str]:
 
 
 def _number_in(cells: list[str], column: int | None) -> float | None:
-    """Return a cell's whole or broken number; `None` without one."""
-    number = None if column is None else number_or_none(cells[column])
+    """Return a cell's whole or broken number, that of `70/1000` without its end; `None` without one."""
+    number = None if column is None else number_or_none(cells[column].partition("/")[0])
     return number if number is not None and abs(number) < float("inf") else None
 
 

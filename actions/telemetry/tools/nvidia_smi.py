@@ -69,8 +69,8 @@ _WRAPPED = "The table is wrapped by a narrow terminal; use --query-gpu and --for
 
 
 def is_table(text: str) -> bool:
-    """Return whether `text` holds such a table, in whatever form."""
-    return "NVIDIA-SMI" in text and "+---" in text
+    """Return whether `text` holds such a table, in whatever form, or a part of one with a GPU in it."""
+    return ("NVIDIA-SMI" in text and "+---" in text) or any(map(_TOP.match, text.splitlines()))
 
 
 def read_table(text: str) -> SmiReading:
@@ -80,14 +80,17 @@ def read_table(text: str) -> SmiReading:
     processes: list[SmiProcess] = []
     driver = cuda = ""
     version: str | None = None
+    is_open = False  # the first row of a GPU has been read, and not yet its second one
     for line in text.splitlines():
         if title := _TITLE.match(line):
             version = title[1]
             driver, cuda = _version(_DRIVER, line), _version(_CUDA, line)
         elif top := _TOP.match(line):
             gpus.append(_gpu_of(top))
-        elif gpus and (low := _LOW.match(line)):
+            is_open = True
+        elif is_open and (low := _LOW.match(line)):
             gpus[-1] = _completed(gpus[-1], low)
+            is_open = False
         elif gpus and (mode := _MIG_MODE.match(line)):
             gpus[-1] = _with_mode(gpus[-1], mode["mode"])
         elif mig := _MIG.match(line):
@@ -337,13 +340,19 @@ def _process_of_xml(element: ElementTree.Element, gpu: int) -> SmiProcess:
 __all__ = ["QUERY_FIELDS", "Gpu", "MigDevice", "SmiProcess", "SmiReading", "read"]
 
 MAX_TEXT = 4 << 20
-_LISTED = re.compile(r"^GPU (\d{1,3}): (.{1,100}?) \(UUID: (GPU-[\w-]{1,60})\)")
-_LISTED_MIG = re.compile(r"^\s{1,8}MIG (\S{1,40})\s{1,20}Device\s{1,4}(\d{1,3}): \(UUID: (MIG-[^)\s]{1,100})\)")
+_UUID = r"(?:\(UUID: (?:({kind}-[^)\s.…]{{1,100}})|[^)]{{0,100}})\)|\.{{2,3}}|…)?\s{{0,8}}$"
+"""Left out of many a document, or cut."""
+_LISTED = re.compile(rf"^\s{{0,16}}GPU (\d{{1,3}}): (\S.{{0,100}}?)\s{{0,4}}{_UUID.format(kind='GPU')}")
+_LISTED_MIG = re.compile(
+    rf"^\s{{1,24}}MIG (\S{{1,40}})\s{{1,20}}Device\s{{1,4}}(\d{{1,3}}):\s{{0,4}}{_UUID.format(kind='MIG')}"
+)
 _INSTANCES = re.compile(r"^\|\s{0,4}GPU instances:", re.MULTILINE)
 _INSTANCE = re.compile(
     r"^\|\s{1,8}(\d{1,3})\s{1,4}MIG (\S{1,40})\s{1,20}\d{1,3}\s{1,20}(\d{1,3})\s{1,20}\d{1,3}:\d{1,3}\s{1,8}\|"
 )
 """A row of `mig -lgi`: GPU, profile and its number, instance, where it begins and how large it is."""
+_INDENTED = re.compile(r"^[ \t]{1,40}(?=[|+])", re.MULTILINE)
+"""Blanks before the frame of a table that stands in a document."""
 _PROMPT = re.compile(r"\A\s{0,8}(?:[^\n]{0,200}[#$>%+] |\+ )(?:sudo )?(?:/usr/bin/)?nvidia-smi(?: [^\n]*)?\n")
 """The command's own line in a shell, copied along."""
 _NUMBERS = re.compile(r"[\d.]{1,20}(?: %| [A-Z]\w{0,4})?(?:, ?[^,\n]{1,120}){1,64}\Z")
@@ -370,7 +379,7 @@ def read(text: str) -> SmiReading:
     text = text[:MAX_TEXT]
     if is_xml(text):
         return replace(read_xml(text), form="xml")
-    plain = "\n".join(strip_controls(line) for line in text.splitlines())
+    plain = _INDENTED.sub("", "\n".join(strip_controls(line) for line in text.splitlines()))
     if is_table(plain):
         return with_details(replace(read_table(plain), form="table"), plain)
     plain = _PROMPT.sub("", plain, count=1)
@@ -385,7 +394,7 @@ def read(text: str) -> SmiReading:
         return SmiReading(error=unread)
     if is_links(plain):
         return read_links(plain)
-    if _LISTED.match(first):
+    if any(map(_LISTED.match, plain.splitlines())):
         return _read_list(plain)
     if is_header(first) or is_row(first):
         return read_csv(plain)
@@ -408,7 +417,7 @@ def _read_list(text: str) -> SmiReading:
     migs: list[MigDevice] = []
     for line in text.splitlines():
         if gpu := _LISTED.match(line):
-            gpus.append(Gpu(index=int(gpu[1]), name=gpu[2], uuid=gpu[3]))
+            gpus.append(Gpu(index=int(gpu[1]), name=gpu[2], uuid=gpu[3] or ""))
         elif gpus and (mig := _LISTED_MIG.match(line)):
-            migs.append(MigDevice(gpus[-1].index, int(mig[2]), profile=mig[1], uuid=mig[3]))
+            migs.append(MigDevice(gpus[-1].index, int(mig[2]), profile=mig[1], uuid=mig[3] or ""))
     return SmiReading(tuple(gpus), tuple(migs), form="L")

@@ -19,6 +19,8 @@ _DEVICE = re.compile(r"^(?:GPU|NIC|mlx|cxgb|bnxt|efa|rdma|ib|hfi)[\w.:-]{0,40}$"
 _LINK = re.compile(r"^(?:[A-Z][A-Z0-9]{0,7}|N/A)$")
 """A connection (`SOC` was the word for `SYS` once), or the answer of `topo -p2p`: whether a pair may reach each other's
 memory."""
+_LINK_WORD = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|N/A|[CG]NS|TNS|NS|DR|OK|U")
+"""Every word that there is for a connection."""
 _NAMED = re.compile(r"^\s{2,}(NIC\d{1,3}): (\S{1,64})$")
 _MEANING = re.compile(r"^\s{2,}([A-Z][A-Z0-9]{0,7}#?)\s{1,8}= (.{1,200}?)\s{0,20}$")
 _BLANKS = {"CPU Affinity": "cpu_affinity", "NUMA Affinity": "numa_affinity", "GPU NUMA ID": "gpu_numa_id"}
@@ -60,6 +62,8 @@ class Topology(msgspec.Struct, frozen=True):
     """The meaning of each word, as printed."""
     error: str = ""
     """The tool's own words where it gave no matrix."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about rows that are not as their header: what cannot be placed is left out."""
 
 
 def read_topology(text: str) -> Topology:
@@ -68,13 +72,19 @@ def read_topology(text: str) -> Topology:
     devices: list[TopologyDevice] = []
     legend: dict[str, str] = {}
     adapters: dict[str, str] = {}
+    warnings: list[str] = []
     for raw in text[:_LONGEST].splitlines():
         line = strip_controls(raw.rstrip(" \r\n"))
         cells = _cells_of(line)
         if header is None and _is_header(cells, line):
             header = cells
         elif header is not None and len(cells) > 1 and cells[0] in header and cells[0] not in _BLANKS:
-            devices.append(_device_of(cells, header, is_tabbed="\t" in line))
+            placed = _placed(cells, [column for column in header if column and column not in _BLANKS])
+            if placed != cells:
+                warnings.append(
+                    f"The row of {cells[0]} has cells that are glued or missing: {' '.join(cells[1:])}"[:300]
+                )
+            devices.append(_device_of(placed, header, is_tabbed="\t" in line))
         elif meaning := _MEANING.match(line):
             legend[meaning[1]] = meaning[2]
         elif named := _NAMED.match(line):
@@ -85,7 +95,7 @@ def read_topology(text: str) -> Topology:
         msgspec.structs.replace(device, adapter=adapters[device.name]) if device.name in adapters else device
         for device in devices
     )
-    return Topology(known, legend)
+    return Topology(known, legend, warnings=tuple(warnings))
 
 
 def _is_header(cells: list[str], line: str) -> bool:
@@ -113,6 +123,22 @@ def _device_of(cells: list[str], header: list[str], *, is_tabbed: bool) -> Topol
         behind.pop(len(behind) - 1 - behind[::-1].index(""))  # two tabs stand behind the NUMA affinity
     known = dict(zip(titles, behind, strict=False))
     return TopologyDevice(name, connected, **{field: _known(known.get(title, "")) for title, field in _BLANKS.items()})
+
+
+def _placed(cells: list[str], columns: list[str]) -> list[str]:
+    """Return the cells of a row, those apart that a copy has glued; without all that then has no certain place."""
+    own = columns.index(cells[0]) if cells[0] in columns else 0
+    apart: list[str] = []
+    taken = 1
+    for cell in cells[1:]:
+        if len(apart) >= len(columns):
+            break
+        words = _LINK_WORD.findall(cell)
+        apart += words if len(words) > 1 and "".join(words) == cell else [cell]
+        taken += 1
+    if len(apart) == len(columns) and apart[own] == "X" and not any(cell[:1].isdigit() for cell in apart):
+        return [cells[0], *apart, *cells[taken:]]
+    return [cells[0], *(apart[: own + 1] if apart[own : own + 1] == ["X"] else ())]
 
 
 def _known(cell: str) -> str:

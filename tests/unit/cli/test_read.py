@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from actions.telemetry.log_reader import read_log
 from actions.telemetry.points import Point
 from tests.unit.telemetry.corpus import expected_of, false_points, missing_points, samples
 from tui.cli import main
 
 KINDS = {"nccl": "nccl", "nvidia_smi": "nvidia-smi", "neuron": "neuron", "efa": "efa"}
-CASES = [(kind, path) for folder, kind in KINDS.items() for path in samples(folder)]
+CASES = [(kind, path) for folder, kind in KINDS.items() for path in samples(folder) if not path.match("*_topo.*")]
+TOPOLOGIES = [("topo", path) for path in samples("nvidia_smi") if path.match("*_topo.*")]
 LOGS = samples("logs")
 
 FORMATS = (
@@ -27,8 +29,8 @@ JUDGED_BY_OTHERS = ("table_complete", "op", "verdict", "devices")
 """The keys of what is worked out from the text rather than written in it, or is in it for no reader."""
 
 
-def read(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
-    assert main(["read", *argv, "--output", "json"]) == 0
+def read(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> Any:
+    assert main(["read", *argv, "--output", "json"]) == code
     return json.loads(capsys.readouterr().out)
 
 
@@ -67,7 +69,8 @@ def test_every_captured_output_is_read_as_it_stands(
 def test_every_captured_log_gives_its_points_as_they_were_printed(
     sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    expected, got = expected_of(sample), read(capsys, "log", str(sample))
+    got = read(capsys, "log", str(sample), code=0 if read_log(sample.read_bytes()) else 1)
+    expected = expected_of(sample)
     points = [
         Point(each["metric"], each["step"], float(each["value"]), each["rank"], each.get("epoch"), raw=each["raw"])
         for each in got
@@ -80,7 +83,9 @@ def test_every_captured_log_gives_its_points_as_they_were_printed(
 
 @pytest.mark.parametrize("output", ["table", "plot"])
 @pytest.mark.parametrize(
-    ("kind", "sample"), [*CASES, *(("log", path) for path in LOGS)], ids=lambda each: str(each)[-40:]
+    ("kind", "sample"),
+    [*CASES, *TOPOLOGIES, *(("log", path) for path in LOGS if read_log(path.read_bytes()))],
+    ids=lambda each: str(each)[-40:],
 )
 def test_every_captured_output_can_be_shown(
     kind: str, sample: Path, output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -124,10 +129,35 @@ def test_a_log_without_points_is_an_empty_list_and_a_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", Piped(b"packet loss: 0%\n"))
-    assert read(capsys, "log", "-") == []
+    assert read(capsys, "log", "-", code=1) == []
     monkeypatch.setattr("sys.stdin", Piped(b"packet loss: 0%\n"))
+    assert main(["read", "log"]) == 1
+    assert capsys.readouterr() == ("", "eksml-tui: Nothing in it is recognised as a report of a training.\n")
+
+
+def test_lines_in_which_a_loss_seems_to_stand_are_quoted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Piped(b"step 5: reward 0.25, kl 0.01\nour loss (mean) -> 2.5\ndone\n"))
     assert main(["read", "log"]) == 0
-    assert capsys.readouterr().out == "No training loss is printed in these lines.\n"
+    captured = capsys.readouterr()
+    assert "reward 0.25 · kl 0.01" in captured.out
+    assert captured.err.splitlines() == [
+        "eksml-tui: A loss seems to stand in 1 line that no reader recognises: “our loss (mean) -> 2.5”.",
+        "eksml-tui: No training loss is recognised; there is kl, reward.",
+    ]
+
+
+@pytest.mark.parametrize("kind", [*KINDS.values(), "topo"])
+@pytest.mark.parametrize("output", ["table", "json", "plot", "csv"])
+def test_what_no_reader_recognises_ends_with_one_and_prints_nothing(
+    kind: str, output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Piped(b"Dear all,\nthe meeting is at 10:30.\n"))
+    assert main(["read", kind, "-o", output]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("eksml-tui: Nothing in it is recognised as ")
 
 
 @pytest.mark.parametrize("kind", ["log", *KINDS.values()])
@@ -178,3 +208,26 @@ def test_a_bar_that_is_drawn_twice_shows_its_own_loss(capsys: pytest.CaptureFixt
     assert "train_loss 5.670" in first
     assert "train_loss 5.820" in second
     assert "5.670" not in second
+
+
+_SMALL_LOGS = [("log", path) for path in LOGS if path.stat().st_size < 20_000]
+
+
+def _piped(kind: str, data: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("sys.stdin", Piped(data))
+    main(["read", kind, "-o", "json"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample"), [*CASES, *TOPOLOGIES, *_SMALL_LOGS], ids=lambda each: str(each).rpartition("/")[2]
+)
+def test_a_copy_out_of_a_document_is_the_same_reading(
+    kind: str, sample: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = sample.read_bytes()
+    wanted = _piped(kind, data, capsys, monkeypatch)
+    for margin in (b"    ", b"> "):
+        copied = b"\n".join(margin + line if line else line for line in data.split(b"\n"))
+        assert _piped(kind, copied, capsys, monkeypatch) == wanted
+    assert _piped(kind, b"```console\n" + data + b"\n```\n", capsys, monkeypatch) == wanted

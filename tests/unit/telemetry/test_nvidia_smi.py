@@ -236,3 +236,41 @@ def test_profiles_of_instances_are_no_garbled_error() -> None:
     )
     reading = read(text)
     assert (reading.gpus, reading.error.partition(";")[2]) == ((), " mig -lgi lists the instances that there are.")
+
+
+_FRAGMENT = """---
+|=========================================+========================+======================|
+|   0  NVIDIA L4                      On  |   00000000:31:00.0 Off |                    0 |
+| N/A   38C    P0             26W /   72W |   17143MiB /  23034MiB |      0%      Default |
+|                                         |                        |                  N/A |
++-----------------------------------------+------------------------+----------------------+
+---
+"""
+
+
+def test_a_table_that_is_cut_at_its_head_has_its_gpus() -> None:
+    (gpu,) = read(_FRAGMENT).gpus
+    assert (gpu.index, gpu.name, gpu.util_pct, gpu.mem_used_mib, gpu.power_cap_w) == (0, "NVIDIA L4", 0, 17143, 72.0)
+
+
+def test_a_second_row_whose_first_one_was_left_out_is_not_of_the_gpu_before() -> None:
+    lines = _FRAGMENT.splitlines()
+    other = lines[3].replace("17143MiB", " 9999MiB").replace("38C", "99C")
+    (gpu,) = read("\n".join([*lines[:4], "...", other, *lines[4:]])).gpus
+    assert (gpu.temp_c, gpu.mem_used_mib) == (38, 17143)
+
+
+def test_a_list_whose_uuids_are_left_out_is_a_list() -> None:
+    """As in NVIDIA's documentation of VSS."""
+    text = (
+        "$ nvidia-smi -L\nGPU 0: NVIDIA H100 80GB HBM3 (UUID: ...)\n  MIG 1g.10gb     Device 0: ...\n"
+        "  MIG 1g.10gb     Device 1: ...\nGPU 3: NVIDIA H100 80GB HBM3 (UUID: ...)\n  MIG 7g.80gb     Device 0: ...\n"
+    )
+    reading = read(text)
+    assert [(gpu.index, gpu.name, gpu.uuid) for gpu in reading.gpus] == [
+        (0, "NVIDIA H100 80GB HBM3", ""),
+        (3, "NVIDIA H100 80GB HBM3", ""),
+    ]
+    assert [(mig.gpu, mig.device, mig.profile) for mig in reading.mig_devices] == [
+        (0, 0, "1g.10gb"), (0, 1, "1g.10gb"), (3, 0, "7g.80gb"),
+    ]  # fmt: skip

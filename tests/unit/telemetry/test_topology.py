@@ -357,3 +357,30 @@ def test_two_gpus_behind_eighteen_links_each() -> None:
         ("GPU0", {"GPU1": "NV18"}, "0-31"),
         ("GPU1", {"GPU0": "NV18"}, "0-31"),
     ]
+
+
+_GLUED = (
+    "\tGPU0\tGPU1\tGPU2\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    "GPU0\t X \tNV18\tNV18\tPXB\tNODE\t0-55,112-167\t0\t\tN/A\n"
+    "GPU1\tNV18\t X \tNV18\tNODE\tNODE\t0-55,112-167\t0\t\tN/A\n"
+    "GPU2\tNV18\tNV18\t X \t{}\t0-55,112-167\t0\t\tN/A\n"
+)
+
+
+def test_cells_that_a_copy_has_glued_are_taken_apart_and_named() -> None:
+    reading = read_topology(_GLUED.format("PXBNODE"))
+    last = reading.devices[-1]
+    assert last.links == {"GPU0": "NV18", "GPU1": "NV18", "NIC0": "PXB", "NIC1": "NODE"}
+    assert (last.cpu_affinity, last.numa_affinity) == ("0-55,112-167", "0")
+    assert [one.startswith("The row of GPU2 has cells that are glued or missing") for one in reading.warnings] == [True]
+    assert "The row of GPU2" in "\n".join(topology_lines(reading))
+    assert topology_document(reading)["warnings"] == reading.warnings
+
+
+def test_a_row_with_a_missing_cell_is_not_shifted() -> None:
+    reading = read_topology(_GLUED.format("PXB"))
+    last = reading.devices[-1]
+    assert last.links == {"GPU0": "NV18", "GPU1": "NV18"}
+    assert (last.cpu_affinity, last.numa_affinity) == ("", "")
+    assert len(reading.warnings) == 1
+    assert read_topology(_GLUED.format("PXB\tNODE")).warnings == ()

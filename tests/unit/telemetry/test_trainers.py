@@ -355,6 +355,7 @@ def test_a_table_ends_with_a_line_that_is_no_row() -> None:
 def test_the_losses_of_rlhf_are_read_with_blanks_too() -> None:
     points = read_log(b"epoch: 0 | step: 3/40 | ppo_ep: 1 | average_reward: 0.3 | act_loss: 5.626 | cri_loss: 5.109")
     assert [(point.metric, point.step, point.value) for point in points] == [
+        ("average_reward", 3, 0.3),
         ("actor_loss", 3, 5.626),
         ("critic_loss", 3, 5.109),
     ]
@@ -376,7 +377,7 @@ def test_a_line_of_ones_own_loop_may_name_its_rank(line: str, rank: int) -> None
 def test_what_else_a_loop_of_ones_own_prints_is_read() -> None:
     line = "Step 10 | loss: 3.2 | lr: 1.0e-4 | grad_norm: 1.2 | tokens/s: 1,234 | mfu: 32.1%"
     values = {point.metric: point.value for point in read_log(line.encode())}
-    assert values == {"train_loss": 3.2, "lr": 1e-4, "grad_norm": 1.2, "tokens_per_s": 1234}
+    assert values == {"train_loss": 3.2, "lr": 1e-4, "grad_norm": 1.2, "tokens_per_s": 1234, "mfu": 32.1}
 
 
 @pytest.mark.parametrize(
@@ -385,18 +386,24 @@ def test_what_else_a_loop_of_ones_own_prints_is_read() -> None:
         (
             "2026/05/07 11:45:45 - mmengine - INFO - Iter(train) [ 520/2046]  lr: 1.7486e-04  eta: 1:24:50  time: 2.9"
             "  memory: 15266  loss: 0.6479  grad_norm: 1.5",
-            {"lr": 1.7486e-4, "grad_norm": 1.5},
+            {"lr": 1.7486e-4, "time": 2.9, "memory": 15266, "grad_norm": 1.5},
         ),
         (
             "[11/20 10:00:00 d2.utils.events]:  eta: 0:12:31  iter: 19  total_loss: 2.31  loss_cls: 0.7   lr: 1.6e-05",
-            {"lr": 1.6e-5},
+            {"loss_cls": 0.7, "lr": 1.6e-5},
         ),
-        ("Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.512s, 1000.00/s  LR: 1.000e-05", {"lr": 1e-5}),
-        ("Epoch: [0]  [  10/1251]  eta: 0:10:00  lr: 0.1  img/s: 100.2  loss: 6.91 (7.02)  time: 0.5", {"lr": 0.1}),
+        (
+            "Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.512s, 1000.00/s  LR: 1.000e-05",
+            {"Time": 0.512, "lr": 1e-5},
+        ),
+        (
+            "Epoch: [0]  [  10/1251]  eta: 0:10:00  lr: 0.1  img/s: 100.2  loss: 6.91 (7.02)  time: 0.5",
+            {"lr": 0.1, "img/s": 100.2, "time": 0.5},
+        ),
         (
             "2026-01-01 10:00:00 | INFO | train_inner | epoch 001:    100 / 1000 loss=9.1, ppl=550.1, num_updates=100,"
             " lr=1.2e-05, gnorm=2.1, loss_scale=128",
-            {"lr": 1.2e-5, "grad_norm": 2.1},
+            {"ppl": 550.1, "lr": 1.2e-5, "grad_norm": 2.1, "loss_scale": 128},
         ),
     ],
 )
@@ -417,8 +424,8 @@ def test_what_stands_around_the_loss_of_a_known_trainer_is_read(line: str, extra
             " | 246000 tok/s",
             {"grad_norm": 2.1234, "lr": 4.29e-6, "step_time_ms": 2131.25, "tokens_per_s": 246000.0},
         ),
-        ("iter 20: loss 1.1027, time 30.22ms, mfu 3.12%", {"step_time_ms": 30.22}),
-        ("step 20 loss 2.1 | data 3.1 ms | step 31.2 ms", {}),
+        ("iter 20: loss 1.1027, time 30.22ms, mfu 3.12%", {"time": 30.22, "mfu": 3.12, "step_time_ms": 30.22}),
+        ("step 20 loss 2.1 | data 3.1 ms | step 31.2 ms", {"data": 3.1}),
     ],
 )
 def test_numbers_that_their_unit_names_are_read(line: str, extras: dict[str, float]) -> None:

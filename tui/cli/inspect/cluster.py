@@ -70,28 +70,36 @@ _STDIN = Path("-")
 
 
 def print_findings(options: Namespace) -> int:
-    """Print the findings on an object, a captured file, or the whole cluster; 1 if an all-clear would be a guess."""
+    """Print the findings on an object, a captured file, or the whole cluster.
+
+    Returns:
+        0; 1 if an all-clear would be a guess, as of a text in which nothing is found.
+    """
     from actions.cluster.diagnose.codes import Code, findings_json, findings_text
 
-    found = _read(options) if options.source is not None else _ask(options)
+    found, paste = _read(options) if options.source is not None else (_ask(options), "")
+    unknown = "Nothing in this text names a trouble that is known; whether there is one it does not show.\n"
     print_table(
         options.output,
-        table=lambda: findings_text(found),
+        table=lambda: unknown if paste and not found else findings_text(found),
         document=lambda: findings_json(found),
         fields=_FINDING_FIELDS,
     )
-    return int(any(one.code is Code.NOT_KNOWN for one in found))
+    if paste:
+        sys.stderr.write(f"eksml-tui: Read from the text: {paste}.\n")
+    return int(any(one.code is Code.NOT_KNOWN for one in found) or bool(paste and not found))
 
 
-def _read(options: Namespace) -> list[Finding]:
+def _read(options: Namespace) -> tuple[list[Finding], str]:
+    """Return the findings on a captured file, and what was recognised in it if it is a text."""
     from actions.cluster.diagnose.engine import answer
     from actions.cluster.diagnose.parse_input import parse_evidence
     from actions.cluster.diagnose.select import select_evidence
 
     evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
     if options.object:
-        return answer(select_evidence(evidence, _question(options.object, options.namespace)), is_one=True)
-    return answer(evidence, is_one=is_one)
+        evidence, is_one = select_evidence(evidence, _question(options.object, options.namespace)), True
+    return answer(evidence, is_one=is_one), evidence.paste
 
 
 def _bytes_of(path: Path) -> bytes:

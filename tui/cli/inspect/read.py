@@ -13,6 +13,8 @@ from typing import BinaryIO, Protocol, TypeVar
 import msgspec
 
 from actions.base.errors import FormatError, UnreadableError
+from actions.base.untrusted import one_line, redact
+from actions.base.wording import counted, listed
 from actions.telemetry.captured.documents import (
     efa_document,
     nccl_document,
@@ -21,8 +23,16 @@ from actions.telemetry.captured.documents import (
     smi_document,
     topology_document,
 )
-from actions.telemetry.captured.readers import CapturedEfa, CapturedNccl, CapturedNeuron, CapturedSmi, CapturedTopology
-from actions.telemetry.captured.source import pieces_of
+from actions.telemetry.captured.readers import (
+    CapturedEfa,
+    CapturedNccl,
+    CapturedNeuron,
+    CapturedSmi,
+    CapturedTopology,
+    Reading,
+    is_recognized,
+)
+from actions.telemetry.captured.source import pieces_of, without_margin
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogStream
 from actions.telemetry.points import Point
@@ -32,10 +42,19 @@ from tui.present.telemetry import captured as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"
+_MOST_NAMED = 12
+"""Metrics named in a sentence."""
 _POINT_FIELDS = ("step", "metric", "value", "raw", "key", "rank")
 _ROWS = {"nccl": "rows", "nvidia-smi": "gpus", "topo": "devices", "neuron": "devices", "efa": "adapters"}
 """The key of each kind's document whose rows make CSV and the wide table."""
-Reading_co = TypeVar("Reading_co", covariant=True)
+Reading_co = TypeVar("Reading_co", bound=Reading, covariant=True)
+_UNRECOGNISED = {
+    "nccl": "Nothing in it is recognised as output of nccl-tests or nccom-test.",
+    "nvidia-smi": "Nothing in it is recognised as output of nvidia-smi.",
+    "topo": "Nothing in it is recognised as the matrix of nvidia-smi topo -m.",
+    "neuron": "Nothing in it is recognised as output of neuron-ls, neuron-top or neuron-monitor.",
+    "efa": "Nothing in it is recognised as output of fi_info, or as a described node.",
+}
 
 
 class _OutputReader(Protocol[Reading_co]):
@@ -49,6 +68,9 @@ class _OutputReader(Protocol[Reading_co]):
 def run(options: Namespace) -> int:
     """Read the file, or stdin, to its end.
 
+    Returns:
+        0; 1 if nothing in it was recognised.
+
     Raises:
         UnreadableError: It cannot be read.
     """
@@ -58,10 +80,12 @@ def run(options: Namespace) -> int:
         return read_capture(options)
     with _opened(options.file) as stream:
         try:
-            _READERS[options.kind](pieces_of(stream), options)
+            missing = _READERS[options.kind](without_margin(pieces_of(stream)), options)
         except FormatError as error:
             raise UnreadableError(error.message, file=options.file) from error
-    return 0
+    if missing:
+        sys.stderr.write(f"eksml-tui: {missing}\n")
+    return 1 if missing else 0
 
 
 @contextmanager
@@ -79,9 +103,9 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         raise UnreadableError(f"It cannot be read: {error.strerror or error}.", file=name) from error
 
 
-def _log(pieces: Iterable[bytes], options: Namespace) -> None:
-    stream = LogStream()
-    points = (finding for found in _findings(stream, pieces) for finding in found if isinstance(finding, Point))
+def _log(pieces: Iterable[bytes], options: Namespace) -> str:
+    stream, seen = LogStream(), set[str]()
+    points = _noted(stream, pieces, seen)
     match options.output:
         case "json":
             _print_points(point for point in points if point.raw)
@@ -92,8 +116,28 @@ def _log(pieces: Iterable[bytes], options: Namespace) -> None:
         case form:
             documents = [point_document(point) for point in points if point.raw]
             sys.stdout.write(formatted(form, json.dumps(documents, ensure_ascii=False), fields=_POINT_FIELDS))
-    for notice in sorted(stream.reader.notices):
+    for notice in (*sorted(stream.reader.notices), *_unread(stream, seen)):
         sys.stderr.write(f"eksml-tui: {notice}\n")
+    return "" if seen else "Nothing in it is recognised as a report of a training."
+
+
+def _unread(stream: LogStream, seen: set[str]) -> Iterator[str]:
+    """Say what looks like a loss and is not among the points, and that there is none where that is certain."""
+    count, examples = stream.reader.unread.count, stream.reader.unread.examples
+    if count:
+        quoted = "; ".join(f"“{one_line(redact(example), limit=160)}”" for example in examples)
+        yield f"A loss seems to stand in {counted(count, 'line')} that no reader recognises: {quoted}."
+    if seen and _LOSS not in seen:
+        yield f"No training loss is recognised; there is {listed(sorted(seen), _MOST_NAMED)}."
+
+
+def _noted(stream: LogStream, pieces: Iterable[bytes], seen: set[str]) -> Iterator[Point]:
+    """Yield the points of a log; note their metrics."""
+    for found in _findings(stream, pieces):
+        for finding in found:
+            if isinstance(finding, Point):
+                seen.add(finding.metric)
+                yield finding
 
 
 def _findings(stream: LogStream, pieces: Iterable[bytes]) -> Iterator[list[object]]:
@@ -113,10 +157,8 @@ def _print_points(points: Iterable[Point]) -> None:
 
 
 def _tabulate(points: Iterable[Point]) -> None:
-    has_loss = False
     record: list[Point] = []
     for point in points:
-        has_loss |= point.metric == _LOSS
         if record and not saved.is_same_record(record[-1], point):
             _print_record(record)
         if not record:
@@ -124,8 +166,6 @@ def _tabulate(points: Iterable[Point]) -> None:
         record = [*record, point] if record and saved.is_same_record(record[-1], point) else [point]
     if record:
         _print_record(record)
-    if not has_loss:
-        sys.stdout.write("No training loss is printed in these lines.\n")
 
 
 def _print_record(record: list[Point]) -> None:
@@ -142,13 +182,15 @@ def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
         _print_lines([f"This log has: {', '.join(curves.metrics())}."])
 
 
-def _nccl(pieces: Iterable[bytes], options: Namespace) -> None:
-    _print_reading(CapturedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines)
+def _nccl(pieces: Iterable[bytes], options: Namespace) -> str:
+    return _print_reading(
+        CapturedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines
+    )
 
 
-def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
+def _smi(pieces: Iterable[bytes], options: Namespace) -> str:
     reader = CapturedSmi()
-    _print_reading(
+    return _print_reading(
         reader,
         pieces,
         options,
@@ -158,9 +200,9 @@ def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
     )
 
 
-def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
+def _neuron(pieces: Iterable[bytes], options: Namespace) -> str:
     reader = CapturedNeuron()
-    _print_reading(
+    return _print_reading(
         reader,
         pieces,
         options,
@@ -170,8 +212,8 @@ def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
     )
 
 
-def _efa(pieces: Iterable[bytes], options: Namespace) -> None:
-    _print_reading(CapturedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
+def _efa(pieces: Iterable[bytes], options: Namespace) -> str:
+    return _print_reading(CapturedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
 
 
 def _print_reading(
@@ -182,11 +224,13 @@ def _print_reading(
     document: Callable[[Reading_co], dict[str, object]],
     plot: Callable[[Reading_co], Iterable[str]],
     lines: Callable[[Reading_co], Iterable[str]],
-) -> None:
-    """Read all of it, then print it in the requested form."""
+) -> str:
+    """Read all of it, then print it in the requested form; return a sentence if there is nothing to print."""
     for piece in pieces:
         reader.feed(piece)
     reading = reader.reading()
+    if not is_recognized(reading):
+        return _UNRECOGNISED[options.kind]
     match options.output:
         case "json":
             _print_document(document(reading))
@@ -197,6 +241,7 @@ def _print_reading(
         case form:
             encoded = msgspec.json.encode(document(reading)).decode()
             sys.stdout.write(formatted(form, encoded, rows=_ROWS[options.kind]))
+    return ""
 
 
 def _print_document(document: dict[str, object]) -> None:
@@ -208,8 +253,8 @@ def _print_lines(lines: Iterable[str]) -> None:
         sys.stdout.write(f"{line}\n")
 
 
-def _topology(pieces: Iterable[bytes], options: Namespace) -> None:
-    _print_reading(
+def _topology(pieces: Iterable[bytes], options: Namespace) -> str:
+    return _print_reading(
         CapturedTopology(),
         pieces,
         options,

@@ -38,9 +38,9 @@ _LABEL = 18
 
 
 def curves_of(curves: Curves, metrics: Sequence[str] = ()) -> list[Curve]:
-    """Choose the curves to draw: the named metrics, else the losses, else all."""
+    """Choose the curves to draw: the named metrics, else the losses, else those that came first."""
     known = curves.metrics()
-    wanted = metrics or [name for name in known if name.endswith("_loss")] or known
+    wanted = metrics or [name for name in known if name.endswith("_loss")] or known[: len(_COLORS)]
     return [_curve(name, series) for name in wanted if (series := curves.series(name)) is not None]
 
 

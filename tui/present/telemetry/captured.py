@@ -165,6 +165,7 @@ def topology_lines(reading: Topology) -> Iterator[str]:
     yield from columns_of(("device", *names, "cpus", "numa", *(["gpu numa"] if has_memory else [])), rows)
     used = {re.sub(r"^NV\d+$", "NV#", link) for device in reading.devices for link in device.links.values()}
     yield from (f"{word}: {meaning}" for word, meaning in reading.legend.items() if word in used)
+    yield from map(one_line, reading.warnings)
 
 
 def neuron_lines(reading: NeuronReport | NeuronScreen | NeuronListing) -> Iterator[str]:
