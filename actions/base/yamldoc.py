@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 
 from actions.base.errors import InputError
-from actions.base.files import read_bounded
+from actions.base.files import read_file
 from actions.base.untrusted import is_plain, one_line
 
 MAX_BYTES = 1 << 20
@@ -137,14 +137,16 @@ def load_document(data: bytes, *, file: str, kind: type[InputError] = InputError
     return documents[0]
 
 
-def read_input(path: Path, *, kind: type[InputError] = InputError, limit_bytes: int = MAX_BYTES) -> bytes:
-    """Read a file that a person named, up to one byte more than the limit.
+def read_input(
+    path: Path, *, kind: type[InputError] = InputError, limit_bytes: int = MAX_BYTES, may_be_pipe: bool = False
+) -> bytes:
+    """Read a file that a person wrote; a pipe only where it was named on the command line.
 
     Raises:
-        InputError: Or its subclass `kind`: missing, a folder or a device, unreadable.
+        InputError: Or its subclass `kind`: missing, a folder or a device, unreadable, too long.
     """
     try:
-        return read_bounded(path, limit_bytes + 1)
+        return read_file(path, limit_bytes, may_be_pipe=may_be_pipe)
     except OSError as error:
         raise kind(f"cannot be read: {error.strerror}.", file=str(path)) from error
 

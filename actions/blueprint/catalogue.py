@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
-from actions.base.files import config_home, shipped_blueprints
+from actions.base.files import config_home, read_file, shipped_blueprints
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.blueprint.consistency import problems_of
 from actions.blueprint.model import (
@@ -290,7 +290,7 @@ class Catalogue:
         """Return the files with this id, that of the highest precedence first: loading all files is slow."""
         files = [path for folder in self.folders for path in sorted(folder.glob(f"*/{FILE_NAME}"))]
         return [
-            path for path in reversed(files) if blueprint_id in _ID.findall(path.read_bytes().decode(errors="replace"))
+            path for path in reversed(files) if blueprint_id in _ID.findall(read_file(path).decode(errors="replace"))
         ]
 
     def read(self) -> tuple[tuple[Blueprint, ...], tuple[BrokenBlueprint, ...]]:

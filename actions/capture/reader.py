@@ -14,6 +14,7 @@ from typing import BinaryIO, NoReturn
 import msgspec
 
 from actions.base.errors import UnreadableError
+from actions.base.files import open_file
 from actions.capture.records import (
     FIRST_LINE,
     FIRST_WORD,
@@ -115,7 +116,7 @@ class CaptureReader:
 
     def _pieces(self) -> Iterator[bytes]:
         try:
-            with self.file.open("rb") as source:
+            with open_file(self.file) as source:
                 yield from self._unpacked(source)
         except OSError as error:
             self._refuse(error.strerror or str(error), cause=error)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from actions.base.errors import FormatError
-from actions.base.files import asset
+from actions.base.files import asset, read_file
 
 Number = TypeVar("Number", int, float)
 
@@ -93,7 +93,7 @@ def load_rows(path: Path) -> Iterator[TableRow]:
         FormatError: The file cannot be read, is not UTF-8, or a row has not as many cells as the header.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_file(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise FormatError(f"{path} cannot be read: {why}.", hint="Install the package again.") from error

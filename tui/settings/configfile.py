@@ -30,7 +30,7 @@ def load_config(path: Path | None = None) -> ConfigFile:
     file = path or config_path()
     if not file.exists():
         return ConfigFile()
-    documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
+    documents = load_documents(read_input(file, may_be_pipe=True), file=str(file), kind=InputError)
     if not documents:
         return ConfigFile()  # nothing but comments
     document = documents[0]

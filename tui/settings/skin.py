@@ -93,8 +93,6 @@ def _read(file: Path) -> Mapping[str, Any]:
     from actions.base.yamldoc import read_input
 
     data = read_input(file, limit_bytes=_MOST_BYTES)
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{file} is larger than {_MOST_BYTES >> 10} KiB.", hint="Name a skin of k9s.")
     try:
         document = yaml.safe_load(data)
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError, ValueError) as error:

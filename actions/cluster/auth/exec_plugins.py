@@ -23,7 +23,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import private_directory, read_bounded, state_home, write_private
+from actions.base.files import open_file, private_directory, read_file, state_home, write_private
 from actions.base.untrusted import one_line, redact
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, ExecPlugin, NoKubeconfigError, load_context
 
@@ -83,9 +83,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     """
     import yaml
 
-    data = read_bounded(path, _MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError("too long")
+    data = read_file(path, _MAX_BYTES)
     try:
         documents = list(yaml.safe_load_all(data.decode("utf-8")))
     except yaml.YAMLError as error:
@@ -181,7 +179,7 @@ class PluginRequest(msgspec.Struct, frozen=True):
         Raises:
             OSError: The program cannot be read.
         """
-        with open(self.program, "rb") as file:
+        with open_file(self.program) as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         parts = [os.path.realpath(self.program), content, self.arguments, self.environment]
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
@@ -339,7 +337,7 @@ def _is_confirmed(request: PluginRequest) -> bool:
 
 def _confirmed() -> list[str]:
     try:
-        return decode_json((state_home() / CONFIRMED).read_bytes(), list[str])
+        return decode_json(read_file(state_home() / CONFIRMED), list[str])
     except (OSError, msgspec.MsgspecError):
         return []
 

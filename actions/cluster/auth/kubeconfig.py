@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import ConfigError, UsageError
-from actions.base.files import read_bounded
+from actions.base.files import read_file
 from actions.base.names import is_label
 from actions.base.proxies import is_web_address
 from actions.base.untrusted import one_line
@@ -212,7 +212,7 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
             hint="Give --kubeconfig, run `aws eks update-kubeconfig --name CLUSTER`, or try --demo.",
         )
     own = _IN_CLUSTER / "namespace"
-    namespace = own.read_text(encoding="utf-8").strip() if own.exists() else "default"
+    namespace = read_file(own).decode().strip() if own.exists() else "default"
     return ChosenContext(
         file=str(_IN_CLUSTER),
         context=_IN_CLUSTER_NAME,
@@ -228,15 +228,12 @@ def _document(path: Path) -> dict[str, Any]:
     import yaml  # a tenth of what the console imports until its first frame, which needs none
 
     try:
-        data = read_bounded(path, _MAX_BYTES + 1)
-        text = data.decode("utf-8")
+        text = read_file(path, _MAX_BYTES, may_be_pipe=True).decode("utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"The kubeconfig {path} does not exist.", hint="Correct --kubeconfig.") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"The kubeconfig {path} cannot be read: {reason}.", hint="Correct --kubeconfig.") from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"The kubeconfig {path} has more than {_MAX_BYTES} bytes.", hint="Correct --kubeconfig.")
     # the parser's message quotes the file, which holds secrets: it is not passed on, not even to a traceback
     try:
         document = yaml.safe_load(text)  # not libyaml's loader: that one has no bottom for what is nested deeply
@@ -411,7 +408,7 @@ def _cluster_info(cluster: Mapping[str, Any], authority: str) -> bytes:
     info = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key)}
     if authority and _AUTHORITY_DATA not in info:
         with suppress(OSError):  # a missing file is reported when the TLS settings are made
-            info[_AUTHORITY_DATA] = base64.b64encode(read_bounded(Path(authority), _MAX_BYTES)).decode()
+            info[_AUTHORITY_DATA] = base64.b64encode(read_file(Path(authority), _MAX_BYTES)).decode()
     extensions = cluster.get("extensions")
     for entry in extensions if isinstance(extensions, list) else ():
         if isinstance(entry, dict) and entry.get("name") == PLUGIN_EXTENSION:

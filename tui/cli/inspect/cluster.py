@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.errors import FormatError, InputError
+from actions.base.files import open_file
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import NodeInventory, fetch_inventory
@@ -101,7 +102,7 @@ def _bytes_of(path: Path) -> bytes:
     try:
         if path == _STDIN:
             return b"".join(pieces_of(sys.stdin.buffer))
-        with path.open("rb") as file:
+        with open_file(path, may_be_pipe=True) as file:
             return b"".join(pieces_of(file))
     except FormatError as error:
         raise InputError(error.message, file=str(path)) from error

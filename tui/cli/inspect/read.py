@@ -7,12 +7,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 import msgspec
 
 from actions.base.errors import FormatError, UnreadableError
+from actions.base.files import open_file
 from actions.telemetry.captured.documents import (
     efa_document,
     nccl_document,
@@ -70,7 +70,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        with Path(name).open("rb") as file:
+        with open_file(name, may_be_pipe=True) as file:
             file.peek(1)  # a folder opens, and fails here
             yield file
     except BrokenPipeError:
