@@ -29,7 +29,7 @@ from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
 from tui.settings.skin import first_theme
 from tui.shutdown import ExitDeadline
-from tui.textual_private import hash_rules_by_identity, release_closed_widgets, send_to_terminal
+from tui.textual_private import hash_rules_by_identity, met_defect, release_closed_widgets, send_to_terminal
 
 if TYPE_CHECKING:
     from tui.commands.app_actions import Handler
@@ -151,7 +151,10 @@ class ConsoleApp(BaseApp[Any]):
     def _refresh_screens(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, LiveScreen) and screen.is_mounted:
-                screen.refresh_data()
+                try:
+                    screen.refresh_data()
+                except Exception as error:  # noqa: BLE001 - what one line of it cannot show ends nothing
+                    met_defect(self, error)
 
     async def _show_kept(self) -> None:
         """Start the feeds when the kept snapshot is on screen: they would take the processor from it."""

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from rich.console import Console, RenderableType
 from rich.text import Text
 from textual._compositor import Compositor, CompositorUpdate, ReflowResult
+from textual._context import active_message_pump
 from textual._styles_cache import StylesCache
 from textual.app import App
 from textual.color import Color
 from textual.content import Content
 from textual.css.model import RuleSet
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
 
 from actions.base.untrusted import one_line, plain_text, redact
+from tui import defects
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -93,6 +96,28 @@ def _grounds(base_background: Color, background: Color) -> tuple[Style, Style]:
     return Style(background=base_background + background), Style(background=base_background)
 
 
+class GuardedWidget(Widget):
+    """A widget whose defects end neither it nor the app: what it does with a message may fail."""
+
+    async def _dispatch_message(self, message: Message) -> None:
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            met_defect(self.app, error)
+
+
+def met_defect(app: App[Any], error: Exception) -> None:
+    """Write a defect down, and notify of it once.
+
+    Raises:
+        Exception: The error itself, in tests.
+    """
+    is_new = defects.is_new(error)
+    sentence = defects.sentence_of(error)
+    if is_new and isinstance(app, RedactingApp):
+        app.notify_plainly(sentence)
+
+
 class RedactingApp(App[ResultT]):
     """An app that shows no credentials in notifications, and no local variables in a crash report.
 
@@ -136,8 +161,12 @@ class RedactingApp(App[ResultT]):
     def _handle_exception(self, error: Exception) -> None:
         """End the app because of a defect; one that shows while the app is ending does not change its return code.
 
-        Keys that were typed before a terminal was hung up are still handled while the app closes.
+        Keys that were typed before a terminal was hung up are still handled while the app closes. A defect in a
+        guarded widget's own timer or callback does not end the app.
         """
+        if isinstance(active_message_pump.get(None), GuardedWidget) and not (self._exit or defects.are_raised):
+            met_defect(self, error)
+            return
         ending = self._return_code if self._exit else None
         super()._handle_exception(error)
         self._return_code = ending or self._return_code

@@ -150,7 +150,7 @@ def read_file(path: Path, limit: int = MOST_BYTES, *, is_cut: bool = False, may_
     with open_file(path, may_be_pipe=may_be_pipe) as file:
         data = file.read(limit if is_cut else limit + 1)
     if len(data) > limit:
-        raise OSError(errno.EFBIG, f"It has more than {limit} bytes, which is the limit", str(path))
+        raise OSError(errno.EFBIG, f"it has more than {limit} bytes, which is the limit", str(path))
     return data
 
 
@@ -190,7 +190,7 @@ def _require_kind(status: os.stat_result, kinds: Collection[int], path: Path | s
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if kind not in kinds:
-        raise OSError(errno.EINVAL, "It is not a file", str(path))
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
 
 
 def free_bytes(folder: Path) -> int:

@@ -15,6 +15,7 @@ import msgspec
 
 from actions.base.errors import UnreadableError
 from actions.base.files import open_file
+from actions.base.numbers import moment
 from actions.capture.records import (
     FIRST_LINE,
     FIRST_WORD,
@@ -23,6 +24,7 @@ from actions.capture.records import (
     VERSION,
     AnyRecord,
     Began,
+    Ticked,
     decoder,
     length_in,
 )
@@ -83,7 +85,7 @@ class CaptureReader:
             if is_first != isinstance(record, Began):
                 self._refuse("its first record is not the one that begins it" if is_first else "it begins twice")
             is_first = False
-            if not 0 <= record.at < float("inf"):
+            if moment(record.at) is None or (isinstance(record, Began | Ticked) and moment(record.wall) is None):
                 self._refuse("a record has an invalid time")
             last_at = max(last_at, record.at)
             yield record

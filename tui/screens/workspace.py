@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, get_args
 
 from textual.geometry import Size
 
-from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.errors import MissingError, RefusedError
 from actions.base.executors import NamedExecutor
-from actions.base.untrusted import one_line, redact
 from actions.command.arguments import (
     LayoutName,
     PaneName,
 )
 from actions.command.verbs import nearest_hint
+from tui.defects import sentence_of
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane
@@ -374,8 +374,8 @@ class PaneWorkspace:
                 continue  # it refreshes itself when it is mounted
             try:
                 pane.refresh_data()
-            except ConsoleError as error:
-                pane.show_health(FeedHealth(FeedState.REFUSED, one_line(redact(error.sentence()))))
+            except Exception as error:  # noqa: BLE001 - no pane ends the app
+                pane.show_health(FeedHealth(FeedState.REFUSED, sentence_of(error)))
 
     def _move(self, name: str, *, is_of_it: bool = False) -> None:
         """Go to a pane. A pane in front is closed by that, unless the other one shows something chosen in it."""

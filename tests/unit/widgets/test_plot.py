@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from textual import events
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
+from tui import defects
 from tui.present.ansi import visible_text
 from tui.present.telemetry.curves import (
     Curve,
@@ -242,12 +244,15 @@ async def test_another_theme_draws_in_its_own_colours(monkeypatch: pytest.Monkey
         await wait_for(pilot, lambda: drawings.count == 2, "the chart in the new colours")
 
 
-async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     DrawingCounter(monkeypatch, problem="no room for ticks")
+    monkeypatch.setattr(defects, "are_raised", False)
     app = PlotApp(PlotView("loss"))
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(1.0, 2.0)], version=1)
-        await wait_for(pilot, lambda: "no room for ticks" in screen_text(app), "the reason")
+        await wait_for(pilot, lambda: "cannot be shown" in screen_text(app), "the reason")
+    assert "no room for ticks" in defects.defects_path().read_text(), "the traceback is kept"
 
 
 async def test_the_wheel_zooms_the_axis_in_and_out() -> None:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.errors import FormatError, InputError
+from actions.base.errors import FormatError, InputError, ReaderDefectError, UnreadableError, reading
 from actions.base.files import open_file
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
@@ -89,10 +89,15 @@ def _read(options: Namespace) -> list[Finding]:
     from actions.cluster.diagnose.parse_input import parse_evidence
     from actions.cluster.diagnose.select import select_evidence
 
-    evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
-    if options.object:
-        return diagnose(select_evidence(evidence, _question(options.object, options.namespace)))
-    return diagnose(evidence) if is_one else diagnose_each(evidence)
+    data = _bytes_of(options.source)
+    try:
+        with reading():
+            evidence, is_one = parse_evidence(data, source=str(options.source))
+            if options.object:
+                return diagnose(select_evidence(evidence, _question(options.object, options.namespace)))
+            return diagnose(evidence) if is_one else diagnose_each(evidence)
+    except ReaderDefectError as error:
+        raise UnreadableError(error.message, file=str(options.source)) from error
 
 
 def _bytes_of(path: Path) -> bytes:

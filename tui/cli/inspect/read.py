@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 import msgspec
 
-from actions.base.errors import FormatError, UnreadableError
+from actions.base.errors import FormatError, UnreadableError, reading
 from actions.base.files import open_file
 from actions.telemetry.captured.documents import (
     efa_document,
@@ -52,15 +52,16 @@ def run(options: Namespace) -> int:
     Raises:
         UnreadableError: It cannot be read.
     """
-    if options.kind == "capture":
-        from tui.cli.sharing.capture import read_capture
+    try:
+        with reading():
+            if options.kind == "capture":
+                from tui.cli.sharing.capture import read_capture
 
-        return read_capture(options)
-    with _opened(options.file) as stream:
-        try:
-            _READERS[options.kind](pieces_of(stream), options)
-        except FormatError as error:
-            raise UnreadableError(error.message, file=options.file) from error
+                return read_capture(options)
+            with _opened(options.file) as stream:
+                _READERS[options.kind](pieces_of(stream), options)
+    except FormatError as error:
+        raise UnreadableError(error.message, file=options.file) from error
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from actions.base.numbers import LEAST, MOST
 from actions.base.wording import duration
 from tui.present.cells import Span, fit, text_of
 
@@ -165,8 +166,8 @@ def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) 
 
 def round_ticks(low: float, high: float, most: int, *, least_step: float = 0.0) -> list[float]:
     """Return round numbers between `low` and `high`: at most `most`, at least one, and `least_step` apart."""
-    is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than the precision of numbers of that size
-    if is_point or most < 2:
+    is_point = high - low <= max(LEAST, 1e-9 * max(abs(low), abs(high)))  # finer than numbers of that size are
+    if is_point or most < 2 or not high - low <= MOST:
         return [low]
     raw = (high - low) / most
     magnitude = 10.0 ** math.floor(math.log10(raw))
