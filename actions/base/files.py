@@ -36,6 +36,11 @@ def cache_home() -> Path:
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
+def expanded(path: Path | str) -> Path:
+    """Return a path with the folder of a user for its `~`; that of a user who is not known here stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def asset(relative: str) -> Path:
     """A file of the `assets` package, e.g. `prices/ec2.csv`."""
     return _packaged("assets", relative)

@@ -31,7 +31,7 @@ def real(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int) and abs(value) > MOST:  # one of 400 digits cannot become a float
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
     return in_bounds(float(value))
 
 

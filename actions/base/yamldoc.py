@@ -151,6 +151,28 @@ def read_input(
         raise kind(f"cannot be read: {error.strerror}.", file=str(path)) from error
 
 
+_BRACKET = re.compile(r"[\[{\]}]")
+
+
+def load_foreign(text: str) -> list[Any]:
+    """Return the documents of YAML as other programs take it: with aliases, whose depth and numbers have bounds.
+
+    Raises:
+        yaml.YAMLError: It is not YAML, or nested too deeply; with its place, if it is a `yaml.MarkedYAMLError`.
+    """
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth = max(0, depth + (1 if bracket[0] in "[{" else -1))
+        if depth > MAX_DEPTH:  # the parser takes seconds, and libyaml's overflows the stack
+            raise yaml.YAMLError("it is nested too deeply")
+    try:
+        return list(yaml.safe_load_all(text))
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, OverflowError) as error:
+        raise yaml.YAMLError(f"a value cannot be read: {str(error)[:100]}") from None
+
+
 _Events = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 """The parser of characters into events; libyaml's is several times as fast."""
 

@@ -19,7 +19,15 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, private_directory, read_file, take_lock, write_private
+from actions.base.files import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    expanded,
+    private_directory,
+    read_file,
+    take_lock,
+    write_private,
+)
 from actions.base.own_images import registry_variable
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
@@ -457,8 +465,8 @@ def present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
     require_allowed(chosen, replaces=request_of)
     context = chosen.context
     if target.kubeconfig is not None:
-        return context, str(target.kubeconfig.expanduser().absolute()), {}
-    listed = [str(Path(part).expanduser().absolute()) for part in os.environ.get("KUBECONFIG", "").split(":") if part]
+        return context, str(expanded(target.kubeconfig).absolute()), {}
+    listed = [str(expanded(part).absolute()) for part in os.environ.get("KUBECONFIG", "").split(":") if part]
     return context, "", {"KUBECONFIG": ":".join(listed)} if listed else {}
 
 

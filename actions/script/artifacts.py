@@ -18,7 +18,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_file
+from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, expanded, open_file
 
 MADE = ".eksml-artifacts"
 _OWN_PICTURE = b'<svg class="rich-terminal"'
@@ -191,7 +191,7 @@ def _replace(folder: int, name: str, data: bytes) -> None:
 
 
 def _absolute(folder: Path) -> Path:
-    return Path(os.path.abspath(folder.expanduser()))
+    return Path(os.path.abspath(expanded(folder)))
 
 
 def _joined(root: Path, inside: Path) -> Path:

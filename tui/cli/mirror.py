@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UnknownNameError, UnreadableError
-from actions.base.files import read_file
+from actions.base.files import expanded, read_file
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
 from actions.blueprint.model import Blueprint
@@ -60,7 +60,7 @@ def run(options: Namespace) -> int:
     others = [one for one in others if _is_asked_for(one, options.name)] if options.source is None else []
     if options.source is not None and len(wanted) != 1:
         raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
-    mirror = Mirror((options.to or mirror_folder()).expanduser())
+    mirror = Mirror(expanded(options.to or mirror_folder()))
     lines = [_line(mirror, one, options) for one in wanted]
     modules = [_module_line(mirror.folder, one, options) for one in others if isinstance(one, _CalledModule)]
     providers = [_provider_line(mirror.folder, one, options) for one in others if isinstance(one, _PinnedProvider)]

@@ -23,7 +23,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import open_file, private_directory, read_file, state_home, write_private
+from actions.base.files import expanded, open_file, private_directory, read_file, state_home, write_private
 from actions.base.untrusted import one_line, redact
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, ExecPlugin, NoKubeconfigError, load_context
 
@@ -64,7 +64,7 @@ def load_preference(environment: Mapping[str, str] | None = None) -> Preference:
     named = variables.get("KUBERC", "")
     if named == _OFF:
         return Preference()
-    path = Path(named).expanduser() if named else Path(variables.get("HOME", "~")).expanduser() / ".kube" / "kuberc"
+    path = expanded(named) if named else expanded(variables.get("HOME", "~")) / ".kube" / "kuberc"
     try:
         document = _document(path)
     except (OSError, ValueError, RecursionError) as error:
@@ -83,9 +83,11 @@ def _document(path: Path) -> Mapping[str, Any]:
     """
     import yaml
 
+    from actions.base.yamldoc import load_foreign
+
     data = read_file(path, _MAX_BYTES)
     try:
-        documents = list(yaml.safe_load_all(data.decode("utf-8")))
+        documents = load_foreign(data.decode("utf-8"))
     except yaml.YAMLError as error:
         raise ValueError("no YAML") from error
     for document in documents:

@@ -425,7 +425,7 @@ def _state(value: Any) -> ObservedState:
                 kind,
                 text(details.get("reason")),
                 text(details.get("message")),
-                None if code is None else int(code),
+                None if code is None else whole(code),
                 moment(details.get("finishedAt" if kind == "terminated" else "startedAt")),
             )
     return ObservedState()

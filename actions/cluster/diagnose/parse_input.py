@@ -55,7 +55,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     """
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         document = _several(data) or _of_yaml(data, source)
         if not document:
             raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error

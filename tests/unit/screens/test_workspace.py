@@ -281,7 +281,7 @@ DAMAGED = (
 def test_a_damaged_file_is_a_sentence(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / SAVED_FILE
     file.write_bytes(data)
-    with pytest.raises(ConfigError, match="is damaged|cannot be read"):
+    with pytest.raises(ConfigError, match=r"is damaged|cannot be read"):
         read_layouts(file)
 
 

@@ -144,9 +144,9 @@ _PEER = pattern(
     r"Unresponsive receiver",
     r"JAX distributed service detected fatal errors(?![^\n]{0,400}\s{1,4}RPC: /\S{1,80}/RegisterTask\b)",
 )
-_SEQUENCE = re.compile(r"SeqNum=(\d+)")
-_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
-_RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)|Timed out waiting (\d+)ms")
+_SEQUENCE = re.compile(r"SeqNum=(\d{1,15})")
+_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,15})")
+_RAN = re.compile(r"ran for (\d{1,15}) milliseconds|Timeout\(ms\)=(\d{1,15})|Timed out waiting (\d{1,15})ms")
 
 
 def _collectives(evidence: Evidence) -> Iterator[Finding]:
