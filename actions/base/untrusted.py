@@ -183,3 +183,17 @@ def cleaned(value: object) -> object:
 def redact(text: str) -> str:
     """Replace known secrets by their references, as the operator wrote them, and likely credentials by `«redacted»`."""
     return _SECRET.sub(REDACTED, KNOWN.hide(text))
+
+
+def csv_cell(text: str) -> str:
+    """Return a text as a cell of CSV: behind a `'`, if a spreadsheet would take it for a formula. Numbers stay.
+
+    Source: OWASP, "CSV Injection": `=`, `+`, `-`, `@`, tab and carriage return begin one.
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
