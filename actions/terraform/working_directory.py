@@ -47,6 +47,8 @@ MODULES_FOLDER = ".terraform/modules"
 _SHOWN = 5
 _KEPT_HOLDERS = 20
 _LOCKED = re.compile(r'^provider "[^"/]+/([^"]+)" \{\s+version\s+= "([^"]+)"', re.M)
+_MOST_BYTES = 1 << 30
+"""Of a state, and of a plan."""
 _COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
 
 
@@ -167,7 +169,7 @@ class WorkingDirectory:
             FormatError: It is not a state.
         """
         try:
-            return read_state(read_file(self.folder / UNSAVED_STATE))
+            return read_state(read_file(self.folder / UNSAVED_STATE, _MOST_BYTES))
         except FileNotFoundError:
             return None
 
@@ -219,7 +221,7 @@ class WorkingDirectory:
         copy = self.folder / VANISHED_STATE
         if not copy.exists():
             try:
-                write_private(copy, read_file(self.folder / BACKUP_STATE))
+                write_private(copy, read_file(self.folder / BACKUP_STATE, _MOST_BYTES))
             except FileNotFoundError:
                 return None
         return copy
@@ -240,7 +242,7 @@ class WorkingDirectory:
         return is_prepared(self.folder)
 
     def _plan_sha256(self) -> str:
-        return hashlib.sha256(read_file(self.folder / PLAN_FILE)).hexdigest()
+        return hashlib.sha256(read_file(self.folder / PLAN_FILE, _MOST_BYTES)).hexdigest()
 
 
 def is_prepared(folder: Path) -> bool:

@@ -26,7 +26,7 @@ from actions.blueprint.terraform_modules import (
     packages_path,
     pinned_packages,
 )
-from actions.terraform.modules import ModuleRelease, release_files
+from actions.terraform.modules import MAX_ARCHIVE_BYTES, ModuleRelease, release_files
 from actions.terraform.providers import MAX_PACKAGE_BYTES, ProviderPackage, this_platform
 from tui.cli.tables.output import print_table
 
@@ -143,7 +143,7 @@ def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Li
     path = archives_path(folder) / release.file_name
     try:
         if path.is_file():
-            release_files(read_file(path), release)
+            release_files(_bytes_of(path, MAX_ARCHIVE_BYTES), release)
             line.state = "held"
         elif options.check:
             line.error = f"{release.key} is not in {folder}. Run eksml-tui mirror {release.source}."
@@ -151,7 +151,7 @@ def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Li
         else:
             asyncio.run(fetch_module(folder, release))
             line.state = "taken"
-        line.sha256 = digest_of(read_file(path))
+        line.sha256 = digest_of(_bytes_of(path, MAX_ARCHIVE_BYTES))
     except ConsoleError as error:
         line.error = error.sentence()
         return line
@@ -174,7 +174,7 @@ def _provider_line(folder: Path, wanted: _PinnedProvider, options: Namespace) ->
         else:
             asyncio.run(fetch_package(folder, package, platform))
             line.state = "taken"
-        line.sha256 = digest_of(read_file(path))
+        line.sha256 = digest_of(_bytes_of(path, MAX_PACKAGE_BYTES))
     except ConsoleError as error:
         line.error = error.sentence()
         return line
