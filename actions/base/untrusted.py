@@ -188,9 +188,10 @@ def redact(text: str) -> str:
 def csv_cell(text: str) -> str:
     """Return a text as a cell of CSV: behind a `'`, if a spreadsheet would take it for a formula. Numbers stay.
 
-    Source: OWASP, "CSV Injection": `=`, `+`, `-`, `@`, tab and carriage return begin one.
+    Source: OWASP, "CSV Injection": `=`, `+`, `-`, `@`, tab and the ends of lines begin one.
     """
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # Python's writer puts no quotes around the first
+    if not text.startswith(("=", "+", "-", "@", "\t", "\n")):
         return text
     try:
         float(text)

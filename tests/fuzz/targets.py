@@ -226,7 +226,7 @@ def all_targets() -> Mapping[str, Target]:
         "points": Target(_points, (_POINTS,)),
         "why": Target(_why, _files("tests/fixtures/corpus/failures/*.json", "tests/fixtures/diagnose/*.jsonl")),
         **blueprints,
-        "terraform": Target(_terraform, _files("blueprints/common/*/*.tf")),
+        "terraform": Target(_terraform, _files("blueprints/common/*/*/*.tf")),
         "script": Target(load_script, _files("assets/scripts/*.yaml")),
         "config": Target(load_config, (_CONFIG,)),
         "keys": Target(load_keymap, (_KEYS,)),
