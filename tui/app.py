@@ -17,6 +17,7 @@ from actions.base.errors import ConfigError
 from actions.base.files import asset
 from tui.base_app import BaseApp
 from tui.commands.dispatcher import CommandDispatcher
+from tui.defects import shown
 from tui.feeds.alarms import call_sequence
 from tui.feeds.services import ConsoleServices
 from tui.feeds.ticker import Ticker
@@ -29,7 +30,7 @@ from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
 from tui.settings.skin import first_theme
 from tui.shutdown import ExitDeadline
-from tui.textual_private import hash_rules_by_identity, met_defect, release_closed_widgets, send_to_terminal
+from tui.textual_private import hash_rules_by_identity, release_closed_widgets, send_to_terminal
 
 if TYPE_CHECKING:
     from tui.commands.app_actions import Handler
@@ -151,10 +152,8 @@ class ConsoleApp(BaseApp[Any]):
     def _refresh_screens(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, LiveScreen) and screen.is_mounted:
-                try:
+                with shown(self.notify_plainly, is_once=True):
                     screen.refresh_data()
-                except Exception as error:  # noqa: BLE001 - what one line of it cannot show ends nothing
-                    met_defect(self, error)
 
     async def _show_kept(self) -> None:
         """Start the feeds when the kept snapshot is on screen: they would take the processor from it."""

@@ -7,7 +7,8 @@ Not caught are defects outside of widgets and panes: those end the app with a re
 from __future__ import annotations
 
 import traceback
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from actions.base.clock import SystemClock, format_rfc3339
@@ -38,16 +39,36 @@ def sentence_of(error: Exception) -> str:
         return one_line(redact(error.sentence()))
     if are_raised:
         raise error
-    if is_new(error):
+    if _place_of(error) not in _known:
         _known.add(_place_of(error))
         with suppress(OSError, ConsoleError):
             _write(error)
     return one_line(redact(f"This cannot be shown: {describe_bug(error)}. See {defects_path()}."))
 
 
-def is_new(error: Exception) -> bool:
-    """Return whether no error of this kind was caught at this place before."""
-    return _place_of(error) not in _known
+@contextmanager
+def shown(by: Callable[[str], object], *, is_once: bool = False) -> Iterator[None]:
+    """Hand a sentence for whatever goes wrong in the context to `by`, and go on behind it.
+
+    Args:
+        by: Shows it.
+        is_once: A defect at a place where one was met before is not shown again.
+
+    Raises:
+        Exception: The error itself, where `are_raised`.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends nothing
+        tell(error, by, is_once=is_once)
+
+
+def tell(error: Exception, by: Callable[[str], object], *, is_once: bool = False) -> None:
+    """Hand the sentence for an error to `by`; see `shown`."""
+    is_known = is_once and _place_of(error) in _known
+    sentence = sentence_of(error)
+    if not is_known:
+        by(sentence)
 
 
 def _write(error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rich.console import Console, RenderableType
@@ -100,21 +100,12 @@ class GuardedWidget(Widget):
     """A widget whose defects end neither it nor the app: what it does with a message may fail."""
 
     async def _dispatch_message(self, message: Message) -> None:
-        try:
+        with defects.shown(partial(_notify, self.app), is_once=True):
             await super()._dispatch_message(message)
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            met_defect(self.app, error)
 
 
-def met_defect(app: App[Any], error: Exception) -> None:
-    """Write a defect down, and notify of it once.
-
-    Raises:
-        Exception: The error itself, in tests.
-    """
-    is_new = defects.is_new(error)
-    sentence = defects.sentence_of(error)
-    if is_new and isinstance(app, RedactingApp):
+def _notify(app: App[Any], sentence: str) -> None:
+    if isinstance(app, RedactingApp):
         app.notify_plainly(sentence)
 
 
@@ -165,7 +156,7 @@ class RedactingApp(App[ResultT]):
         guarded widget's own timer or callback does not end the app.
         """
         if isinstance(active_message_pump.get(None), GuardedWidget) and not (self._exit or defects.are_raised):
-            met_defect(self, error)
+            defects.tell(error, self.notify_plainly, is_once=True)
             return
         ending = self._return_code if self._exit else None
         super()._handle_exception(error)

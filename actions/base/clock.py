@@ -65,7 +65,7 @@ def parse_rfc3339(text: str) -> datetime:
     try:
         return datetime.fromisoformat(body + zone).astimezone(UTC)
     except OverflowError as error:  # in UTC it is before the year 1, or behind 9999
-        raise ValueError(f"{text[:40]!r} is no timestamp") from error
+        raise ValueError(f"{text[:40]!r} is not a timestamp") from error
 
 
 def format_rfc3339(moment: datetime) -> str:

@@ -113,7 +113,7 @@ class FormatError(ConsoleError):
 
 
 class ReaderDefectError(FormatError):
-    """A text that nobody had thought of, and which a reader does not survive."""
+    """A text that a reader does not survive: a defect of the reader."""
 
 
 class JournalError(ConsoleError):

@@ -2,7 +2,7 @@
 
 A float of Python goes up to 1.8e308 and down to 5e-324, but the sum of two, a square or a decimal logarithm of such a
 number does not. What is beyond `MOST` is infinite for everything behind this module, and what is nearer to zero than
-`LEAST` is zero: a loss that has got there is no number that anybody compares.
+`LEAST` is zero: a loss that has got there can be compared with nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def whole(text: str) -> int | None:
 
 
 def moment(seconds: object) -> float | None:
-    """Return seconds since the epoch; `None` for what is no time between 1970 and `LATEST`."""
+    """Return seconds since the epoch; `None` for what is not between 1970 and `LATEST`."""
     value = real(seconds)
     return value if value is not None and 0 <= value <= LATEST else None

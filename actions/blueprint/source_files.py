@@ -18,7 +18,7 @@ from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, load_documents, read_input
 from actions.blueprint.model import Blueprint
 from actions.blueprint.stages import TerraformStage
-from actions.terraform.hcl import Block, blocks_in, source_of
+from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
 
 
 def inside(folder: Path, relative: str) -> Path:
@@ -160,7 +160,7 @@ def needs_account(folder: Path, root: str) -> bool:
     return any(map(_is_of_aws, blocks_in(_source_of(folder, root))))
 
 
-def _is_of_aws(block: Block) -> bool:
+def _is_of_aws(block: TerraformBlock) -> bool:
     match block.headers:
         case [("provider", "aws")] | [("module", _)]:
             return True
@@ -195,7 +195,7 @@ def _source_of(folder: Path, root: str) -> str:
     return text
 
 
-def _blocks_of(folder: Path, root: str, kind: str) -> Iterator[tuple[str, Block]]:
+def _blocks_of(folder: Path, root: str, kind: str) -> Iterator[tuple[str, TerraformBlock]]:
     """Yield the blocks `kind "name"` of a root with their names."""
     for block in blocks_in(_source_of(folder, root)):
         match block.headers:

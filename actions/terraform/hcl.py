@@ -25,13 +25,13 @@ _DEEPEST = 32
 """Blocks, and templates, further inside than this are passed over."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class TerraformBlock(msgspec.Struct, frozen=True):
     """A block: `variable "region" { default = "" }`."""
 
     headers: tuple[tuple[str, ...], ...]
     """Words and quoted texts before the brace, of the blocks around it and, last, of itself: `("output", "vpc_id")`."""
     attributes: Mapping[str, str]
-    """What stands behind the `=` of each attribute, as written, without comments."""
+    """The texts behind the `=` of attributes, as written, without comments."""
 
     def text(self, name: str) -> str:
         """Return the quoted text that an attribute is; empty if it is not there, or anything else."""
@@ -71,12 +71,12 @@ _TOKEN = re.compile(
 
 
 @lru_cache(maxsize=32)
-def blocks_in(text: str) -> tuple[Block, ...]:
+def blocks_in(text: str) -> tuple[TerraformBlock, ...]:
     """Return the blocks of a text, each before the one around it."""
     return tuple(_read(text))
 
 
-def _read(text: str) -> Iterator[Block]:
+def _read(text: str) -> Iterator[TerraformBlock]:
     reader = _Reader()
     at = 0
     while match := _TOKEN.search(text, at):
@@ -123,7 +123,7 @@ class _Reader:
             self._value.append(text[self._begin : begin])
             self._begin = end
 
-    def sign(self, sign: str, text: str, at: int) -> Iterator[Block]:
+    def sign(self, sign: str, text: str, at: int) -> Iterator[TerraformBlock]:
         """Take a sign that may end a statement, or begin or end a block."""
         if self._value is not None and (self._brackets or sign not in "\n}"):
             self._brackets += (sign in "{([") - (sign in "})]")
@@ -139,7 +139,7 @@ class _Reader:
         elif sign == "\n":
             self._words = []
 
-    def end(self, text: str) -> Iterator[Block]:
+    def end(self, text: str) -> Iterator[TerraformBlock]:
         """Close what is open at the end."""
         self._end_value(text, len(text))
         while self._open:
@@ -151,11 +151,11 @@ class _Reader:
         if self._value is not None:
             self._value, self._words, self._brackets = None, [], 0
 
-    def _closed(self) -> Iterator[Block]:
+    def _closed(self) -> Iterator[TerraformBlock]:
         self._words = []
         if self._open:
             if len(self._open) <= _DEEPEST:
-                yield Block(tuple(header for header, _ in self._open), self._open[-1][1])
+                yield TerraformBlock(tuple(header for header, _ in self._open), self._open[-1][1])
             self._open.pop()
 
 

@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from actions.base.wording import folded
-from tui.defects import sentence_of
+from tui.defects import shown
 from tui.present.cells import Cells, Link, Span, Tone, link_at, merged
 from tui.textual_private import GuardedWidget, measure_anew
 
@@ -126,12 +126,14 @@ class LineWidget(GuardedWidget):
         Textual's own method adds borders, padding and tints to each line and caches it: if there are none, that costs
         more than drawing.
         """
-        try:
-            return self._rendered_lines(crop)
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            rows = folded(sentence_of(error), max(1, crop.width))
+        rows: list[str] = []
+        strips: list[Strip] = []
+        with shown(lambda sentence: rows.extend(folded(sentence, max(1, crop.width)))):
+            strips = self._rendered_lines(crop)
+        if rows:
             texts = (rows[y] if y < len(rows) else "" for y in crop.line_range)
-            return [Strip([Segment(text)]).adjust_cell_length(crop.width) for text in texts]
+            strips = [Strip([Segment(text)]).adjust_cell_length(crop.width) for text in texts]
+        return strips
 
     def _rendered_lines(self, crop: Region) -> list[Strip]:
         if not self.resolved_styles.is_plain:
