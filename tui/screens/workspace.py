@@ -419,4 +419,4 @@ class PaneWorkspace:
 
 
 def _show_trouble(pane: Pane, sentence: str) -> None:
-    pane.show_health(FeedHealth(FeedState.REFUSED, sentence))
+    pane.show_health(FeedHealth(FeedState.REFUSED, sentence, since=pane.services.clock.monotonic()))
