@@ -1,4 +1,4 @@
-"""What reads files that others may have made: each by its public door, with samples that it takes."""
+"""The readers of files that others may have made: each by its public door, with samples that it takes."""
 
 from __future__ import annotations
 

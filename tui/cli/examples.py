@@ -8,7 +8,7 @@ from __future__ import annotations
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "nodes": (
         "eksml-tui nodes                          all nodes with their use and cost",
-        "eksml-tui nodes -o csv > nodes.csv       all fields; ' is before a text that a spreadsheet would run",
+        "eksml-tui nodes -o csv > nodes.csv       all fields, for a spreadsheet",
     ),
     "pods": (
         "eksml-tui pods -n training               the pods of a namespace",
