@@ -179,11 +179,17 @@ def round_ticks(low: float, high: float, most: int, *, least_step: float = 0.0) 
     return ticks[:most] or [low]
 
 
+_LONG_POWER = 1e16
+"""From here on a number is shorter by its power than by its unit."""
+
+
 def short_number(value: float) -> str:
     """Format a number in at most seven characters: `0.0312`, `12.5`, `1.2k`, `3.4M`, `2e-07`; `?` if not finite."""
     if not math.isfinite(value):
         return "?"
     size = abs(value)
+    if size >= _LONG_POWER:
+        return f"{value:.3g}"
     for limit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= limit:
             return f"{value / (1e3 if name == 'k' else limit):.4g}{name}"
