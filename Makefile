@@ -95,7 +95,7 @@ schedules: $(STAMP)  ## lives of a small run under seeded faults; ARGS="--seeds 
 	@$(BIN)/python -m tests.schedules $(ARGS)
 
 fuzz: $(STAMP)  ## changed samples for every reader of files, four minutes; ARGS="--seconds 900 --seed 7 --only why"
-	@$(BIN)/python -m tests.fuzz $(ARGS)
+	@$(BIN)/python -m tests.fuzz --keep $(VENV)/fuzz $(ARGS)
 
 realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on one; needs go; ONLY="and not llama2" for some
 	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realcluster.harness run \

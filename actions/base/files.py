@@ -160,14 +160,20 @@ def read_file(path: Path, limit: int = MOST_BYTES, *, is_cut: bool = False, may_
 
 
 def open_file(
-    path: Path | str, *, is_followed: bool = True, may_be_pipe: bool = False, folder: int | None = None
+    path: Path | str,
+    *,
+    is_followed: bool = True,
+    may_be_pipe: bool = False,
+    waits: bool = False,
+    folder: int | None = None,
 ) -> BufferedReader:
     """Open a regular file to be read. Nothing else is opened: a device and a pipe have no end, or no beginning.
 
     Args:
         path: The file.
         is_followed: It may be a link to one.
-        may_be_pipe: The operator has named it, so that it may be a pipe that has a writer.
+        may_be_pipe: The operator has named it, so that it may be a pipe; one without a writer is empty.
+        waits: A pipe is waited for until it has a writer, as a shell does.
         folder: Descriptor of the folder that `path` begins in.
 
     Raises:
@@ -177,7 +183,8 @@ def open_file(
     kinds = {stat.S_IFREG, stat.S_IFIFO} if may_be_pipe else {stat.S_IFREG}
     try:
         _require_kind(os.stat(path, dir_fd=folder, follow_symlinks=is_followed), kinds, path)
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if is_followed else os.O_NOFOLLOW)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | (0 if is_followed else os.O_NOFOLLOW)
+        flags |= 0 if waits else os.O_NONBLOCK
         descriptor = os.open(path, flags, dir_fd=folder)
     except NotADirectoryError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error

@@ -271,6 +271,10 @@ def naming_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     if not is_label(home) or home in OF_KUBERNETES:
         wrong = f"{home!r} is a namespace of Kubernetes itself." if is_label(home) else _no_name(home, "namespace")
         yield BlueprintProblem(("cluster", "namespace"), wrong, "Name another one." if is_label(home) else _RULE)
+    chosen = blueprint.parameters.get("namespace")
+    if chosen is not None and chosen.default in OF_KUBERNETES:
+        wrong = f"{chosen.default!r} is a namespace of Kubernetes itself."
+        yield BlueprintProblem(("parameters", "namespace", "default"), wrong, "Name another one.")
     for name in blueprint.secrets:
         if not is_subdomain(name):
             yield BlueprintProblem(("secrets", name), _no_name(name, "Secret"), _RULE)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from types import FrameType
 
 from actions.base.errors import ConsoleError, ReaderDefectError
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--file", type=Path, help="read this input alone")
     parser.add_argument("--each", type=float, default=10, metavar="SECONDS", help="for one input (default: 10)")
     parser.add_argument("--memory", type=int, default=2048, metavar="MiB", help="address space (default: 2048)")
-    parser.add_argument("--keep", type=Path, default=Path("/tmp/eksml-fuzz"), help="folder of what broke something")
+    parser.add_argument("--keep", type=Path, default=Path(gettempdir()) / "eksml-fuzz", help="of what broke")
     return parser
 
 

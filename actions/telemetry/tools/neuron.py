@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.decoding import convert
-from actions.base.numbers import real
+from actions.base.numbers import real, whole
 from actions.base.untrusted import cleaned
 from actions.telemetry.log_records import strip_controls
 
@@ -145,7 +145,7 @@ def _range_of(text: str) -> tuple[int, ...]:
 
 
 def _whole_cell(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+    return whole(text)
 
 
 class _JsonProcess(msgspec.Struct):

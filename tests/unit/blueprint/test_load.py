@@ -210,6 +210,9 @@ def test_no_run_works_in_a_namespace_of_kubernetes_or_makes_one(tmp_path: Path) 
     )
     with pytest.raises(BlueprintError, match="'kube-system' is a namespace of Kubernetes itself"):
         load_blueprint(a_blueprint(tmp_path / "a", place))
+    choice = ("  token: {type", "  namespace: {type: text, title: N, default: kube-system}\n  token: {type")
+    with pytest.raises(BlueprintError, match="'kube-system' is a namespace of Kubernetes itself"):
+        load_blueprint(a_blueprint(tmp_path / "c", choice))
     namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: kube-system}\n"
     with pytest.raises(BlueprintError, match="a teardown would delete it"):
         load_blueprint(a_blueprint(tmp_path / "b", job=JOB + namespace))

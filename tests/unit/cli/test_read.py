@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,3 +229,17 @@ def test_a_file_without_an_end_is_not_read(tmp_path: Path, capsys: pytest.Captur
     for words in (["read", "log"], ["read", "capture"], ["why", "--from"]):
         assert main([*words, "/dev/zero"]) == 2
         assert "it is not a file" in capsys.readouterr().err
+
+
+def test_a_pipe_is_waited_for_until_something_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    def write() -> None:
+        with (tmp_path / "pipe").open("w") as pipe:
+            pipe.write("step 7 loss 2.25\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert main(["read", "log", str(tmp_path / "pipe")]) == 0
+    writer.join()
+    assert "train_loss 2.25" in capsys.readouterr().out

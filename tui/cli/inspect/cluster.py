@@ -107,7 +107,7 @@ def _bytes_of(path: Path) -> bytes:
     try:
         if path == _STDIN:
             return b"".join(pieces_of(sys.stdin.buffer))
-        with open_file(path, may_be_pipe=True) as file:
+        with open_file(path, may_be_pipe=True, waits=True) as file:
             return b"".join(pieces_of(file))
     except FormatError as error:
         raise InputError(error.message, file=str(path)) from error

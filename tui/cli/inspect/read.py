@@ -71,7 +71,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        with open_file(name, may_be_pipe=True) as file:
+        with open_file(name, may_be_pipe=True, waits=True) as file:
             file.peek(1)  # a folder opens, and fails here
             yield file
     except BrokenPipeError:
