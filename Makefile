@@ -9,7 +9,7 @@ SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster schedules
+.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster schedules fuzz
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -93,6 +93,9 @@ bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FI
 
 schedules: $(STAMP)  ## lives of a small run under seeded faults; ARGS="--seeds 0-199 --summary FILE"
 	@$(BIN)/python -m tests.schedules $(ARGS)
+
+fuzz: $(STAMP)  ## changed samples for every reader of files, four minutes; ARGS="--seconds 900 --seed 7 --only why"
+	@$(BIN)/python -m tests.fuzz --keep $(VENV)/fuzz $(ARGS)
 
 realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on one; needs go; ONLY="and not llama2" for some
 	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realcluster.harness run \

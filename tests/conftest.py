@@ -19,7 +19,7 @@ from tests.support.authorities import forget_authorities
 from tests.support.leftover import StartCounter, end_processes_of
 from tests.support.program import Program
 from tests.support.scheduling import RECORD, DurationRecorder, UnitScheduling, start_order
-from tui import gc_tuning
+from tui import defects, gc_tuning
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control starts a job in the background so
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,6 +81,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KUBECONFIG", "NO_COLOR", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.setattr(defects, "are_raised", True)
     KNOWN.forget()
     monkeypatch.setattr(readonly, "_promise", readonly._Promise())
 

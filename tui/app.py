@@ -17,6 +17,7 @@ from actions.base.errors import ConfigError
 from actions.base.files import asset
 from tui.base_app import BaseApp
 from tui.commands.dispatcher import CommandDispatcher
+from tui.defects import shown
 from tui.feeds.alarms import call_sequence
 from tui.feeds.services import ConsoleServices
 from tui.feeds.ticker import Ticker
@@ -151,7 +152,8 @@ class ConsoleApp(BaseApp[Any]):
     def _refresh_screens(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, LiveScreen) and screen.is_mounted:
-                screen.refresh_data()
+                with shown(self.notify_plainly, is_once=True):
+                    screen.refresh_data()
 
     async def _show_kept(self) -> None:
         """Start the feeds when the kept snapshot is on screen: they would take the processor from it."""

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 from textual._compositor import Compositor, CompositorUpdate, ReflowResult
+from textual._context import active_message_pump
 from textual._styles_cache import StylesCache
 from textual.app import App
 from textual.color import Color
 from textual.content import Content
 from textual.css.model import RuleSet
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
 
 from actions.base.untrusted import one_line, plain_text, redact
+from tui import defects
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -93,6 +96,19 @@ def _grounds(base_background: Color, background: Color) -> tuple[Style, Style]:
     return Style(background=base_background + background), Style(background=base_background)
 
 
+class GuardedWidget(Widget):
+    """A widget whose defects end neither it nor the app: what it does with a message may fail."""
+
+    async def _dispatch_message(self, message: Message) -> None:
+        with defects.shown(partial(_notify, self.app), is_once=True):
+            await super()._dispatch_message(message)
+
+
+def _notify(app: App[Any], sentence: str) -> None:
+    if isinstance(app, RedactingApp):
+        app.notify_plainly(sentence)
+
+
 class RedactingApp(App[ResultT]):
     """An app that shows no credentials in notifications, and no local variables in a crash report.
 
@@ -136,8 +152,12 @@ class RedactingApp(App[ResultT]):
     def _handle_exception(self, error: Exception) -> None:
         """End the app because of a defect; one that shows while the app is ending does not change its return code.
 
-        Keys that were typed before a terminal was hung up are still handled while the app closes.
+        Keys that were typed before a terminal was hung up are still handled while the app closes. A defect in a
+        guarded widget's own timer or callback does not end the app.
         """
+        if isinstance(active_message_pump.get(None), GuardedWidget) and not (self._exit or defects.are_raised):
+            defects.tell(error, self.notify_plainly, is_once=True)
+            return
         ending = self._return_code if self._exit else None
         super()._handle_exception(error)
         self._return_code = ending or self._return_code

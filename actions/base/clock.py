@@ -62,7 +62,10 @@ def parse_rfc3339(text: str) -> datetime:
         digits = fraction[: next((i for i, c in enumerate(fraction) if not c.isdigit()), len(fraction))]
         rest = fraction[len(digits) :]
         body = f"{head}.{digits[:6]:0<6}{rest}"
-    return datetime.fromisoformat(body + zone).astimezone(UTC)
+    try:
+        return datetime.fromisoformat(body + zone).astimezone(UTC)
+    except OverflowError as error:  # in UTC it is before the year 1, or behind 9999
+        raise ValueError(f"{text[:40]!r} is not a timestamp") from error
 
 
 def format_rfc3339(moment: datetime) -> str:

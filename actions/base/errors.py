@@ -112,6 +112,10 @@ class FormatError(ConsoleError):
     """A text does not have the form its producer promised."""
 
 
+class ReaderDefectError(FormatError):
+    """A text that a reader does not survive: a defect of the reader."""
+
+
 class JournalError(ConsoleError):
     """The run's journal is damaged, locked or of another version."""
 
@@ -138,6 +142,17 @@ def describe_bug(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f", {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"a bug of eksml-tui ({type(error).__name__}: {error}{where})"
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Let a reader of foreign text raise nothing but its own errors: any other exception becomes a `FormatError`."""
+    try:
+        yield
+    except (ConsoleError, OSError):
+        raise
+    except Exception as error:
+        raise ReaderDefectError(f"It cannot be read because of {describe_bug(error)}.") from error
 
 
 class Mistakes:

@@ -7,7 +7,9 @@ import fcntl
 import os
 import stat
 import sys
+from collections.abc import Collection
 from importlib import resources
+from io import BufferedReader
 from pathlib import Path
 
 from actions.base.errors import ConfigError
@@ -32,6 +34,11 @@ def config_home() -> Path:
 def cache_home() -> Path:
     """`$XDG_CACHE_HOME/eksml-tui`: what can be downloaded again. Not created here."""
     return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def expanded(path: Path | str) -> Path:
+    """Return a path with the folder of a user for its `~`; that of a user who is not known here stays as it is."""
+    return Path(os.path.expanduser(path))
 
 
 def asset(relative: str) -> Path:
@@ -128,21 +135,74 @@ def require_folder(folder: Path) -> None:
         raise ConfigError(f"{folder} cannot be written to.", hint="Choose another folder.")
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
-    """Return the first `limit` bytes of a file, or of a pipe that has a writer.
+MOST_BYTES = 64 << 20
+"""The most that is read of a file whose reader gives no bound of its own."""
+
+
+def read_file(path: Path, limit: int = MOST_BYTES, *, is_cut: bool = False, may_be_pipe: bool = False) -> bytes:
+    """Return what is in a file; with `open_file` the only door to content that others may have made.
+
+    Args:
+        path: The file.
+        limit: The most bytes that it may have.
+        is_cut: Return the first `limit` bytes of a longer one.
+        may_be_pipe: See `open_file`.
 
     Raises:
-        OSError: It cannot be read, or is a device, or a pipe without a writer: those have no end, or no beginning.
+        FileNotFoundError: It is certainly not there.
+        OSError: What is in it is not known: it cannot be read, has no end, or more bytes than the limit (`EFBIG`).
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-            raise OSError(errno.EINVAL, "It is not a file", str(path))
+    with open_file(path, may_be_pipe=may_be_pipe) as file:
+        data = file.read(limit if is_cut else limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit} bytes, which is the limit", str(path))
+    return data
+
+
+def open_file(
+    path: Path | str,
+    *,
+    is_followed: bool = True,
+    may_be_pipe: bool = False,
+    waits: bool = False,
+    folder: int | None = None,
+) -> BufferedReader:
+    """Open a regular file to be read. Nothing else is opened: a device and a pipe have no end, or no beginning.
+
+    Args:
+        path: The file.
+        is_followed: It may be a link to one.
+        may_be_pipe: The operator has named it, so that it may be a pipe; one without a writer is empty.
+        waits: A pipe is waited for until it has a writer, as a shell does.
+        folder: Descriptor of the folder that `path` begins in.
+
+    Raises:
+        FileNotFoundError: It is certainly not there.
+        OSError: It cannot be opened, or is not a file.
+    """
+    kinds = {stat.S_IFREG, stat.S_IFIFO} if may_be_pipe else {stat.S_IFREG}
+    try:
+        _require_kind(os.stat(path, dir_fd=folder, follow_symlinks=is_followed), kinds, path)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | (0 if is_followed else os.O_NOFOLLOW)
+        flags |= 0 if waits else os.O_NONBLOCK
+        descriptor = os.open(path, flags, dir_fd=folder)
+    except NotADirectoryError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+    try:
+        _require_kind(os.fstat(descriptor), kinds, path)  # another one may have taken its place
         os.set_blocking(descriptor, True)
-        return file.read(limit)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _require_kind(status: os.stat_result, kinds: Collection[int], path: Path | str) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind not in kinds:
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
 
 
 def free_bytes(folder: Path) -> int:

@@ -183,3 +183,18 @@ def cleaned(value: object) -> object:
 def redact(text: str) -> str:
     """Replace known secrets by their references, as the operator wrote them, and likely credentials by `«redacted»`."""
     return _SECRET.sub(REDACTED, KNOWN.hide(text))
+
+
+def csv_cell(text: str) -> str:
+    """Return a text as a cell of CSV: behind a `'`, if a spreadsheet would take it for a formula. Numbers stay.
+
+    Source: OWASP, "CSV Injection": `=`, `+`, `-`, `@`, tab and the ends of lines begin one.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # Python's writer puts no quotes around the first
+    if not text.startswith(("=", "+", "-", "@", "\t", "\n")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

@@ -51,13 +51,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+_LONGEST_SECONDS = 1e12
+
+
 def duration(seconds: float) -> str:
     """Format a duration: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`, `120d`. A negative one is `0s`."""
-    if seconds < 0:
+    if not seconds >= 0:  # not a number, too
         return "0s"
     if 0 < seconds < 1:
         return f"{seconds:.1f}s"
-    whole = int(seconds)
+    whole = int(min(seconds, _LONGEST_SECONDS))
     if whole >= _LONG_DAYS * 86_400:
         return f"{whole // 86_400}d"
     for (name, size), (below, below_size) in pairwise(UNITS):
@@ -68,13 +71,13 @@ def duration(seconds: float) -> str:
 
 def brief_duration(seconds: float) -> str:
     """Format a duration that stands still, such as a limit: `1m30s`, `40m`, `2h30m`; to the minute from ten on."""
-    text = duration(60 * round(seconds / 60) if seconds >= _ROUNDED_SECONDS else seconds)
+    text = duration(60 * round(seconds / 60) if _ROUNDED_SECONDS <= seconds < _LONGEST_SECONDS else seconds)
     return text[:-3] if text[-3:-1] == "00" and text[-4:-3].isalpha() else text
 
 
 def rough_duration(seconds: float) -> str:
     """Format a duration in one unit, rounded down: `42s`, `3m`, `2h`, `4d`."""
-    whole = max(0, int(seconds))
+    whole = int(min(seconds, _LONGEST_SECONDS)) if seconds > 0 else 0
     return next((f"{whole // size}{name}" for name, size in UNITS if whole >= size), "0s")
 
 

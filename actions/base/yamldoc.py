@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 
 from actions.base.errors import InputError
-from actions.base.files import read_bounded
+from actions.base.files import read_file
 from actions.base.untrusted import is_plain, one_line
 
 MAX_BYTES = 1 << 20
@@ -137,16 +137,40 @@ def load_document(data: bytes, *, file: str, kind: type[InputError] = InputError
     return documents[0]
 
 
-def read_input(path: Path, *, kind: type[InputError] = InputError, limit_bytes: int = MAX_BYTES) -> bytes:
-    """Read a file that a person named, up to one byte more than the limit.
+def read_input(
+    path: Path, *, kind: type[InputError] = InputError, limit_bytes: int = MAX_BYTES, may_be_pipe: bool = False
+) -> bytes:
+    """Read a file that a person wrote; a pipe only where it was named on the command line.
 
     Raises:
-        InputError: Or its subclass `kind`: missing, a folder or a device, unreadable.
+        InputError: Or its subclass `kind`: missing, a folder or a device, unreadable, too long.
     """
     try:
-        return read_bounded(path, limit_bytes + 1)
+        return read_file(path, limit_bytes, may_be_pipe=may_be_pipe)
     except OSError as error:
         raise kind(f"cannot be read: {error.strerror}.", file=str(path)) from error
+
+
+_BRACKET = re.compile(r"[\[{\]}]")
+
+
+def load_foreign(text: str) -> list[Any]:
+    """Return the documents of YAML as other programs take it: with aliases, whose depth and numbers have bounds.
+
+    Raises:
+        yaml.YAMLError: It is not YAML, or nested too deeply; with its place, if it is a `yaml.MarkedYAMLError`.
+    """
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth = max(0, depth + (1 if bracket[0] in "[{" else -1))
+        if depth > MAX_DEPTH:  # the parser takes seconds, and libyaml's overflows the stack
+            raise yaml.YAMLError("it is nested too deeply")
+    try:
+        return list(yaml.safe_load_all(text))
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, OverflowError) as error:
+        raise yaml.YAMLError(f"a value cannot be read: {str(error)[:100]}") from None
 
 
 _Events = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader

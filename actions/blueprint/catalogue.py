@@ -12,8 +12,8 @@ import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
-from actions.base.files import config_home, shipped_blueprints
-from actions.base.yamldoc import Document, load_document, read_input
+from actions.base.files import config_home, read_file, shipped_blueprints
+from actions.base.yamldoc import MAX_BYTES, Document, load_document, read_input
 from actions.blueprint.consistency import problems_of
 from actions.blueprint.model import (
     SCHEMA,
@@ -230,6 +230,14 @@ class BrokenBlueprint(msgspec.Struct, frozen=True):
     error: BlueprintError
 
 
+def _ids_in(path: Path) -> list[str]:
+    """Return what a file may have as its id; nothing of one that cannot be read, of which `read` gives the error."""
+    try:
+        return _ID.findall(read_file(path, MAX_BYTES).decode(errors="replace"))
+    except OSError:
+        return []
+
+
 class Catalogue:
     """Blueprints by id. A later folder's blueprint takes the place of an earlier one's with the same id.
 
@@ -289,9 +297,7 @@ class Catalogue:
     def _claiming(self, blueprint_id: str) -> Sequence[Path]:
         """Return the files with this id, that of the highest precedence first: loading all files is slow."""
         files = [path for folder in self.folders for path in sorted(folder.glob(f"*/{FILE_NAME}"))]
-        return [
-            path for path in reversed(files) if blueprint_id in _ID.findall(path.read_bytes().decode(errors="replace"))
-        ]
+        return [path for path in reversed(files) if blueprint_id in _ids_in(path)]
 
     def read(self) -> tuple[tuple[Blueprint, ...], tuple[BrokenBlueprint, ...]]:
         """Return all blueprints that can be loaded, by id, and the folders of those that cannot."""

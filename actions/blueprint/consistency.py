@@ -8,7 +8,7 @@ from functools import cache, partial
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_segment
 from actions.base.patterns import PatternError, compile_pattern
-from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
+from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
 from actions.blueprint.parts import FieldTarget
 from actions.blueprint.problem import BlueprintProblem, Where, known_names
@@ -16,7 +16,9 @@ from actions.blueprint.references import (
     ancestors_of,
     manifest_error,
     naming_problems,
+    operands_of,
     reference_findings,
+    secret_problems,
     unknown_references,
     watch_problems,
 )
@@ -43,6 +45,7 @@ def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         _graph,
         reference_findings,
         _secrets,
+        secret_problems,
         _presets,
         partial(_targets, roots=roots),
         partial(_roots, roots=roots),
@@ -98,21 +101,12 @@ def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 f"{name} needs exactly one of product, sum, smallest, largest, ceil_div and floor_div (of two), "
                 "lookup and choose.",
             )
-        for operand in _operands(item):
+        for operand in operands_of(item):
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(
                     where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known)
                 )
         known.add(name)
-
-
-def _operands(item: Derived) -> tuple[Operand, ...]:
-    looked_up = (item.lookup.instance,) if item.lookup is not None else ()
-    chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
-    if item.choose is not None and item.choose.otherwise != "":
-        chosen = (*chosen, item.choose.otherwise)
-    numbers = (*item.product, *item.sum, *item.smallest, *item.largest, *item.ceil_div, *item.floor_div)
-    return (*numbers, *looked_up, *chosen)
 
 
 def _rules(blueprint: Blueprint) -> Iterator[BlueprintProblem]:

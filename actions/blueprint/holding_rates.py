@@ -9,6 +9,8 @@ from decimal import Decimal
 
 import msgspec
 
+from actions.base.errors import BlueprintError
+from actions.base.numbers import whole
 from actions.blueprint.model import Holding, HoldingKind
 from actions.blueprint.parameters import Binding, fill
 from actions.fleet.eks_versions import support_price
@@ -68,11 +70,19 @@ def markets_of(holdings: Iterable[Holding], binding: Binding) -> Mapping[str, No
     return {
         fill(holding.instance_type, binding.everything): NodeMarket(
             market_of(fill(holding.capacity_type, binding.everything)),
-            int(fill(holding.disk_gib, binding.everything)),
+            _amount_of(holding, "disk_gib", binding),
         )
         for holding in holdings
         if holding.kind is HoldingKind.NODES
     }
+
+
+def _amount_of(holding: Holding, key: str, binding: Binding) -> int:
+    text = fill(getattr(holding, key), binding.everything)
+    found = whole(text)
+    if found is None:
+        raise BlueprintError(f"{holding.title} has {text[:60]!r} as {key}, which is not a whole number.")
+    return found
 
 
 def held_nodes(held: Iterable[Holding], binding: Binding) -> Mapping[str, int]:
@@ -80,7 +90,7 @@ def held_nodes(held: Iterable[Holding], binding: Binding) -> Mapping[str, int]:
     nodes: Counter[str] = Counter()
     for holding in held:
         if holding.kind is HoldingKind.NODES:
-            nodes[fill(holding.instance_type, binding.everything)] += int(fill(holding.count, binding.everything))
+            nodes[fill(holding.instance_type, binding.everything)] += _amount_of(holding, "count", binding)
     return +nodes
 
 
@@ -123,7 +133,7 @@ def holding_rates(held: Mapping[str, Holding], binding: Binding, tariff: Tariff)
                 found = _service_rate(tariff, holding.title, _services(holding, binding), name, 1)
                 yield _or_own(found, holding, holding.usd_per_hour, Decimal(1))
             case HoldingKind.STORAGE:
-                gib = int(fill(holding.gib, binding.everything))
+                gib = _amount_of(holding, "gib", binding)
                 title = f"{holding.title}, {gib} GiB"
                 found = _service_rate(tariff, title, _services(holding, binding), name, gib)
                 yield _or_own(found, holding, holding.usd_per_gib_month, Decimal(gib) / HOURS_PER_MONTH)

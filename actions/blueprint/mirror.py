@@ -26,7 +26,7 @@ from actions.base.errors import (
     RefusedError,
     UnreachableError,
 )
-from actions.base.files import write_private
+from actions.base.files import read_file, write_private
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import (
     MANIFEST_FILE,
@@ -144,10 +144,10 @@ class Mirror:
         """
         path = self.folder / LOCK_FILE
         try:
-            return decode_json(path.read_bytes(), dict[str, LockEntry])
+            return decode_json(read_file(path), dict[str, LockEntry])
         except FileNotFoundError:
             return {}
-        except msgspec.MsgspecError as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FormatError(f"{path} cannot be read: {error}.", hint="Restore it, or begin a new mirror.") from error
 
     def held(self, source: Source) -> LockEntry | None:
@@ -161,7 +161,10 @@ class Mirror:
         path = self.path_of(source)
         if not path.is_file():
             return None
-        data = path.read_bytes()
+        try:
+            data = read_file(path, MAX_BYTES)
+        except OSError as error:
+            raise FormatError(f"{path} cannot be read: {error.strerror}.", hint="Remove it.") from error
         entry = self.lock().get(key_of(source))
         if entry is not None and entry.recipe != recipe_of(source) and entry.recipe:
             return None

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_label, is_segment, is_subdomain
+from actions.base.numbers import whole
 from actions.base.yamldoc import Document
 from actions.blueprint.checks import (
     AdapterLogCheck,
@@ -25,7 +26,7 @@ from actions.blueprint.checks import (
     RegistryCheck,
     SecretCheck,
 )
-from actions.blueprint.model import Blueprint, ExportDestination, ParameterType
+from actions.blueprint.model import Blueprint, Derived, ExportDestination, Holding, Operand, ParameterType
 from actions.blueprint.parameters import read_value
 from actions.blueprint.parts import OUTPUT_REFERENCE, REFERENCE, ObjectName, ParameterCondition
 from actions.blueprint.problem import BlueprintProblem, Where, known_names
@@ -46,23 +47,22 @@ from actions.blueprint.stages import (
     StorageStage,
     TerraformStage,
 )
+from actions.blueprint.targets import describe
 
 
 def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Every `${…}` that names nothing, and every condition that can never hold."""
     known = {*blueprint.parameters, *blueprint.derived}
+    for where, text in _texts_with_values(blueprint):
+        yield from unknown_references(where, text, known)
     for name, holding in blueprint.holdings.items():
-        for text in holding.texts:
-            yield from unknown_references(("holdings", name), text, known)
+        yield from _amounts(name, holding)
         yield from _condition(blueprint, holding.when, ("holdings", name, "when"), f"the holding {name}")
-    if blueprint.results is not None:
-        yield from unknown_references(("results", "folder"), blueprint.results.folder, known)
-        if blueprint.results.export is not None:
-            yield from _export(blueprint, blueprint.results.export, known)
+    if blueprint.results is not None and blueprint.results.export is not None:
+        yield from _outputs_of_export(blueprint, blueprint.results.export)
     for index, stage in enumerate(blueprint.stages):
         where = ("stages", index)
         for text in _texts(stage):
-            yield from unknown_references(where, text, known)
             yield from _unknown_outputs(blueprint, stage, where, text)
         yield from _condition(blueprint, stage.when, (*where, "when"), stage.id)
         if isinstance(stage, CheckStage | CapacityStage):
@@ -71,10 +71,60 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 yield from _check(blueprint, check, (*where, key, position))
 
 
-def _export(blueprint: Blueprint, export: ExportDestination, known: set[str]) -> Iterator[BlueprintProblem]:
-    yield from unknown_references(("results", "export", "to"), export.to, known)
+def _amounts(name: str, holding: Holding) -> Iterator[BlueprintProblem]:
+    for key in ("count", "disk_gib", "gib"):
+        text = getattr(holding, key)
+        if not REFERENCE.search(text) and whole(text) is None:
+            message = f"the holding {name} has {text[:60]!r}, which is neither a whole number nor ${{name}}."
+            yield BlueprintProblem(("holdings", name, key), message)
+
+
+def secret_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    """Every use of a secret parameter that would get its reference, such as `env:NAME`, in the place of the secret."""
+    secrets = {name: one for name, one in blueprint.parameters.items() if one.type is ParameterType.SECRET}
+    for name, parameter in secrets.items():
+        for index, target in enumerate(parameter.sets):
+            where = f"the {describe(target)}"
+            yield BlueprintProblem(("parameters", name, "sets", index), _unresolved(name, where), _REMEDY)
+    for name, item in blueprint.derived.items():
+        for used in (each for each in operands_of(item) if each in secrets):
+            yield BlueprintProblem(("derived", name), _unresolved(str(used), f"the derived value {name}"), _REMEDY)
+    for place, text in _texts_with_values(blueprint):
+        for used in (each for each in REFERENCE.findall(text) if each in secrets):
+            yield BlueprintProblem(place, _unresolved(used, f"the text {text[:60]!r}"), _REMEDY)
+
+
+def operands_of(item: Derived) -> tuple[Operand, ...]:
+    """Return the numbers, and the names of values, that a derived value is computed from."""
+    looked_up = (item.lookup.instance,) if item.lookup is not None else ()
+    chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
+    if item.choose is not None and item.choose.otherwise != "":
+        chosen = (*chosen, item.choose.otherwise)
+    numbers = (*item.product, *item.sum, *item.smallest, *item.largest, *item.ceil_div, *item.floor_div)
+    return (*numbers, *looked_up, *chosen)
+
+
+def _texts_with_values(blueprint: Blueprint) -> Iterator[tuple[Where, str]]:
+    for name, holding in blueprint.holdings.items():
+        yield from ((("holdings", name), text) for text in holding.texts)
+    for index, stage in enumerate(blueprint.stages):
+        yield from ((("stages", index), text) for text in _texts(stage))
+    if blueprint.results is not None:
+        yield ("results", "folder"), blueprint.results.folder
+        if blueprint.results.export is not None:
+            yield ("results", "export", "to"), blueprint.results.export.to
+            yield ("results", "export", "service_account"), blueprint.results.export.service_account
+
+
+_REMEDY = "List it under secrets, the Secret under the stage's secrets, and let the pods take it from there."
+
+
+def _unresolved(name: str, where: str) -> str:
+    return f"{name} is a secret, and {where} would get its reference, such as env:NAME, not what it stands for."
+
+
+def _outputs_of_export(blueprint: Blueprint, export: ExportDestination) -> Iterator[BlueprintProblem]:
     where = ("results", "export", "service_account")
-    yield from unknown_references(where, export.service_account, known)
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
     for source, output in OUTPUT_REFERENCE.findall(export.service_account):
         if f"{source}.{output}" not in reported:
@@ -204,6 +254,8 @@ _API_VERSION = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?:/[a-z0-9]{1
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _RBAC = "rbac.authorization.k8s.io/"
 """Objects of this group may be called almost anything: `system:node`."""
+OF_KUBERNETES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+"""Namespaces in which no run works, and which none makes."""
 _RULE = "Use lower case, digits, - and dots."
 
 Named = tuple[Where, str, bool]
@@ -212,8 +264,14 @@ Named = tuple[Where, str, bool]
 
 def naming_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Yield a problem for every name that Kubernetes would refuse."""
-    if not is_label(blueprint.cluster.namespace):
-        yield BlueprintProblem(("cluster", "namespace"), _no_name(blueprint.cluster.namespace, "namespace"), _RULE)
+    home = blueprint.cluster.namespace
+    if not is_label(home) or home in OF_KUBERNETES:
+        wrong = f"{home!r} is a namespace of Kubernetes itself." if is_label(home) else _no_name(home, "namespace")
+        yield BlueprintProblem(("cluster", "namespace"), wrong, "Name another one." if is_label(home) else _RULE)
+    chosen = blueprint.parameters.get("namespace")
+    if chosen is not None and chosen.default in OF_KUBERNETES:
+        wrong = f"{chosen.default!r} is a namespace of Kubernetes itself."
+        yield BlueprintProblem(("parameters", "namespace", "default"), wrong, "Name another one.")
     for name in blueprint.secrets:
         if not is_subdomain(name):
             yield BlueprintProblem(("secrets", name), _no_name(name, "Secret"), _RULE)
@@ -250,6 +308,9 @@ def manifest_error(document: Document) -> BlueprintError | None:
                 BlueprintError, _no_name(str(text), "namespace" if key == "namespace" else "object"),
                 "metadata", key, hint=_RULE,
             )  # fmt: skip
+    if document.value["kind"] == "Namespace" and metadata["name"] in OF_KUBERNETES:
+        message = f"the namespace {metadata['name']!r} is Kubernetes' own: a teardown would delete it."
+        return document.error(BlueprintError, message, "metadata", "name", hint="Leave it out: it is there.")
     for key, form in (("apiVersion", _API_VERSION), ("kind", _KIND)):
         if form.fullmatch(document.value[key]) is None:
             return document.error(BlueprintError, f"{document.value[key][:60]!r} is no {key}.", key)

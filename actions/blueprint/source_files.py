@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 
-from actions.base.errors import BlueprintError
+from actions.base.errors import BlueprintError, FormatError
 from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, load_documents, read_input
 from actions.blueprint.model import Blueprint
 from actions.blueprint.stages import TerraformStage
+from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
 
 
 def inside(folder: Path, relative: str) -> Path:
@@ -81,18 +80,10 @@ def _require_object(document: Document) -> None:
 SHARED = "common"
 """First step of the path of a root that is not the blueprint's own."""
 
-_VARIABLE = re.compile(r'^variable\s+"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"\s*\{(?P<body>.*?)^\}', re.M | re.S)
-_ONE_LINE = re.compile(r'^variable\s+"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"\s*\{(?P<body>[^\n{}]*)\}\s*$', re.M)
-_DEFAULT = re.compile(r"(?:^|[\s{])default\s*=")
-_EMPTY_DEFAULT = re.compile(r'(?:^|[\s{])default\s*=\s*""\s*(?:#.*)?$', re.M)
-_OF_AWS = re.compile(
-    r'^(?:provider\s+"aws"|(?:resource|data)\s+"aws_\w+"|module\s+")|"(?:[\w.]+/)?hashicorp/aws"', re.M
-)
-_MODULE = re.compile(r'^module\s+"[^"]+"\s*\{.*?^\s*source\s*=\s*"(?P<source>[^"]+)"', re.M | re.S)
 _BY_GIT = re.compile(
     r"git(?:::|@)|(?:github\.com|bitbucket\.org)/|(?:registry\.terraform\.io/)?[\w-]+/[\w-]+/[a-z0-9]+(?://|$)"
 )
-_OUTPUT = re.compile(r'^output\s+"([A-Za-z_][A-Za-z0-9_]*)"', re.M)
+_AWS_PROVIDER = re.compile(r'"(?:[\w.]+/)?hashicorp/aws"')
 
 
 def root_folder(folder: Path, root: str) -> Path:
@@ -123,7 +114,7 @@ def variables_of(folder: Path, root: str) -> Mapping[str, bool]:
     """Return the variables that a root declares, each with whether it must be set (has no default).
 
     Raises:
-        BlueprintError: The root has no `.tf` file.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read.
     """
     return declarations_of(folder, root).variables
 
@@ -144,38 +135,40 @@ def declarations_of(folder: Path, root: str) -> Declarations:
     """Return the variables and the outputs that a root declares.
 
     Raises:
-        BlueprintError: The root has no `.tf` file.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read.
     """
-    return _declarations_in(_source_of(folder, root))
-
-
-@lru_cache(maxsize=64)
-def _declarations_in(text: str) -> Declarations:
-    """Read the declarations in a text. The shared roots are those of most blueprints."""
-    found = {match["name"]: match["body"] for match in _VARIABLE.finditer(text)}
-    found |= {match["name"]: match["body"] for match in _ONE_LINE.finditer(text)}
-    variables = {name: _DEFAULT.search(body) is None for name, body in found.items()}
-    return Declarations(MappingProxyType(variables), frozenset(_OUTPUT.findall(text)))
+    variables = {name: "default" not in block.attributes for name, block in _blocks_of(folder, root, "variable")}
+    return Declarations(variables, frozenset(name for name, _ in _blocks_of(folder, root, "output")))
 
 
 def empty_variables(folder: Path, root: str) -> frozenset[str]:
     """Return the variables that a root declares with an empty text as default.
 
     Raises:
-        BlueprintError: The root has no `.tf` file.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read.
     """
-    text = _source_of(folder, root)
-    found = [*_VARIABLE.finditer(text), *_ONE_LINE.finditer(text)]
-    return frozenset(match["name"] for match in found if _EMPTY_DEFAULT.search(match["body"]))
+    found = _blocks_of(folder, root, "variable")
+    return frozenset(name for name, block in found if block.attributes.get("default") == '""')
 
 
 def needs_account(folder: Path, root: str) -> bool:
     """Return whether a root works in an AWS account: by a provider, a resource or a module of others.
 
     Raises:
-        BlueprintError: The root has no `.tf` file.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read.
     """
-    return _OF_AWS.search(_source_of(folder, root)) is not None
+    return any(map(_is_of_aws, blocks_in(_source_of(folder, root))))
+
+
+def _is_of_aws(block: TerraformBlock) -> bool:
+    match block.headers:
+        case [("provider", "aws")] | [("module", _)]:
+            return True
+        case [("resource" | "data", kind, _)]:
+            return kind.startswith("aws_")
+        case [("terraform",), ("required_providers",)]:
+            return any(_AWS_PROVIDER.search(value) for value in block.attributes.values())
+    return False
 
 
 def git_modules(folder: Path, root: str) -> tuple[str, ...]:
@@ -184,17 +177,27 @@ def git_modules(folder: Path, root: str) -> tuple[str, ...]:
     The public registry names a repository on GitHub for each module. Archives, buckets and local folders need no git.
 
     Raises:
-        BlueprintError: The root has no `.tf` file.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read.
 
     Source: terraform-aws-modules/terraform-aws-eks issue 2802: "git must be available and on the PATH".
     """
-    sources = (match["source"] for match in _MODULE.finditer(_source_of(folder, root)))
+    sources = (block.text("source") for _, block in _blocks_of(folder, root, "module"))
     return tuple(dict.fromkeys(source for source in sources if _BY_GIT.match(source)))
 
 
 def _source_of(folder: Path, root: str) -> str:
-    path = root_folder(folder, root)
-    files = sorted(path.glob("*.tf")) if path.is_dir() else []
-    if not files:
+    try:
+        text = source_of(root_folder(folder, root))
+    except FormatError as error:
+        raise BlueprintError(error.message, hint=error.hint) from error
+    if not text:
         raise BlueprintError(f"{root!r} is not a Terraform root: it has no .tf file.", file=str(folder))
-    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return text
+
+
+def _blocks_of(folder: Path, root: str, kind: str) -> Iterator[tuple[str, TerraformBlock]]:
+    """Yield the blocks `kind "name"` of a root with their names."""
+    for block in blocks_in(_source_of(folder, root)):
+        match block.headers:
+            case [(found, name)] if found == kind:
+                yield name, block

@@ -13,8 +13,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from actions.base.errors import ConfigError, ConsoleError, MissingError, RefusedError, UnreachableError
-from actions.base.files import write_private
+from actions.base.errors import ConfigError, ConsoleError, FormatError, MissingError, RefusedError, UnreachableError
+from actions.base.files import read_file, write_private
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import cache_folder, mirror_folder
 from actions.blueprint.parameters import Binding, skipped_stages
@@ -66,7 +66,11 @@ def module_archive(release: ModuleRelease) -> Path | None:
     for folder in (mirror_folder(), cache_folder()):
         path = archives_path(folder) / release.file_name
         if path.is_file():
-            release_files(path.read_bytes(), release)
+            try:
+                data = read_file(path, MAX_ARCHIVE_BYTES)
+            except OSError as error:
+                raise FormatError(f"{path} cannot be read: {error.strerror}.", hint="Remove it.") from error
+            release_files(data, release)
             return path
     return None
 
@@ -144,7 +148,7 @@ def copy_archives(releases: Iterable[ModuleRelease], folder: Path) -> None:
         found = module_archive(release)
         if found is not None:
             archives_path(folder).mkdir(parents=True, exist_ok=True)
-            write_private(archives_path(folder) / release.file_name, found.read_bytes())
+            write_private(archives_path(folder) / release.file_name, read_file(found, MAX_ARCHIVE_BYTES))
 
 
 def packages_path(folder: Path) -> Path:

@@ -14,6 +14,8 @@ from typing import BinaryIO, NoReturn
 import msgspec
 
 from actions.base.errors import UnreadableError
+from actions.base.files import open_file
+from actions.base.numbers import moment
 from actions.capture.records import (
     FIRST_LINE,
     FIRST_WORD,
@@ -22,6 +24,7 @@ from actions.capture.records import (
     VERSION,
     AnyRecord,
     Began,
+    Ticked,
     decoder,
     length_in,
 )
@@ -82,7 +85,7 @@ class CaptureReader:
             if is_first != isinstance(record, Began):
                 self._refuse("its first record is not the one that begins it" if is_first else "it begins twice")
             is_first = False
-            if not 0 <= record.at < float("inf"):
+            if moment(record.at) is None or (isinstance(record, Began | Ticked) and moment(record.wall) is None):
                 self._refuse("a record has an invalid time")
             last_at = max(last_at, record.at)
             yield record
@@ -115,7 +118,7 @@ class CaptureReader:
 
     def _pieces(self) -> Iterator[bytes]:
         try:
-            with self.file.open("rb") as source:
+            with open_file(self.file) as source:
                 yield from self._unpacked(source)
         except OSError as error:
             self._refuse(error.strerror or str(error), cause=error)

@@ -16,6 +16,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import JournalError
+from actions.base.files import open_file
 from actions.capture.records import PART_BYTES, AnyRecord, JournalRow, RunFile, RunLived, RunWritten
 from actions.capture.redaction import redacted_document, redacted_documents, redacted_lines, redacted_text
 from actions.capture.writer import CaptureWriter
@@ -187,7 +188,7 @@ class RunsCapture:
         is_growing = _GROWING.fullmatch(name) is not None
         is_new = known is None or not is_growing or known.inode != status.st_ino or status.st_size < known.offset
         offset = 0 if known is None or is_new else known.offset
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(offset)
             data = file.read(_LOOK_BYTES)
         if is_growing:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import AccessError, ConfigError, MissingError
-from actions.base.files import asset
+from actions.base.files import asset, read_file
 from actions.base.untrusted import one_line
 from actions.cloud.aws_session import AwsSession, pages
 
@@ -52,7 +52,7 @@ class Statement(msgspec.Struct, frozen=True):
 @cache
 def statements_of(policy: str) -> tuple[Statement, ...]:
     """Return the statements of a policy that ships with the program: `view`, `launch` or `teardown`."""
-    document = msgspec.json.decode(asset(f"iam/{policy}.json").read_bytes())
+    document = msgspec.json.decode(read_file(asset(f"iam/{policy}.json")))
     return tuple(
         Statement(tuple(one["Action"]), tuple(one["Resource"]), tuple(_context_of(one.get("Condition") or {})))
         for one in document["Statement"]

@@ -15,7 +15,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
-from actions.base.files import asset
+from actions.base.files import asset, read_file
 
 
 class Support(StrEnum):
@@ -119,7 +119,7 @@ class VersionMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if path is None:
             return _shipped()
         try:
-            return decode_json(path.read_bytes(), cls)
+            return decode_json(read_file(path), cls)
         except (OSError, msgspec.MsgspecError) as error:
             raise FormatError(f"{path.name}: {error}.", hint="Install the package again.") from error
 

@@ -12,7 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from actions.base.errors import FormatError
-from actions.base.files import asset
+from actions.base.files import asset, read_file
+from actions.base.numbers import in_bounds, whole
 
 Number = TypeVar("Number", int, float)
 
@@ -46,7 +47,7 @@ class TableRow:
         Raises:
             FormatError: It is neither.
         """
-        return self._converted(column, _whole_number, "a whole number")
+        return self._converted(column, whole, "a whole number")
 
     def number(self, column: str) -> float | None:
         """The cell as a number, `None` if it is empty.
@@ -62,7 +63,7 @@ class TableRow:
             return None
         number = convert(text)
         if number is None:
-            raise self.error(f"{column} is {text!r}, not {wanted}")
+            raise self.error(f"{column} is {text[:80]!r}, not {wanted}")
         return number
 
     def error(self, complaint: str) -> FormatError:
@@ -74,13 +75,9 @@ class TableRow:
         return column in self._cells
 
 
-def _whole_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
 def _finite_number(text: str) -> float | None:
     try:
-        number = float(text)
+        number = in_bounds(float(text))
     except ValueError:
         return None
     return number if math.isfinite(number) else None
@@ -93,17 +90,20 @@ def load_rows(path: Path) -> Iterator[TableRow]:
         FormatError: The file cannot be read, is not UTF-8, or a row has not as many cells as the header.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_file(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise FormatError(f"{path} cannot be read: {why}.", hint="Install the package again.") from error
     reader = csv.reader(lines)
-    header = next(reader, [])
-    for cells in reader:
-        where = f"{path.name}:{reader.line_num}"
-        if len(cells) != len(header):
-            raise FormatError(f"{where}: {len(cells)} cells where the header has {len(header)}.")
-        yield TableRow(dict(zip(header, cells, strict=True)), where)
+    try:
+        header, *rows = [(f"{path.name}:{reader.line_num}", cells) for cells in reader] or [("", [])]
+    except csv.Error as error:  # a cell of more than 131,072 characters
+        raise FormatError(f"{path.name}:{reader.line_num}: {error}.", hint="Correct the table.") from error
+    names = header[1]
+    for where, cells in rows:
+        if len(cells) != len(names):
+            raise FormatError(f"{where}: {len(cells)} cells where the header has {len(names)}.")
+        yield TableRow(dict(zip(names, cells, strict=True)), where)
 
 
 GIB = 1 << 30

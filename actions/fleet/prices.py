@@ -244,14 +244,18 @@ def _book_of(path: Path) -> PriceBook:
     return PriceBook(prices, services, discounts)
 
 
+_LEAST_PRICE, _MOST_PRICE = Decimal("1e-12"), Decimal("1e9")
+"""US dollars; what is beyond is a slip of the pen, and its digits could fill the memory."""
+
+
 def _amount_of(row: TableRow) -> Decimal:
     text = row.text("usd" if row.has("usd") else "usd_per_hour")
     try:
         usd = Decimal(text)
     except InvalidOperation as error:
-        raise row.error(f"{text!r} is not a price") from error
-    if not usd.is_finite() or usd < 0:
-        raise row.error(f"{text} is not a price")
+        raise row.error(f"{text[:80]!r} is not a price") from error
+    if not usd.is_finite() or (usd and not _LEAST_PRICE <= usd <= _MOST_PRICE):
+        raise row.error(f"{text[:80]} is not a price")
     return usd
 
 

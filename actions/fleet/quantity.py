@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
+
+from actions.base.numbers import in_bounds
 
 HOURS_PER_MONTH = 730
 """365 × 24 / 12, as AWS's own calculator and eks-node-viewer count a month."""
@@ -25,12 +28,13 @@ def parse_quantity(text: str) -> float:
     """Read a quantity: `500m`, `16Gi`, `1e3`, `8`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none, or more than there can be of anything.
     """
     unit = text[-2:] if text[-2:] in _UNITS else text[-1:]
-    if unit in _UNITS:
-        return float(text[: -len(unit)]) * _UNITS[unit]
-    return float(text)
+    amount = in_bounds(float(text[: -len(unit)]) * _UNITS[unit] if unit in _UNITS else float(text))
+    if not math.isfinite(amount):
+        raise ValueError(f"{text[:40]!r} is not an amount")
+    return amount
 
 
 def format_cpu(milli: int) -> str:

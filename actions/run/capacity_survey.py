@@ -6,9 +6,9 @@ import asyncio
 import os
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 from actions.base.errors import ConfigError, ConsoleError, MissingError
+from actions.base.files import expanded
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill, reason_to_skip
 from actions.blueprint.stages import CapacityStage
@@ -29,7 +29,7 @@ _SOURCES = (
 def has_credentials() -> bool:
     """Return true if environment or files name AWS credentials. To look for an instance's role takes too long."""
     files = (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config"))
-    named = (Path(os.environ.get(variable) or f"~/.aws/{name}").expanduser() for variable, name in files)
+    named = (expanded(os.environ.get(variable) or f"~/.aws/{name}") for variable, name in files)
     return any(os.environ.get(name) for name in _SOURCES) or any(path.is_file() for path in named)
 
 

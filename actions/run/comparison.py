@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import MissingError, RefusedError
+from actions.base.untrusted import csv_cell
 from actions.run.journal.reader import load_run
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import Scalar
@@ -273,7 +274,7 @@ def _number(value: float) -> float | str:
 def _csv(head: Sequence[str], rows: Sequence[tuple[float, tuple[float | None, ...]]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
+    writer.writerow(map(csv_cell, head))
     for step, values in rows:
         writer.writerow([f"{step:.17g}", *("" if value is None else repr(value) for value in values)])
     return text.getvalue()

@@ -19,7 +19,15 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, private_directory, take_lock, write_private
+from actions.base.files import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    expanded,
+    private_directory,
+    read_file,
+    take_lock,
+    write_private,
+)
 from actions.base.own_images import registry_variable
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
@@ -174,7 +182,7 @@ def _copy_folder(source: Path, target: Path) -> None:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         try:
-            write_private(copy, path.read_bytes())
+            write_private(copy, read_file(path))
         except OSError as error:
             raise ConfigError(
                 f"{copy} cannot be written: {error.strerror}.", hint="Free some space there, or check its rights."
@@ -188,7 +196,7 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
             place = operators_path(folder) / operator.name / operator.version
             place.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
             for file in (MANIFEST_FILE, SUM_FILE):
-                write_private(place / file, Path(operator.path).with_name(file).read_bytes())
+                write_private(place / file, read_file(Path(operator.path).with_name(file)))
     copy_archives(supplies.modules, folder)
 
 
@@ -457,8 +465,8 @@ def present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
     require_allowed(chosen, replaces=request_of)
     context = chosen.context
     if target.kubeconfig is not None:
-        return context, str(target.kubeconfig.expanduser().absolute()), {}
-    listed = [str(Path(part).expanduser().absolute()) for part in os.environ.get("KUBECONFIG", "").split(":") if part]
+        return context, str(expanded(target.kubeconfig).absolute()), {}
+    listed = [str(expanded(part).absolute()) for part in os.environ.get("KUBECONFIG", "").split(":") if part]
     return context, "", {"KUBECONFIG": ":".join(listed)} if listed else {}
 
 

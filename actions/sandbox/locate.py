@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, UnreachableError
-from actions.base.files import PRIVATE_FILE, private_directory, state_home, take_lock
+from actions.base.files import PRIVATE_FILE, private_directory, read_file, state_home, take_lock
 from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
 
 START_SECONDS = 60.0
@@ -65,7 +65,7 @@ def find_sandbox(name: str) -> RunningSandbox | None:
     """Return the sandbox `name` if it runs."""
     folder = sandbox_folder(name)
     try:
-        process = decode_json((folder / "process.json").read_bytes(), ProcessFile)
+        process = decode_json(read_file(folder / "process.json"), ProcessFile)
     except (OSError, msgspec.DecodeError):
         return None
     return RunningSandbox(name, folder, process) if is_alive(process.identity()) else None
@@ -140,7 +140,7 @@ def _starting(folder: Path, deadline: float) -> Iterator[None]:
 
 def _last_line(log: Path) -> str:
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_file(log).decode(errors="replace").splitlines()
     except OSError:
         return "no output"
     return next((line for line in reversed(lines) if line.strip()), "no output")

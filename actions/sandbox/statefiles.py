@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from actions.base.decoding import decode_json
-from actions.base.files import write_private
+from actions.base.files import read_file, write_private
 from actions.base.process import own_identity
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
 from actions.sandbox.model.keys import AccessKey, SandboxKeys
@@ -83,7 +83,7 @@ def remove_process(folder: Path) -> None:
     """Remove that file at the end; leave it if another process has taken the folder over."""
     path = folder / PROCESS
     try:
-        process = decode_json(path.read_bytes(), ProcessFile)
+        process = decode_json(read_file(path), ProcessFile)
     except (OSError, msgspec.DecodeError):
         return
     if process.identity() == own_identity():

@@ -18,7 +18,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE
+from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, expanded, open_file
 
 MADE = ".eksml-artifacts"
 _OWN_PICTURE = b'<svg class="rich-terminal"'
@@ -173,8 +173,7 @@ def _require_own(folder: int, inside: Path, made: _MadeFiles) -> None:
 
 
 def _content(folder: int, name: str) -> bytes:
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    with os.fdopen(descriptor, "rb") as file:
+    with open_file(name, is_followed=False, folder=folder) as file:
         return file.read(_LARGEST_BYTES)
 
 
@@ -192,7 +191,7 @@ def _replace(folder: int, name: str, data: bytes) -> None:
 
 
 def _absolute(folder: Path) -> Path:
-    return Path(os.path.abspath(folder.expanduser()))
+    return Path(os.path.abspath(expanded(folder)))
 
 
 def _joined(root: Path, inside: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from actions.base.numbers import real
 from actions.command.verbs import Call
 
 DEFAULT_WITHIN_SECONDS = 15.0
@@ -157,13 +158,13 @@ def parse_duration(text: str | float) -> float:
         ValueError: It has another form, or is not above zero.
     """
     if isinstance(text, int | float):
-        seconds = float(text)
+        seconds = real(text) or 0.0
     else:
         match = _DURATION.fullmatch(text.strip())
         if not match or not any(match.groups()):
             raise ValueError(f"{text!r} is not a duration; write 90s, 2m or 1h30m")
-        hours, minutes, rest = match.groups()
-        seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or 0)
+        hours, minutes, rest = (real(float(part or 0)) or 0.0 for part in match.groups())
+        seconds = hours * 3600 + minutes * 60 + rest
     if not 0 < seconds < math.inf:
         raise ValueError(f"{text!r} is not above zero")
     return seconds

@@ -75,7 +75,7 @@ def load_script(
     Raises:
         ScriptError: The script is wrong; with file, line, column and a hint. Its `others` are all further mistakes.
     """
-    data = read_input(file, kind=ScriptError)
+    data = read_input(file, kind=ScriptError, may_be_pipe=True)
     variables = os.environ if environment is None else environment
     return parse_script(data, file=str(file), environment=variables, check_place=check_place, check_launch=check_launch)
 

@@ -40,7 +40,7 @@ from actions.telemetry.outlines import (
     shortest_of,
     without_digits,
 )
-from actions.telemetry.points import Point
+from actions.telemetry.points import Point, sound
 from actions.telemetry.runtime_format import (
     CAPTURED_OUTPUT,
     RECORD_MARKS,
@@ -192,7 +192,8 @@ class LogReader:
             self._generic.reads_training = False
 
     def _fresh(self, findings: list[LogValue]) -> list[LogValue]:
-        return [finding for finding in findings if not isinstance(finding, Point) or self._is_new(finding)]
+        kept = (finding for finding in map(sound, findings) if finding is not None)
+        return [finding for finding in kept if not isinstance(finding, Point) or self._is_new(finding)]
 
     def _is_new(self, point: Point) -> bool:
         if point.metric not in self._metrics:

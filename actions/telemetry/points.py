@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec.structs import replace
+
+from actions.base.numbers import MOST_DIGITS, in_bounds, moment
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
@@ -38,6 +41,26 @@ class TrainingProgress(msgspec.Struct, frozen=True, gc=False):
     rank: int = 0
 
 
+_MOST_STEPS = 10**MOST_DIGITS
+
+
+def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
+    """Return what was read, or was stored, with every number within what all arithmetic behind survives.
+
+    Returns:
+        The same, changed as little as it can be; `None` for steps that no trainer has counted to.
+    """
+    if isinstance(found, TrainingProgress):
+        return found if max(abs(found.done), abs(found.total or 0)) < _MOST_STEPS else None
+    if found.step is not None and abs(found.step) >= _MOST_STEPS:
+        return None
+    value, epoch = in_bounds(found.value), None if found.epoch is None else in_bounds(found.epoch)
+    at = None if found.at is None else moment(found.at)
+    if value is found.value and epoch is found.epoch and at is found.at:
+        return found
+    return replace(found, value=value, epoch=epoch, at=at)
+
+
 NUMBER = (
     r"(?:[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,40})?|\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,4})?"
     r"|[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?:\.\d)?)"
@@ -48,16 +71,16 @@ _NUMBER = re.compile(NUMBER)
 
 
 def number_of(text: str) -> float:
-    """The value of a text that `NUMBER` matches. May be NaN or infinite.
+    """The value of a text that `NUMBER` matches, within what arithmetic survives. May be NaN or infinite.
 
     Raises:
         ValueError: It does not match.
     """
     try:
-        return float(text)
+        return in_bounds(float(text))
     except ValueError:
         plain = text.replace(",", "")
-        return float(plain if plain[-1].isdigit() and plain[-3:-2].isdigit() else plain.partition(".")[0])
+        return in_bounds(float(plain if plain[-1].isdigit() and plain[-3:-2].isdigit() else plain.partition(".")[0]))
 
 
 def number_or_none(text: str) -> float | None:

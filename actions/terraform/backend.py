@@ -9,7 +9,6 @@ to 1.10 and changelog of 1.11.0: `use_lockfile` came as an experiment, and is ge
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from actions.base.errors import RefusedError
+from actions.base.files import read_file
+from actions.terraform.hcl import blocks_in, source_of
 
 OVERRIDE_FILE = "eksml_state_override.tf.json"
 """Our file in a working directory; Terraform reads names that end so after all others."""
@@ -96,15 +97,14 @@ def own_backend(root: Path) -> str:
 
     Files of Terraform's JSON syntax are read, too. Our own override does not count.
     """
-    for path in sorted(root.glob("*.tf")):
-        for blocks in _headers(path.read_text(encoding="utf-8", errors="replace")):
-            match blocks:
-                case [["terraform"], ["backend", kind]]:
-                    return kind
-                case [["terraform"], ["cloud"]]:
-                    return "cloud"
+    for block in blocks_in(source_of(root)):
+        match block.headers:
+            case [("terraform",), ("backend", kind)]:
+                return kind
+            case [("terraform",), ("cloud",)]:
+                return "cloud"
     for path in sorted(root.glob("*.tf.json")):
-        if path.name != OVERRIDE_FILE and (kind := _of_json(path.read_bytes())):
+        if path.name != OVERRIDE_FILE and (kind := _of_json(read_file(path))):
             return kind
     return ""
 
@@ -125,60 +125,3 @@ def _of_json(data: bytes) -> str:
 def _members(block: object, name: str) -> Iterator[Mapping[str, Any]]:
     found = block.get(name) if isinstance(block, dict) else None
     yield from (item for item in (found if isinstance(found, list) else [found]) if isinstance(item, dict))
-
-
-_TOKEN = re.compile(
-    r"""(?P<skip>\#[^\n]*|//[^\n]*|/\*.*?\*/)
-    |<<-?[ ]*(?P<tag>\w+)[^\n]*\n.*?^[ \t]*(?P=tag)[ \t]*$
-    |(?P<quote>")
-    |(?P<word>[A-Za-z_][\w-]*)
-    |(?P<brace>[{}])
-    |(?P<end>\n)""",
-    re.S | re.M | re.X,
-)
-
-
-def _headers(text: str) -> Iterator[list[list[str]]]:
-    """Yield the headers of a block and of those around it, outermost first, for every block of a file.
-
-    A header is the words and quoted texts before a brace, on its line.
-    """
-    around: list[list[str]] = []
-    words: list[str] = []
-    at = 0
-    while match := _TOKEN.search(text, at):
-        at = match.end()
-        if match["quote"]:
-            at = _after_quoted(text, at)
-            words.append(text[match.end() : at - 1])
-        elif match["word"]:
-            words.append(match["word"])
-        elif match["end"]:
-            words = []
-        elif match["brace"] == "{":
-            around.append(words)
-            words = []
-            yield [list(header) for header in around]
-        elif match["brace"] == "}" and around:
-            around.pop()
-            words = []
-
-
-def _after_quoted(text: str, at: int) -> int:
-    """Return the place behind the quoted text that begins at `at`; templates in it hold quoted texts of their own."""
-    depth = 0
-    while at < len(text):
-        if not depth and text[at] == "\\":
-            at += 2
-        elif not depth and text[at] == '"':
-            return at + 1
-        elif not depth and text.startswith(("$${", "%%{"), at):
-            at += 3
-        elif not depth and text.startswith(("${", "%{"), at):
-            depth, at = 1, at + 2
-        elif depth and text[at] == '"':
-            at = _after_quoted(text, at + 1)
-        else:
-            depth += (text[at] == "{") - (text[at] == "}") if depth else 0
-            at += 1
-    return at

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import FormatError
-from actions.base.files import read_bounded, write_private
+from actions.base.files import open_file, read_file, write_private
 from actions.base.process import ProcessIdentity, is_alive, spawn_detached
 from actions.terraform.events import OperationProgress, read_events
 
@@ -57,7 +57,7 @@ class DetachedOperation:
     def recorded(self) -> ProcessIdentity | None:
         """Return the process that ran it last, alive or not."""
         try:
-            boot, stat = self._identity_file.read_text(encoding="utf-8").splitlines()[:2]
+            boot, stat = read_file(self._identity_file).decode().splitlines()[:2]
             fields = stat.rpartition(")")[2].split()
             return ProcessIdentity(int(stat.split(" ", 1)[0]), int(fields[19]), boot.strip())
         except (OSError, ValueError, IndexError):
@@ -161,7 +161,7 @@ class DetachedOperation:
 
     def _read(self, offset: int) -> bytes:
         try:
-            with self.output.open("rb") as file:
+            with open_file(self.output) as file:
                 file.seek(offset)
                 return file.read(1 << 20)
         except FileNotFoundError:
@@ -180,7 +180,7 @@ def _status_of(pid: int) -> int | None:
 
 def _is_child_alive(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = read_file(Path(f"/proc/{pid}/stat")).decode(errors="replace")
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[:1] != ["Z"]
@@ -210,7 +210,7 @@ def logged_to(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
 def lock_ids(path: Path) -> tuple[str, ...]:
     """Return the ids of the locks that a process has asked for, got or not; none without a log."""
     try:
-        data = read_bounded(path, _LIMIT_BYTES)
+        data = read_file(path, _LIMIT_BYTES, is_cut=True)
     except OSError:
         return ()
     found = dict.fromkeys(match.decode() for match in _ATTEMPT.findall(data))

@@ -22,7 +22,8 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
-from actions.base.files import asset, private_directory, write_private
+from actions.base.files import asset, private_directory, read_file, write_private
+from actions.terraform.hcl import blocks_in, source_of
 from actions.terraform.working_directory import MODULES_FOLDER
 
 _REGISTRY = "registry.terraform.io/"
@@ -31,8 +32,9 @@ MAX_ARCHIVE_BYTES = 8 << 20
 """Of one release. terraform-aws-eks 20.37.2 has 0.3 MB."""
 _UNUSED = ("examples", "tests", "docs", "wrappers", ".github")
 """Folders of a release that no caller refers to."""
-_CALL = re.compile(r'^module\s+"(?P<name>[A-Za-z_][A-Za-z0-9_-]*)"\s*\{(?P<body>.*?)^\}', re.M | re.S)
-_FIELD = re.compile(r'^\s*(source|version)\s*=\s*"([^"$]*)"', re.M)
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class ModuleRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +81,7 @@ class ModuleCall(msgspec.Struct, frozen=True):
 @cache
 def module_releases() -> Mapping[str, ModuleRelease]:
     """Return the pinned releases, by `key`."""
-    rows = decode_json(asset("terraform/modules.json").read_bytes(), list[ModuleRelease])
+    rows = decode_json(read_file(asset("terraform/modules.json")), list[ModuleRelease])
     return {row.key: row for row in rows}
 
 
@@ -87,15 +89,18 @@ def module_calls(root: Path) -> tuple[ModuleCall, ...]:
     """Return the calls of pinned releases in a root, with those that they make themselves.
 
     Calls of anything else are left to `terraform init`.
+
+    Raises:
+        FormatError: A file of the root cannot be read.
     """
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(root.glob("*.tf")))
     found: list[ModuleCall] = []
-    for call in _CALL.finditer(text):
-        fields = dict(_FIELD.findall(call["body"]))
-        source, _, folder = fields.get("source", "").partition("//")
-        release = module_releases().get(f"{source}/{fields.get('version', '')}")
-        if release is not None:
-            found.extend(_with_inner(ModuleCall(call["name"], release, folder)))
+    for block in blocks_in(source_of(root)):
+        match block.headers:
+            case [("module", name)] if _NAME.fullmatch(name):  # it becomes that of a folder
+                source, _, folder = block.text("source").partition("//")
+                release = module_releases().get(f"{source}/{block.text('version')}")
+                if release is not None:
+                    found.extend(_with_inner(ModuleCall(name, release, folder)))
     return tuple(found)
 
 
@@ -173,7 +178,7 @@ def install_modules(root: Path, work: Path, archives: Path) -> tuple[str, ...]:
     ):
         return ()
     contents = {
-        call.release.key: release_files(present[call.release.key].read_bytes(), call.release)
+        call.release.key: release_files(read_file(present[call.release.key]), call.release)
         for call in {call.release.key: call for call in calls}.values()
     }
     for call in calls:

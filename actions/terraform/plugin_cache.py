@@ -16,7 +16,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
-from actions.base.files import cache_home, private_directory, take_lock, write_private
+from actions.base.files import cache_home, private_directory, read_file, take_lock, write_private
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform.working_directory import PROVIDERS_FOLDER
 
@@ -121,7 +121,7 @@ def _locked(place: Path) -> Iterator[None]:
 
 def _users(cache: Path) -> list[Path]:
     try:
-        return [Path(name) for name in decode_json((cache / _USERS_FILE).read_bytes(), list[str])]
+        return [Path(name) for name in decode_json(read_file(cache / _USERS_FILE), list[str])]
     except (OSError, msgspec.DecodeError):
         return []
 

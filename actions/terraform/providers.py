@@ -21,9 +21,10 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConflictError
-from actions.base.files import private_directory, take_lock, write_private
+from actions.base.files import private_directory, read_file, take_lock, write_private
 from actions.terraform import plugin_cache
 from actions.terraform.backend import own_backend
+from actions.terraform.hcl import blocks_in, source_of
 from actions.terraform.plugin_cache import cache_folder, note_user
 from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER
 
@@ -43,7 +44,7 @@ _VERSION = re.compile(r'^\s*version\s*=\s*"([^"]+)"', re.M)
 _ZIP_SHA256 = re.compile(r'"zh:([0-9a-f]{64})"')
 _OWN_MIRROR = re.compile(r"^\s*(provider_installation|dev_overrides)\b", re.M)
 _OWN_CACHE = re.compile(r"\b(plugin_cache_dir|filesystem_mirror|dev_overrides)\b")
-_PROVIDERS = re.compile(r"^\s*(required_providers|provider)\b", re.M)
+_PROVIDERS = ("required_providers", "provider")
 _MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -106,7 +107,7 @@ def this_platform() -> str:
 def locked_packages(lock_file: Path) -> tuple[ProviderPackage, ...]:
     """Return the packages that a `.terraform.lock.hcl` pins by the digests of their archives."""
     try:
-        text = lock_file.read_text(encoding="utf-8", errors="replace")
+        text = read_file(lock_file).decode(errors="replace")
     except OSError:
         return ()
     found = []
@@ -163,14 +164,14 @@ async def installing(
 
 
 def _needs_providers(work: Path) -> bool:
-    return any(_PROVIDERS.search(path.read_text(encoding="utf-8")) for path in work.glob("*.tf"))
+    return any(block.headers[-1][0] in _PROVIDERS for block in blocks_in(source_of(work)) if block.headers[-1])
 
 
 def _configuration(known: Mapping[str, str]) -> str:
     """Return the text of the operator's CLI configuration; empty if there is none."""
     path = known.get(CONFIGURATION_VARIABLE) or str(Path(known.get("HOME") or Path.home()) / ".terraformrc")
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return read_file(Path(path)).decode(errors="replace")
     except OSError:
         return ""
 

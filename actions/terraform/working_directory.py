@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import BlueprintError, FormatError
-from actions.base.files import private_directory, write_private
+from actions.base.files import private_directory, read_file, write_private
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
 from actions.terraform.backend import OVERRIDE_FILE
@@ -47,6 +47,8 @@ MODULES_FOLDER = ".terraform/modules"
 _SHOWN = 5
 _KEPT_HOLDERS = 20
 _LOCKED = re.compile(r'^provider "[^"/]+/([^"]+)" \{\s+version\s+= "([^"]+)"', re.M)
+_MOST_BYTES = 1 << 30
+"""Of a state, and of a plan."""
 _COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
 
 
@@ -95,7 +97,7 @@ class WorkingDirectory:
             if source.is_symlink():
                 raise BlueprintError(f"{source.name} is a symbolic link.", file=str(self.root), hint="Copy the file.")
             if source.is_file() and source.name.endswith(_COPIED):
-                write_private(self.folder / source.name, source.read_bytes())
+                write_private(self.folder / source.name, read_file(source))
             elif source.is_dir() and not source.name.startswith("."):
                 shutil.copytree(source, self.folder / source.name, dirs_exist_ok=True)
         if override:
@@ -122,7 +124,7 @@ class WorkingDirectory:
             NoPlanError: There is no saved plan, it is another one, or the file was changed since.
         """
         try:
-            record = decode_json((self.folder / PLAN_RECORD).read_bytes(), PlanRecord)
+            record = decode_json(read_file(self.folder / PLAN_RECORD), PlanRecord)
             is_same = record.file_sha256 == self._plan_sha256()
         except (OSError, msgspec.DecodeError) as error:
             raise NoPlanError("There is no saved plan to apply.", hint="Plan again.") from error
@@ -167,7 +169,7 @@ class WorkingDirectory:
             FormatError: It is not a state.
         """
         try:
-            return read_state((self.folder / UNSAVED_STATE).read_bytes())
+            return read_state(read_file(self.folder / UNSAVED_STATE, _MOST_BYTES))
         except FileNotFoundError:
             return None
 
@@ -187,7 +189,7 @@ class WorkingDirectory:
     def dead_holders(self) -> list[DeadHolder]:
         """Return the recorded processes of this folder that may have left a lock."""
         try:
-            return decode_json((self.folder / HOLDERS_FILE).read_bytes(), list[DeadHolder])
+            return decode_json(read_file(self.folder / HOLDERS_FILE), list[DeadHolder])
         except (OSError, msgspec.DecodeError):
             return []
 
@@ -201,7 +203,7 @@ class WorkingDirectory:
     def deletions(self) -> DeletionRecord:
         """Return the record of deletions; an empty one if there is none."""
         try:
-            return decode_json((self.folder / DELETIONS_FILE).read_bytes(), DeletionRecord)
+            return decode_json(read_file(self.folder / DELETIONS_FILE), DeletionRecord)
         except (OSError, msgspec.DecodeError):
             return DeletionRecord()
 
@@ -219,7 +221,7 @@ class WorkingDirectory:
         copy = self.folder / VANISHED_STATE
         if not copy.exists():
             try:
-                write_private(copy, (self.folder / BACKUP_STATE).read_bytes())
+                write_private(copy, read_file(self.folder / BACKUP_STATE, _MOST_BYTES))
             except FileNotFoundError:
                 return None
         return copy
@@ -240,7 +242,7 @@ class WorkingDirectory:
         return is_prepared(self.folder)
 
     def _plan_sha256(self) -> str:
-        return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()
+        return hashlib.sha256(read_file(self.folder / PLAN_FILE, _MOST_BYTES)).hexdigest()
 
 
 def is_prepared(folder: Path) -> bool:
@@ -262,7 +264,7 @@ def has_unsaved(folder: Path) -> bool:
 def locked_providers(lock_file: Path) -> dict[str, str]:
     """Return versions by provider (`hashicorp/aws`) in a `.terraform.lock.hcl`; empty if there is none."""
     try:
-        text = lock_file.read_text(encoding="utf-8", errors="replace")
+        text = read_file(lock_file).decode(errors="replace")
     except OSError:
         return {}
     return {one_line(name): one_line(version) for name, version in _LOCKED.findall(text)}

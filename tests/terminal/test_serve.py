@@ -220,3 +220,31 @@ async def _browser(profile: Path) -> AsyncIterator[_Page]:
         await chromium.wait()
         if drained is not None:
             await drained
+
+
+RUBBISH = (
+    "", "x", "[]", "{}", "[1]", "null", '["stdin"]', '["stdin", 1]', '["resize", {}]', '["resize", {"width": "a"}]',
+    '["resize", {"width": 1000000000, "height": 9}]', '["resize", {"width": -1, "height": 9}]', '["unknown", 1]',
+    '["stdin", "\\ud800"]', "[" * 100_000, "9" * 6000,
+)  # fmt: skip
+
+
+@needs_module("textual_serve")
+async def test_rubbish_of_a_browser_closes_its_page_in_one_sentence(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, server), aiohttp.ClientSession() as client:
+        for text in RUBBISH[:: 1 if os.environ.get("CI") else 3]:
+            async with client.ws_connect(f"{address}ws?width=80&height=24") as page:
+                await page.send_str(text)
+                async with asyncio.timeout(60):
+                    while (await page.receive()).type is not aiohttp.WSMsgType.CLOSE:
+                        pass
+        async with client.get(f"{address}ws?width=999999999&height=24") as answer:
+            assert answer.status == 400
+        async with client.ws_connect(f"{address}ws?width=100&height=30") as page:
+            await page.send_json(["resize", {"width": 90, "height": 30}])
+            await _seen(page, "read-only")
+        server.send_signal(signal.SIGTERM)
+        assert server.stderr is not None
+        told = (await server.stderr.read()).decode()
+    assert "Traceback" not in told
+    assert set(told.splitlines()) == {"eksml-tui: A browser has sent what no page of this console sends. It is closed."}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
-from actions.base.files import require_folder, require_writable, state_home
+from actions.base.files import expanded, require_folder, require_writable, state_home
 from tui.cli.streams import ProgressWriter, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
@@ -125,7 +125,7 @@ def _show_replay(options: Namespace, script: Script | None, artifacts: Artifacts
 
     if sys.stderr.isatty():
         sys.stderr.write(f"Reading {options.replay} …\n")
-    replay = open_replay(options.replay.expanduser(), speed=options.speed or 1.0)
+    replay = open_replay(expanded(options.replay), speed=options.speed or 1.0)
     with closing(replay):
         replay.use_runs()
         began = replay.index.began
@@ -144,7 +144,7 @@ def _capture_of(options: Namespace, chosen: ChosenTarget) -> Iterator[CaptureWri
     from tui.cli.arguments import VERSION
 
     writer = CaptureWriter(
-        options.capture.expanduser(),
+        expanded(options.capture),
         limit_bytes=options.capture_limit or DEFAULT_LIMIT_BYTES,
         program=VERSION,
         region=chosen.region,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from actions.base.errors import ConfigError, ConsoleError, InputError, ParameterError, UnknownNameError, UsageError
+from actions.base.files import expanded
 from actions.base.readonly import promise_readonly
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams, require_files
@@ -100,7 +101,7 @@ def _settle(options: Namespace) -> None:
     if options.prices:
         from actions.fleet.prices import choose_price_file
 
-        choose_price_file(options.prices.expanduser())
+        choose_price_file(expanded(options.prices))
 
 
 def function_of(command: str | None) -> Callable[[Namespace], int]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UnknownNameError, UnreadableError
-from actions.base.files import read_bounded
+from actions.base.files import expanded, read_file
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
 from actions.blueprint.model import Blueprint
@@ -26,7 +26,7 @@ from actions.blueprint.terraform_modules import (
     packages_path,
     pinned_packages,
 )
-from actions.terraform.modules import ModuleRelease, release_files
+from actions.terraform.modules import MAX_ARCHIVE_BYTES, ModuleRelease, release_files
 from actions.terraform.providers import MAX_PACKAGE_BYTES, ProviderPackage, this_platform
 from tui.cli.tables.output import print_table
 
@@ -60,7 +60,7 @@ def run(options: Namespace) -> int:
     others = [one for one in others if _is_asked_for(one, options.name)] if options.source is None else []
     if options.source is not None and len(wanted) != 1:
         raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
-    mirror = Mirror((options.to or mirror_folder()).expanduser())
+    mirror = Mirror(expanded(options.to or mirror_folder()))
     lines = [_line(mirror, one, options) for one in wanted]
     modules = [_module_line(mirror.folder, one, options) for one in others if isinstance(one, _CalledModule)]
     providers = [_provider_line(mirror.folder, one, options) for one in others if isinstance(one, _PinnedProvider)]
@@ -143,7 +143,7 @@ def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Li
     path = archives_path(folder) / release.file_name
     try:
         if path.is_file():
-            release_files(path.read_bytes(), release)
+            release_files(_bytes_of(path, MAX_ARCHIVE_BYTES), release)
             line.state = "held"
         elif options.check:
             line.error = f"{release.key} is not in {folder}. Run eksml-tui mirror {release.source}."
@@ -151,7 +151,7 @@ def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Li
         else:
             asyncio.run(fetch_module(folder, release))
             line.state = "taken"
-        line.sha256 = digest_of(path.read_bytes())
+        line.sha256 = digest_of(_bytes_of(path, MAX_ARCHIVE_BYTES))
     except ConsoleError as error:
         line.error = error.sentence()
         return line
@@ -174,7 +174,7 @@ def _provider_line(folder: Path, wanted: _PinnedProvider, options: Namespace) ->
         else:
             asyncio.run(fetch_package(folder, package, platform))
             line.state = "taken"
-        line.sha256 = digest_of(path.read_bytes())
+        line.sha256 = digest_of(_bytes_of(path, MAX_PACKAGE_BYTES))
     except ConsoleError as error:
         line.error = error.sentence()
         return line
@@ -211,7 +211,7 @@ def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEnt
 
 def _bytes_of(path: Path, limit: int = MAX_BYTES) -> bytes:
     try:
-        return read_bounded(path, limit + 1)
+        return read_file(path, limit, may_be_pipe=True)
     except OSError as error:
         raise UnreadableError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
 

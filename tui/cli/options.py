@@ -58,7 +58,7 @@ def output_option(command: argparse.ArgumentParser) -> None:
         "-o",
         choices=FORMATS,
         default="table",
-        help="format of the output; wide and csv have all fields (default: table)",
+        help="format of the output; wide and csv have all fields, and csv a ' before what a spreadsheet would run",
     )
 
 

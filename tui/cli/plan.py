@@ -6,11 +6,11 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
+from actions.base.files import expanded
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind_words
@@ -106,7 +106,7 @@ def _credentials_note(
 
 def credentials_warning(profile: str, seconds: float) -> str:
     """Return a sentence if the AWS credentials here are known to end within `seconds`; without any request."""
-    file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    file = expanded(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config")
     if not (os.environ.get("AWS_CREDENTIAL_EXPIRATION") or file.is_file()):
         return ""  # botocore takes a while to start
     from actions.cloud.account import end_sentence, fetch_end

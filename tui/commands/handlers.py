@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from actions.base.errors import ConfigError, RefusedError, ToolError
 from actions.base.executors import in_thread
+from actions.base.files import read_file
 from actions.base.process import run_in_terminal
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.changes import ObjectChanges
@@ -134,7 +135,7 @@ async def edit_text(app: TypeAheadApp[Any], text: str, argv: Sequence[str]) -> s
             raise RefusedError(f"The editor {argv[0]} cannot be started: {refusal}.")
         if code:
             raise ToolError(argv, exit_code=code, tail="")
-        return file.read_text()
+        return read_file(file).decode()
 
 
 async def begin_when_allowed(

@@ -12,6 +12,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConsoleError
 from actions.base.executors import in_thread
+from actions.base.files import read_file
 from actions.base.untrusted import one_line, redact
 from actions.base.wording import counted
 from actions.run.state.view import RunView
@@ -171,7 +172,7 @@ def _address_in(file: Path) -> str:
         ConfigError: It cannot be read.
     """
     try:
-        return file.read_text("utf-8", "replace").strip()
+        return read_file(file).decode(errors="replace").strip()
     except OSError as error:
         raise ConfigError(
             f"{file} cannot be read: {error.strerror}.", hint="It holds the webhook's address."

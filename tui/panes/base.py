@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.widget import Widget
 
 from actions.base.errors import MissingError, RefusedError
 from actions.command.verbs import nearest_hint
@@ -23,7 +22,7 @@ from tui.present.subject import Subject
 from tui.settings.filters import parse_filter
 from tui.settings.keys import KeyContext, keys_of
 from tui.terminal.clipboard import Clipping
-from tui.textual_private import set_border_subtitle
+from tui.textual_private import GuardedWidget, set_border_subtitle
 from tui.widgets.marked_table import MarkedTable
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column
@@ -51,7 +50,7 @@ _BORDER_ENDS = 6
 _TITLE_ENDS = 4
 
 
-class Pane(Widget):
+class Pane(GuardedWidget):
     """A bordered widget that shows one thing and changes nothing: commands go to the screen as lines.
 
     Its border has the title and the health of its source. `refresh_data` is called on the loop while the pane is

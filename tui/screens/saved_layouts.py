@@ -12,7 +12,7 @@ import msgspec
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, MissingError, ParameterError
 from actions.base.executors import NamedExecutor
-from actions.base.files import private_directory, read_bounded, write_private
+from actions.base.files import private_directory, read_file, write_private
 from actions.command.arguments import (
     LayoutName,
     PaneName,
@@ -229,7 +229,7 @@ _Decoded = TypeVar("_Decoded")
 
 def _read(file: Path, decode: Callable[[bytes], _Decoded]) -> _Decoded | None:
     try:
-        data = read_bounded(file, _MOST_BYTES + 1)
+        data = read_file(file, _MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -237,8 +237,6 @@ def _read(file: Path, decode: Callable[[bytes], _Decoded]) -> _Decoded | None:
             f"{file} cannot be read: {error.strerror}.", hint="Until it can, no layout is saved."
         ) from error
     try:
-        if len(data) > _MOST_BYTES:
-            raise msgspec.ValidationError("it is too long")
         return decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ConfigError(

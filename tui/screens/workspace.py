@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, get_args
 
 from textual.geometry import Size
 
-from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.errors import MissingError, RefusedError
 from actions.base.executors import NamedExecutor
-from actions.base.untrusted import one_line, redact
 from actions.command.arguments import (
     LayoutName,
     PaneName,
 )
 from actions.command.verbs import nearest_hint
+from tui.defects import shown
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane
@@ -372,10 +372,8 @@ class PaneWorkspace:
         for pane in self.visible:
             if not pane.is_mounted:
                 continue  # it refreshes itself when it is mounted
-            try:
+            with shown(partial(_show_trouble, pane)):
                 pane.refresh_data()
-            except ConsoleError as error:
-                pane.show_health(FeedHealth(FeedState.REFUSED, one_line(redact(error.sentence()))))
 
     def _move(self, name: str, *, is_of_it: bool = False) -> None:
         """Go to a pane. A pane in front is closed by that, unless the other one shows something chosen in it."""
@@ -418,3 +416,7 @@ class PaneWorkspace:
             )
         if split.is_tabbed:
             raise _no_room()
+
+
+def _show_trouble(pane: Pane, sentence: str) -> None:
+    pane.show_health(FeedHealth(FeedState.REFUSED, sentence, since=pane.services.clock.monotonic()))

@@ -15,7 +15,7 @@ from textual.filter import LineFilter
 from textual.theme import Theme
 
 from actions.base.errors import FormatError
-from actions.base.files import asset
+from actions.base.files import asset, read_file
 
 _FILES = {"dark": "tokens", "light": "light", "high-contrast": "high-contrast", "transparent": "tokens"}
 """The file below `assets/styles` with the colours of each theme."""
@@ -38,7 +38,7 @@ def _file_of(name: str) -> str:
 
 def tokens(name: str = "dark") -> dict[str, str]:
     """Return names and values of the colours of a theme."""
-    text = asset(f"styles/{_file_of(name)}.tcss").read_text(encoding="utf-8")
+    text = read_file(asset(f"styles/{_file_of(name)}.tcss")).decode()
     return {match["name"]: match["value"].strip() for match in _TOKEN.finditer(text)}
 
 

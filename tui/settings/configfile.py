@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from actions.base.errors import ConsoleError, InputError, Mistakes
+from actions.base.files import expanded
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
 from actions.command.verbs import (
@@ -30,7 +31,7 @@ def load_config(path: Path | None = None) -> ConfigFile:
     file = path or config_path()
     if not file.exists():
         return ConfigFile()
-    documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
+    documents = load_documents(read_input(file, may_be_pipe=True), file=str(file), kind=InputError)
     if not documents:
         return ConfigFile()  # nothing but comments
     document = documents[0]
@@ -78,7 +79,7 @@ def _choice(_document: Document, setting: Setting, value: Any) -> str | None:
 
 def _file(document: Document, _setting: Setting, value: Any) -> Path | None:
     """Return a path; a relative one is below the folder of the settings file."""
-    return Path(document.file).parent / Path(value).expanduser() if isinstance(value, str) and value else None
+    return Path(document.file).parent / expanded(value) if isinstance(value, str) and value else None
 
 
 def _folders(document: Document, setting: Setting, value: Any) -> list[Path] | None:

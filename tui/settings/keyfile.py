@@ -26,7 +26,7 @@ def load_keymap(path: Path | None = None) -> Keymap:
     file = path or keymap_path()
     if not file.exists():
         return NO_CHANGES
-    documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
+    documents = load_documents(read_input(file, may_be_pipe=True), file=str(file), kind=InputError)
     if not documents:
         return Keymap()  # nothing but comments
     document = documents[0]

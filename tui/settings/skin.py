@@ -90,17 +90,15 @@ def _read(file: Path) -> Mapping[str, Any]:
     """Return what stands below `k9s`. Skins are full of aliases, which the strict reader of YAML refuses."""
     import yaml  # few consoles have a skin, and the first frame does not wait for what most of them do not need
 
-    from actions.base.yamldoc import read_input
+    from actions.base.yamldoc import load_foreign, read_input
 
     data = read_input(file, limit_bytes=_MOST_BYTES)
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{file} is larger than {_MOST_BYTES >> 10} KiB.", hint="Name a skin of k9s.")
     try:
-        document = yaml.safe_load(data)
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, ValueError) as error:
+        documents = load_foreign(data.decode())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file} is not YAML: {reason}.", hint="Name a skin of k9s, or leave skin out.") from error
-    skin = document.get("k9s") if isinstance(document, dict) else None
+    skin = documents[0].get("k9s") if documents and isinstance(documents[0], dict) else None
     if not isinstance(skin, dict):
         raise InputError(f"{file} has no mapping k9s.", hint="Name a skin of k9s, or leave skin out.")
     return skin

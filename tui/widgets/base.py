@@ -21,8 +21,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from actions.base.wording import folded
+from tui.defects import shown
 from tui.present.cells import Cells, Link, Span, Tone, link_at, merged
-from tui.textual_private import measure_anew
+from tui.textual_private import GuardedWidget, measure_anew
 
 
 def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
@@ -69,7 +71,7 @@ class WidgetMessage(Message):
         return self.widget
 
 
-class LineWidget(Widget):
+class LineWidget(GuardedWidget):
     """A widget that draws lines of toned text, with cached styles.
 
     Subclasses name the component classes they need in `PARTS`, draw in `render_line` or `render_part` with `paint`, and
@@ -119,11 +121,21 @@ class LineWidget(Widget):
         return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the part of the widget in `crop`.
+        """Render the part of the widget in `crop`; a sentence in its place if that fails.
 
         Textual's own method adds borders, padding and tints to each line and caches it: if there are none, that costs
         more than drawing.
         """
+        rows: list[str] = []
+        strips: list[Strip] = []
+        with shown(lambda sentence: rows.extend(folded(sentence, max(1, crop.width)))):
+            strips = self._rendered_lines(crop)
+        if rows:
+            texts = (rows[y] if y < len(rows) else "" for y in crop.line_range)
+            strips = [Strip([Segment(text)]).adjust_cell_length(crop.width) for text in texts]
+        return strips
+
+    def _rendered_lines(self, crop: Region) -> list[Strip]:
         if not self.resolved_styles.is_plain:
             return super().render_lines(crop)
         background, filters = self.resolved_styles.background, self.get_line_filters()

@@ -20,6 +20,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from actions.base.wording import folded
+from tui.defects import shown
 from tui.present.ansi import segments_of
 from tui.present.telemetry.curves import (
     Curve,
@@ -341,10 +342,11 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         self._drawn_at = asyncio.get_running_loop().time()
         resolved_styles = self._drawn_skin = self.resolved_styles
         styles = [resolved_styles.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
-        self._span = x_range(self._curves, self._options)
-        try:
-            told = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
-            lines = told or picture_of(
+        told = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
+        lines: list[str] = []
+        with shown(lambda sentence: lines.extend(folded(sentence, max(1, self.size.width - 1)))):
+            self._span = x_range(self._curves, self._options)
+            lines += told or picture_of(
                 self._curves,
                 [_pen(style) for style in styles],
                 width=self.size.width,
@@ -352,8 +354,6 @@ class PlotView(_ZoomedByWheel, can_focus=True):
                 options=self._options,
                 rules=_rules(self._marks, self._options, resolved_styles, self.size.width),
             )
-        except ValueError as error:
-            lines = [str(error)]
         axes = resolved_styles.parts["plot--axes"]
         self._body = [
             Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])

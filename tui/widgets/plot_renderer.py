@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from actions.base.numbers import MOST
 from actions.fleet.quantity import format_bytes
 from actions.telemetry.curves import smoothed
 from tui.present.telemetry.curves import (
@@ -55,10 +56,7 @@ def draw_strokes(strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width
     """Draw strokes with plotext 5.3, whose figure is a global of its module: it is filled and read within one call.
 
     Returns:
-        `height` lines of `width` terminal columns, with SGR colours.
-
-    Raises:
-        ValueError: It could not be drawn; the message is the reason.
+        `height` lines of `width` terminal columns, with SGR colours; one line with the reason if it cannot draw them.
     """
     import plotext
 
@@ -78,9 +76,8 @@ def draw_strokes(strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width
                 plotext.plot(xs, ys, color=stroke.color, marker="braille")
     try:
         drawn = str(plotext.build())
-    except (ArithmeticError, IndexError, TypeError) as error:
-        message = f"the chart could not be drawn: {error}"
-        raise ValueError(message) from error
+    except (ArithmeticError, ValueError, IndexError, TypeError) as error:
+        return [f"the chart could not be drawn: {error}"]
     finally:
         plotext.clear_figure()
     return drawn.rstrip("\n").split("\n")
@@ -98,6 +95,7 @@ def _pieces(line: Line) -> list[tuple[list[float], list[float]]]:
     return [piece for piece in pieces if piece[0]]
 
 
+_MOST_POWER = math.log10(MOST)
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5
 COLUMNS_PER_X_TICK = 14
 ROWS_PER_Y_TICK = 3
@@ -172,9 +170,6 @@ def picture_of(
 
     Returns:
         `height` lines with SGR colours; one line with the reason if there is nothing to draw.
-
-    Raises:
-        ValueError: It could not be drawn; the message is the reason.
     """
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return ["too small for a chart"]
@@ -334,7 +329,7 @@ def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool, le
         low, high = low - pad, high + pad
     pad = (high - low) * margin
     ticks = round_ticks(low, high, most, least_step=least_step)
-    shown = [(tick, 10.0**tick if is_log else tick) for tick in ticks]
+    shown = [(tick, 10.0 ** min(tick, _MOST_POWER) if is_log else tick) for tick in ticks]
     labels = tick_labels([value for _, value in shown])
     return Axis(tuple(ticks), tuple(labels), low - pad, high + pad)
 

@@ -15,6 +15,7 @@ from actions.base.clock import Clock, parse_rfc3339
 from actions.base.decoding import decode_json
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
 from actions.base.executors import in_thread
+from actions.base.files import read_file
 from actions.base.process import run_tool
 from actions.cluster.auth.exec_plugins import allowed_command, factory_argv, plugin_missing_error
 from actions.cluster.auth.kubeconfig import ChosenContext, ExecPlugin
@@ -214,7 +215,7 @@ def load_token(path: Path) -> str:
         ConfigError: It cannot be read, or is empty.
     """
     try:
-        token = path.read_text(encoding="utf-8").strip()
+        token = read_file(path).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The token file {path} cannot be read.", hint="Correct tokenFile.") from error
     if not token:

@@ -23,7 +23,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import private_directory, read_bounded, state_home, write_private
+from actions.base.files import expanded, open_file, private_directory, read_file, state_home, write_private
 from actions.base.untrusted import one_line, redact
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, ExecPlugin, NoKubeconfigError, load_context
 
@@ -64,7 +64,7 @@ def load_preference(environment: Mapping[str, str] | None = None) -> Preference:
     named = variables.get("KUBERC", "")
     if named == _OFF:
         return Preference()
-    path = Path(named).expanduser() if named else Path(variables.get("HOME", "~")).expanduser() / ".kube" / "kuberc"
+    path = expanded(named) if named else expanded(variables.get("HOME", "~")) / ".kube" / "kuberc"
     try:
         document = _document(path)
     except (OSError, ValueError, RecursionError) as error:
@@ -83,11 +83,11 @@ def _document(path: Path) -> Mapping[str, Any]:
     """
     import yaml
 
-    data = read_bounded(path, _MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError("too long")
+    from actions.base.yamldoc import load_foreign
+
+    data = read_file(path, _MAX_BYTES)
     try:
-        documents = list(yaml.safe_load_all(data.decode("utf-8")))
+        documents = load_foreign(data.decode("utf-8"))
     except yaml.YAMLError as error:
         raise ValueError("no YAML") from error
     for document in documents:
@@ -181,7 +181,7 @@ class PluginRequest(msgspec.Struct, frozen=True):
         Raises:
             OSError: The program cannot be read.
         """
-        with open(self.program, "rb") as file:
+        with open_file(self.program) as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         parts = [os.path.realpath(self.program), content, self.arguments, self.environment]
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
@@ -339,7 +339,7 @@ def _is_confirmed(request: PluginRequest) -> bool:
 
 def _confirmed() -> list[str]:
     try:
-        return decode_json((state_home() / CONFIRMED).read_bytes(), list[str])
+        return decode_json(read_file(state_home() / CONFIRMED), list[str])
     except (OSError, msgspec.MsgspecError):
         return []
 

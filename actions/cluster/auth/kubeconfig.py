@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import ConfigError, UsageError
-from actions.base.files import read_bounded
+from actions.base.files import expanded, read_file
 from actions.base.names import is_label
 from actions.base.proxies import is_web_address
 from actions.base.untrusted import one_line
@@ -48,7 +48,7 @@ def read_impersonation(user: Mapping[str, Any], *, where: str) -> Impersonation:
     Raises:
         ConfigError: It is not valid, or cannot be sent.
     """
-    given = {key: value for key, value in user.items() if key.startswith("as") and value}
+    given = {key: value for key, value in user.items() if str(key).startswith("as") and value}
     try:
         read = convert(given, Impersonation, strict=False)
     except msgspec.ValidationError as error:
@@ -180,15 +180,15 @@ def contexts_of(target: ClusterTarget, environment: Mapping[str, str] | None = N
 
 def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
     if target.kubeconfig is not None:
-        return [target.kubeconfig.expanduser()]
-    listed = [Path(part).expanduser() for part in variables.get("KUBECONFIG", "").split(os.pathsep) if part]
+        return [expanded(target.kubeconfig)]
+    listed = [expanded(part) for part in variables.get("KUBECONFIG", "").split(os.pathsep) if part]
     present = [path for path in listed if _has_content(path)]
     if listed and not present:
         raise ConfigError(
             f"$KUBECONFIG names {listed[0]}, which does not exist or is empty.",
             hint="Correct it, or give --kubeconfig.",
         )
-    usual = Path(variables.get("HOME", "~")).expanduser() / ".kube" / "config"
+    usual = expanded(variables.get("HOME", "~")) / ".kube" / "config"
     return present or ([usual] if _has_content(usual) else [])
 
 
@@ -212,7 +212,7 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
             hint="Give --kubeconfig, run `aws eks update-kubeconfig --name CLUSTER`, or try --demo.",
         )
     own = _IN_CLUSTER / "namespace"
-    namespace = own.read_text(encoding="utf-8").strip() if own.exists() else "default"
+    namespace = read_file(own).decode().strip() if own.exists() else "default"
     return ChosenContext(
         file=str(_IN_CLUSTER),
         context=_IN_CLUSTER_NAME,
@@ -227,29 +227,28 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
 def _document(path: Path) -> dict[str, Any]:
     import yaml  # a tenth of what the console imports until its first frame, which needs none
 
+    from actions.base.yamldoc import load_foreign
+
     try:
-        data = read_bounded(path, _MAX_BYTES + 1)
-        text = data.decode("utf-8")
+        text = read_file(path, _MAX_BYTES, may_be_pipe=True).decode("utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"The kubeconfig {path} does not exist.", hint="Correct --kubeconfig.") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"The kubeconfig {path} cannot be read: {reason}.", hint="Correct --kubeconfig.") from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"The kubeconfig {path} has more than {_MAX_BYTES} bytes.", hint="Correct --kubeconfig.")
     # the parser's message quotes the file, which holds secrets: it is not passed on, not even to a traceback
     try:
-        document = yaml.safe_load(text)  # not libyaml's loader: that one has no bottom for what is nested deeply
+        documents = load_foreign(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from None
-    except (yaml.YAMLError, ValueError):
-        raise ConfigError(f"The kubeconfig {path} is not YAML.", hint="Correct --kubeconfig.") from None
-    except RecursionError:
-        raise ConfigError(f"The kubeconfig {path} is nested too deeply.", hint="Correct --kubeconfig.") from None
-    if not isinstance(document, dict):
+    except yaml.YAMLError:
+        raise ConfigError(
+            f"The kubeconfig {path} is not YAML, or nested too deeply.", hint="Correct --kubeconfig."
+        ) from None
+    if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError(f"The kubeconfig {path} holds no clusters.", hint="Correct --kubeconfig.")
-    return document
+    return documents[0]
 
 
 class _Merged:
@@ -411,7 +410,7 @@ def _cluster_info(cluster: Mapping[str, Any], authority: str) -> bytes:
     info = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key)}
     if authority and _AUTHORITY_DATA not in info:
         with suppress(OSError):  # a missing file is reported when the TLS settings are made
-            info[_AUTHORITY_DATA] = base64.b64encode(read_bounded(Path(authority), _MAX_BYTES)).decode()
+            info[_AUTHORITY_DATA] = base64.b64encode(read_file(Path(authority), _MAX_BYTES)).decode()
     extensions = cluster.get("extensions")
     for entry in extensions if isinstance(extensions, list) else ():
         if isinstance(entry, dict) and entry.get("name") == PLUGIN_EXTENSION:

@@ -5,6 +5,7 @@ Every text in here is without control characters and credentials. Unknown values
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import parse_rfc3339
+from actions.base.numbers import real
 from actions.base.untrusted import plain_text, redact
 from actions.fleet.facts import EventFacts
 
@@ -304,10 +306,13 @@ def text(value: Any) -> str:
 
 def number(value: Any) -> float | None:
     """Return `value` as a number, `None` if it is not one."""
-    try:
-        return None if isinstance(value, bool) or value is None else float(value)
-    except (TypeError, ValueError):
-        return None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    found = real(value)
+    return found if found is not None and math.isfinite(found) else None
 
 
 def whole(value: Any) -> int:
@@ -432,7 +437,7 @@ def _state(value: Any) -> ObservedState:
                 kind,
                 text(details.get("reason")),
                 text(details.get("message")),
-                None if code is None else int(code),
+                None if code is None else whole(code),
                 moment(details.get("finishedAt" if kind == "terminated" else "startedAt")),
             )
     return ObservedState()

@@ -58,7 +58,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     """
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         document = _several(data) or _of_yaml(data, source)
         if not document and not _JSON.match(data) and (paste := _of_text(data)):
             return paste

@@ -25,7 +25,7 @@ import msgspec
 
 from actions.base.decoding import decode_msgpack
 from actions.base.errors import ConfigError
-from actions.base.files import cache_home, private_directory, write_private
+from actions.base.files import cache_home, open_file, private_directory, read_file, write_private
 from actions.base.linux import release_free_memory
 from actions.base.untrusted import redact
 from actions.cluster.auth.kubeconfig import ChosenContext
@@ -175,7 +175,7 @@ def identity_of(chosen: ChosenContext) -> str:
     authority = chosen.ca_data.encode()
     if chosen.ca_file:
         with suppress(OSError):
-            authority = Path(chosen.ca_file).read_bytes()
+            authority = read_file(Path(chosen.ca_file))
     plugin = chosen.plugin
     parts = (
         (chosen.context, chosen.cluster, chosen.server, chosen.tls_server_name, chosen.proxy_url, chosen.is_insecure),
@@ -503,19 +503,11 @@ def _is_whole(data: bytes) -> bool:
 
 def _own_bytes(file: Path) -> bytes | None:
     """Read a file that is this user's alone; `None` for any other, and for one that is too large."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
+    with suppress(OSError), open_file(file, is_followed=False) as opened:
+        status = os.fstat(opened.fileno())
         is_own = status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
-        if not (stat.S_ISREG(status.st_mode) and is_own and status.st_size <= MOST_BYTES):
-            return None
-        try:
-            return opened.read(MOST_BYTES + 1)
-        except OSError:
-            return None
+        return opened.read(MOST_BYTES + 1) if is_own and status.st_size <= MOST_BYTES else None
+    return None
 
 
 def _drop_oldest(folder: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from actions.base.errors import ConfigError, ConsoleError
+from actions.base.files import read_file
 from actions.base.untrusted import KNOWN
 from actions.cloud.account import fetch_secret
 from actions.cloud.aws_session import AwsSession
@@ -82,7 +83,6 @@ async def _fetched(reference: str, region: str) -> str:
 
 def _read(path: Path, reference: str) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(_LIMIT_BYTES).decode("utf-8").strip()
+        return read_file(path, _LIMIT_BYTES, may_be_pipe=True).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{reference} cannot be read: {error}.") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.decoding import decode_json
+from actions.base.files import read_file
 from actions.cloud.buckets import bucket_region
 from actions.run.context.home_address import parse_home, run_key
 from actions.run.state.view import RunView
@@ -72,7 +73,7 @@ def state_home_of(
 def _known_region(work: Path, bucket: str) -> str:
     """Return the region by which the working directory was configured; empty if it was not, or for another bucket."""
     try:
-        found = decode_json((work / OVERRIDE_FILE).read_bytes(), _Override).terraform.backend.s3
+        found = decode_json(read_file(work / OVERRIDE_FILE), _Override).terraform.backend.s3
     except (OSError, msgspec.DecodeError):
         return ""
     return found.region if found.bucket == bucket else ""

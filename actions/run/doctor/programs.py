@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from actions.base.errors import ConsoleError, FormatError, RefusedError
+from actions.base.files import read_file
 from actions.base.process import run_tool
 from actions.base.wording import listed
 from actions.blueprint.source_files import git_modules, root_folder
@@ -108,7 +109,7 @@ def _programs_of_root(launch: PlannedLaunch, stage: TerraformStage) -> Iterator[
     if modules:
         yield "git", f"terraform init fetches {listed(modules, _SHOWN)} of {stage.root} with it."
     for path in sorted(folder.glob("*.tf")):
-        for match in _COMMAND.finditer(path.read_text(encoding="utf-8")):
+        for match in _COMMAND.finditer(read_file(path).decode()):
             yield match[1], f"a provider of {stage.root} starts it."
 
 

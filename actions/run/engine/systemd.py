@@ -19,7 +19,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError
-from actions.base.files import APPLICATION, private_directory, write_private
+from actions.base.files import APPLICATION, private_directory, read_file, write_private
 from actions.base.process import ProcessIdentity, identity_of, own_module, run_briefly
 from actions.run.journal.folder import runner_log_path
 from actions.run.journal.lease import MOST_STARTS, WINDOW_SECONDS
@@ -65,7 +65,7 @@ def read_environment(file: Path) -> dict[str, str]:
     Raises:
         OSError, msgspec.MsgspecError: It cannot be read.
     """
-    return decode_json(file.read_bytes(), dict[str, str])
+    return decode_json(read_file(file), dict[str, str])
 
 
 def has_user_manager() -> bool:

@@ -8,6 +8,7 @@ elsewhere, too: a stream that lacks its last seconds would pass for an operation
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import tarfile
@@ -19,7 +20,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
-from actions.base.files import PRIVATE_DIRECTORY, read_bounded, write_private
+from actions.base.files import PRIVATE_DIRECTORY, read_file, write_private
 from actions.base.names import is_segment
 from actions.base.untrusted import is_plain, redact
 from actions.blueprint.operators import operators_path
@@ -65,7 +66,7 @@ def _archive(folder: Path, parts: list[Path]) -> bytes:
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for path in (path for part in parts for path in sorted(part.rglob("*")) if path.is_file()):
-            data = path.read_bytes()
+            data = read_file(path)
             entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
             entry.size, entry.mode = len(data), 0o600
             archive.addfile(entry, io.BytesIO(data))
@@ -189,7 +190,8 @@ def _is_harmless(user: dict[str, object]) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        data = read_bounded(path, MOST_FILE_BYTES + 1)
-    except FileNotFoundError:
+        return read_file(path, MOST_FILE_BYTES)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EFBIG):
+            raise
         return b""
-    return data if len(data) <= MOST_FILE_BYTES else b""

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.executors import in_thread
+from actions.base.files import open_file
 from actions.base.names import is_segment
 from actions.cloud.s3 import PreconditionError, S3Listed
 from actions.run.context.home_address import run_key
@@ -237,7 +238,7 @@ class FileReplica:
 
 def _read_at(path: Path, offset: int, size: int) -> bytes:
     """Return bytes of a file, and so many more that a line which is longer than `size` is whole."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(offset)
         data = file.read(size)
         if len(data) == size and b"\n" not in data:

@@ -21,7 +21,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_FILE, free_bytes, state_home
+from actions.base.files import PRIVATE_FILE, free_bytes, read_file, state_home
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 """The variable that names the AWS endpoint; a run keeps the one that it was launched with."""
@@ -107,7 +107,7 @@ def load_environment(folder: Path) -> dict[str, str]:
     """
     path = environment_path(folder)
     try:
-        return decode_json(path.read_bytes(), dict[str, str])
+        return decode_json(read_file(path), dict[str, str])
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
 

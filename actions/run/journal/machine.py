@@ -19,7 +19,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from actions.base.files import read_bounded, write_private
+from actions.base.files import read_file, write_private
 from actions.base.process import boot_id
 
 SILENT_COPY_SECONDS = 45.0
@@ -78,7 +78,7 @@ def boot() -> str:
     parts = [boot_id()]
     for path in _MACHINE_FILES:
         with suppress(OSError):
-            parts.append(read_bounded(Path(path), _MOST_BYTES).decode("ascii", "replace").strip())
+            parts.append(read_file(Path(path), _MOST_BYTES, is_cut=True).decode("ascii", "replace").strip())
             break
     with suppress(OSError):
         parts.append(os.readlink(_NAMESPACE))
@@ -97,6 +97,6 @@ def is_same_copy(mine: str, theirs: str) -> bool:
 
 def _word_in(folder: Path) -> str:
     try:
-        return read_bounded(folder / _NAME, _MOST_BYTES).decode("ascii", "replace")
+        return read_file(folder / _NAME, _MOST_BYTES, is_cut=True).decode("ascii", "replace")
     except FileNotFoundError:
         return ""

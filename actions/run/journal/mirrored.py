@@ -13,7 +13,7 @@ import msgspec
 from actions.base.clock import time_of_day
 from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
-from actions.base.files import read_bounded, state_home, write_private
+from actions.base.files import read_file, state_home, write_private
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.state.records import Operator
 from actions.run.state.view import Notice, NoticeKind
@@ -107,7 +107,7 @@ def mirrors_home() -> Path:
 def read_mark(folder: Path) -> MirrorMark | None:
     """Return the mark of a folder; `None` if it is not a copy. A damaged mark is one of an old copy."""
     try:
-        data = read_bounded(folder / _NAME, _MOST_BYTES)
+        data = read_file(folder / _NAME, _MOST_BYTES)
     except OSError:
         return None
     try:

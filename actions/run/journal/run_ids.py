@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_FILE
+from actions.base.files import PRIVATE_FILE, read_file
 
 _NAME = ".order"
 _MAX_BYTES = 16 << 20
@@ -55,15 +55,9 @@ def take_number(home: Path, run_id: str, earlier: Callable[[], Mapping[str, int]
 def known_numbers(home: Path) -> dict[str, int] | None:
     """Return the numbers of runs by id; `None` if there is no list."""
     try:
-        descriptor = os.open(home / _NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        text = read_file(home / _NAME, _MAX_BYTES, is_cut=True)
     except OSError:
         return None
-    try:
-        text = os.pread(descriptor, _MAX_BYTES, 0)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
     return _numbers(text) if text else None
 
 

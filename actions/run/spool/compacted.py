@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from actions.base.files import PRIVATE_FILE
+from actions.base.files import PRIVATE_FILE, open_file
 
 BLOCK_BYTES = 128 << 10
 _LEVEL = 6
@@ -326,7 +326,7 @@ def compact(path: Path) -> Compaction:
     """
     scratch = path.with_name(f".{path.name}.gz.tmp")
     try:
-        with path.open("rb") as source:
+        with open_file(path) as source:
             status = os.fstat(source.fileno())
             descriptor = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
             with os.fdopen(descriptor, "w+b") as file:
@@ -407,7 +407,7 @@ def _compressed(block: bytes, offset: int, *, is_last: bool) -> bytes:
 def _require_equal(descriptor: int, path: Path) -> None:
     """Compare what was written with the plain file."""
     written = _Compacted(descriptor)
-    with path.open("rb") as source:
+    with open_file(path) as source:
         offset = 0
         while block := written.read(offset, BLOCK_BYTES):
             if source.read(len(block)) != block:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from actions.base.files import PRIVATE_FILE
+from actions.base.files import PRIVATE_FILE, open_file
 from actions.cluster.logs.batch import LogBatch
 from actions.run.spool.compacted import compacted_path, expand
 from actions.run.spool.format import (
@@ -125,7 +125,7 @@ def replace_damaged(path: Path, pieces: Iterable[bytes | tuple[int, int]]) -> Pa
     """
     scratch = path.with_name(f".{path.name}.mended")
     try:
-        with path.open("rb") as source:
+        with open_file(path) as source:
             descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
             with os.fdopen(descriptor, "wb") as file:
                 for piece in pieces:

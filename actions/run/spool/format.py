@@ -31,7 +31,7 @@ from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in,
 from actions.cluster.logs.lines import DIGITS_TO_ZERO, STAMP_OUTLINE, ns_of
 from actions.run.journal.folder import logs_path, series_path
 from actions.run.spool.compacted import line_from, opened
-from actions.telemetry.points import Point, TrainingProgress
+from actions.telemetry.points import Point, TrainingProgress, sound
 from actions.telemetry.tools.device_history import SpanRecord
 
 LogFinding = Point | TrainingProgress
@@ -332,13 +332,15 @@ def points_line_in(raw: bytes) -> PointLine | ProgressLine | SourceLine | None:
     """Decode a line of `points.jsonl`; `None` if it is damaged."""
     try:
         line = decode_json(raw, PointLine | ProgressLine | SourceLine)
-        if isinstance(line, PointLine):
-            float(line.value)
+        if isinstance(line, SourceLine):
+            return line if 0 <= line.number < MOST_LOGS else None
+        finding = finding_of_line(line)
+        kept = sound(finding)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
-    if isinstance(line, SourceLine):
-        return line if 0 <= line.number < MOST_LOGS else None
-    return line if abs(line.number) <= MOST_LOGS else None
+    if kept is None or abs(line.number) > MOST_LOGS:
+        return None
+    return line if kept is finding else line_of_finding(line.number, kept)
 
 
 def number_of_finding(line: PointLine | ProgressLine) -> int:
@@ -399,9 +401,7 @@ def line_of_finding(number: int, finding: LogFinding) -> PointLine | ProgressLin
 def finding_of_line(line: PointLine | ProgressLine) -> LogFinding:
     """Return the log value of a line: the reverse of `line_of_finding`."""
     if isinstance(line, ProgressLine):
-        values = msgspec.structs.asdict(line)
-        del values["number"]
-        return TrainingProgress(**values)
+        return TrainingProgress(*msgspec.structs.astuple(line)[1:])
     return Point(line.metric, line.step, float(line.value), line.rank, line.epoch, line.key, line.at)
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import JournalError
+from actions.base.files import read_file
 from actions.cluster.logs.batch import line_in, marker_of, stamp_in
 from actions.cluster.logs.lines import LogLine, ns_of
 from actions.run.spool.compacted import compacted_path, line_from, opened, stored_size
@@ -172,7 +173,7 @@ class SpoolReader:
     def accelerators(self) -> dict[str, AcceleratorSample]:
         """Return the newest sample of each pod; empty if there are none."""
         try:
-            data = accelerators_file(self._folder, self._stage).read_bytes()
+            data = read_file(accelerators_file(self._folder, self._stage))
         except OSError:
             return {}
         try:

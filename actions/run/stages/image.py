@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
-from actions.base.files import write_private
+from actions.base.files import read_file, write_private
 from actions.base.guard import require_guard
 from actions.base.process import run_tool, stream_tool
 from actions.blueprint.source_files import inside
@@ -72,7 +72,7 @@ def _merged(own: Mapping[str, Any], logins: Mapping[str, RegistryLogin]) -> dict
 def _own_config() -> Mapping[str, Any]:
     folder = Path(os.environ.get("DOCKER_CONFIG", "") or Path.home() / ".docker")
     try:
-        found = msgspec.json.decode((folder / "config.json").read_bytes())
+        found = msgspec.json.decode(read_file(folder / "config.json"))
     except (OSError, msgspec.DecodeError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -181,7 +181,7 @@ class ImageHandler:
         recipe = folder / self._stage.dockerfile
         name = f"{repository.url}:{tag}"
         logins = {}
-        for host in dict.fromkeys([repository.registry, *registries_in(recipe.read_text(encoding="utf-8"))]):
+        for host in dict.fromkeys([repository.registry, *registries_in(read_file(recipe).decode())]):
             other = repository_of(f"{host}/any")
             if other is not None:
                 logins[host] = await fetch_login(session, other)

@@ -24,7 +24,15 @@ import msgspec
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, ConflictError, FormatError, RefusedError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, private_directory, write_private
+from actions.base.files import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    free_bytes,
+    open_file,
+    private_directory,
+    read_file,
+    write_private,
+)
 from actions.base.names import is_label
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line, redact
@@ -180,7 +188,7 @@ def restore_run(file: Path, clock: Clock, *, home: Path | None = None) -> Manife
     runs = private_directory(home or runs_home())
     refuse_network_filesystem(runs)
     try:
-        with file.open("rb") as source:
+        with open_file(file) as source:
             _require_archive(source, file)
             with zipfile.ZipFile(source) as archive:
                 manifest = _manifest_of(archive, file)
@@ -339,7 +347,7 @@ def read_restored(folder: Path) -> Restored | None:
     if not path.exists():
         return None
     try:
-        return decode_json(path.read_bytes(), Restored)
+        return decode_json(read_file(path), Restored)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", hint="Restore the run again.") from error
 

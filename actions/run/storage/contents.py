@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from actions.base.errors import ConsoleError, InputError
+from actions.base.files import read_file
 from actions.base.untrusted import redact
 from actions.base.wording import listed
 from actions.base.yamldoc import load_documents
@@ -147,7 +148,7 @@ def _modified(path: Path) -> float:
 
 def _reading(path: Path, name: str) -> Callable[[], Iterator[bytes]]:
     if name.startswith("modules/"):  # public, pinned by digest, and compressed: nothing in it reads as a secret
-        return lambda: iter([path.read_bytes()])
+        return lambda: iter([read_file(path)])
     plain = path.with_name(path.name.removesuffix(".gz")) if _is_spool(name) else path
     return lambda: _pieces(plain, is_growing=name.startswith(("logs/", "series/")) or name == RUNNER_LOG)
 
@@ -207,7 +208,7 @@ def _environment(folder: Path, withheld: list[Withheld]) -> bytes:
 
 def _kubeconfig(path: Path, withheld: list[Withheld]) -> bytes:
     try:
-        documents = load_documents(path.read_bytes(), file=str(path), kind=InputError)
+        documents = load_documents(read_file(path), file=str(path), kind=InputError)
         document = documents[0].value
         left_out = list(_without_credentials(document))
     except (ConsoleError, OSError, UnicodeDecodeError, IndexError, AttributeError, TypeError):
@@ -240,7 +241,7 @@ def secrets_of_state(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST_STATE_BYTES:
             return "a state of this size is not searched for secrets"
-        data = path.read_bytes()
+        data = read_file(path)
         state = msgspec.json.decode(data) if data.strip() else {}
         found = list(dict.fromkeys(_secrets_in(state)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, AttributeError, TypeError):

@@ -20,6 +20,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, ConsoleError, JournalError
+from actions.base.files import read_file
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted
 from actions.run.home.segments import is_same_row, read_rows
@@ -314,6 +315,6 @@ def _lone_state(folder: Path, newer: Path) -> str:
 def _state(path: Path) -> _State | None:
     """Return a state; `None` if it cannot be read."""
     try:
-        return decode_json(path.read_bytes(), _State)
+        return decode_json(read_file(path), _State)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None

@@ -9,6 +9,7 @@ import msgspec
 
 from actions.base.clock import Clock, format_rfc3339, time_of_day
 from actions.base.errors import JournalError
+from actions.base.files import open_file
 from actions.base.untrusted import clean_text, plain_text
 from actions.run.journal.folder import blueprint_path, load_environment, runner_log_path
 from actions.run.journal.reader import RunReader
@@ -107,7 +108,7 @@ def _end_of(file: Path, most: int) -> str:
         JournalError: It cannot be read.
     """
     try:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             size = opened.seek(0, 2)
             opened.seek(max(0, size - most))
             data = opened.read(most)

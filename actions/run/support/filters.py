@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 
 from actions.base.errors import ConfigError
-from actions.base.files import read_bounded
+from actions.base.files import read_file
 from actions.base.untrusted import KNOWN, REDACTED, redact
+from actions.base.yamldoc import load_foreign
 from actions.run.context.secrets import resolve_secret
 from actions.run.journal.folder import kubeconfig_path, load_environment
 
@@ -159,8 +160,8 @@ def learn_secrets(folder: Path, parameters: Mapping[str, object], environment: M
 
 def _document(file: Path) -> object:
     try:
-        data = read_bounded(file, _LARGEST_BYTES)
-        return json.loads(data) if file.suffix in (".json", ".tfstate") else yaml.safe_load(data)
+        data = read_file(file, _LARGEST_BYTES)
+        return json.loads(data) if file.suffix in (".json", ".tfstate") else load_foreign(data.decode())
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
 

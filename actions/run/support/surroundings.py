@@ -10,7 +10,7 @@ from typing import Any
 
 from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError, MissingError
-from actions.base.files import config_home, filesystem_type, free_bytes
+from actions.base.files import config_home, filesystem_type, free_bytes, read_file
 from actions.base.process import run_briefly
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch_pods
@@ -60,7 +60,7 @@ def settings_text() -> str:
     """
     file = config_home() / "config.yaml"
     try:
-        return file.read_bytes()[:_SETTINGS_BYTES].decode("utf-8", "replace")
+        return read_file(file, _SETTINGS_BYTES, is_cut=True).decode(errors="replace")
     except OSError as error:
         raise MissingError(f"There is no settings file ({error.strerror}).") from error
 

@@ -15,7 +15,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError, UnreachableError
-from actions.base.files import write_private
+from actions.base.files import read_file, write_private
 from actions.base.untrusted import one_line
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.context.protocols import StageFailedError
@@ -143,7 +143,7 @@ async def _written(
         keeps: Leave the file as it was where nothing answers; where another cluster does, it is left in any case.
     """
     path = kubeconfig_path(folder)
-    before = path.read_bytes() if path.exists() else None
+    before = read_file(path) if path.exists() else None
     is_left, is_known = True, bool(known_cluster_uid(records.view()))
     why: ConsoleError | None
     try:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConflictError, ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.files import expanded
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
@@ -411,7 +412,7 @@ def _cluster_of(
     blueprint: Blueprint, binding: Binding, known: Created | None, target: ClusterTarget | None
 ) -> ClusterName:
     """Return the cluster of a rebuilt run: by its name, and reached by the context of this machine."""
-    path = str(target.kubeconfig.expanduser().absolute()) if target and target.kubeconfig else ""
+    path = str(expanded(target.kubeconfig).absolute()) if target and target.kubeconfig else ""
     return ClusterName(
         name=binding.text("cluster_name", known.cluster.name if known else blueprint.cluster.name),
         region=binding.text("region", known.cluster.region if known else blueprint.cluster.region),

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, JournalError
+from actions.base.files import expanded
 from actions.base.wording import listed
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import operator_manifests
@@ -235,7 +236,7 @@ async def connect_here(
     if stage is None:
         return {}, None
     if target is not None:
-        path = str(target.kubeconfig.expanduser().absolute()) if target.kubeconfig else ""
+        path = str(expanded(target.kubeconfig).absolute()) if target.kubeconfig else ""
         cluster = replace(view.cluster, context=target.context, kubeconfig=path)
         view = replace(view, cluster=cluster)
     backend = LiveBackend(folder, clock)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.files import read_file
 from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
@@ -115,7 +116,7 @@ def config_of(view: RunView, objects: Sequence[WatchedObject]) -> dict[str, Any]
 
 def program_text() -> str:
     """Return the text of the watchdog's program."""
-    return Path(script.__file__).read_text("utf-8")
+    return read_file(Path(script.__file__)).decode()
 
 
 def _object(api_version: str, kind: str, name: str, namespace: str, labels: dict[str, str]) -> Manifest:

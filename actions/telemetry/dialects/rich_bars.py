@@ -15,6 +15,7 @@ import re
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
@@ -26,7 +27,7 @@ from actions.telemetry.dialects.dialect import (
 )
 from actions.telemetry.dialects.named import PLAIN_NAME, TRAINING_NAMES, VALIDATION_NAMES, named_points
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
+from actions.telemetry.points import NUMBER, TrainingProgress, number_of
 
 _BAR = re.compile(
     rf"^Epoch (?P<epoch>\d{{1,9}})(?:/-?\d{{1,9}})?\s{{1,8}}[━╸╺\s-]{{1,400}} "
@@ -172,11 +173,10 @@ def _whole_name(beginning: str) -> str:
 def _rate_points(record: LogRecord, frame: _Frame) -> list[LogValue]:
     if not frame.rate:
         return []
-    seconds = 1 / number_of(frame.rate)
-    return [
-        point_of(record, "iters_per_second", frame.step, frame.rate, key="rich rate", epoch=frame.epoch),
-        Point("step_time_s", frame.step, seconds, record.rank, frame.epoch, "rich rate", record.at),
-    ]
+    rate = point_of(record, "iters_per_second", frame.step, frame.rate, key="rich rate", epoch=frame.epoch)
+    if not rate.value > 0:
+        return [rate]
+    return [rate, replace(rate, metric="step_time_s", value=1 / rate.value, raw="")]
 
 
 def _end_of(before: _Frame | None) -> tuple[int, float] | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from actions.base.decoding import convert
 from actions.base.line_cutter import LineCutter
+from actions.base.numbers import whole
 from actions.base.untrusted import cleaned
 from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 from actions.telemetry.points import NUMBER, number_of, number_or_none
@@ -197,7 +198,8 @@ def row_of(text: str) -> NcclRow | None:
         del cells[-2:]
     if len(cells) > 11 and cells[-4:] == _NONE:
         del cells[-4:]
-    if not 6 <= len(cells) <= 23 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
+    size, elements = (whole(cell) for cell in (*cells, "", "")[:2])
+    if not 6 <= len(cells) <= 23 or size is None or elements is None or not cells[2][0].isalpha():
         return None
     redop = cells[3] if cells[3][0].isalpha() and number_or_none(cells[3]) is None else ""
     numbers = cells[4 if redop else 3 :]
@@ -208,10 +210,8 @@ def row_of(text: str) -> NcclRow | None:
             continue
         ways = [way for at in range(start, len(numbers), width) if (way := _bandwidth_of(numbers[at : at + width]))]
         if len(ways) == count:
-            whole = None if root is None else int(root)
-            return NcclRow(
-                int(cells[0]), int(cells[1]), cells[2], redop, whole, ways[0], ways[1] if count > 1 else None
-            )
+            rank = None if root is None else int(root)
+            return NcclRow(size, elements, cells[2], redop, rank, ways[0], ways[1] if count > 1 else None)
     return None
 
 
@@ -340,13 +340,13 @@ class NccomReader:
         if record is None:
             return
         cells = record.text.split()
-        if cells[0] == "size(B)":
+        if cells[:1] == ["size(B)"]:
             self._names = cells
         elif found := _NCCOM_AVERAGE.search(record.text):
             self._average = number_of(found[1])
         elif failure := _NCCOM_FAILURE.search(record.text):
             self._error = self._error or failure[0].strip()
-        elif self._names and len(cells) == len(self._names) and cells[0].isdigit() and cells[1].isdigit():
+        elif self._names and len(cells) == len(self._names) and None not in map(whole, cells[:2]):
             self._rows.append(dict(zip(self._names, map(_cell_of, cells), strict=True)))
 
     def reading(self) -> NccomReading:

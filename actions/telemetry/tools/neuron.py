@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.decoding import convert
+from actions.base.numbers import real, whole
 from actions.base.untrusted import cleaned
 from actions.telemetry.log_records import strip_controls
 
@@ -144,7 +145,7 @@ def _range_of(text: str) -> tuple[int, ...]:
 
 
 def _whole_cell(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+    return whole(text)
 
 
 class _JsonProcess(msgspec.Struct):
@@ -449,7 +450,7 @@ def _list(source: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return real(value)
 
 
 def _whole(value: object) -> int | None:

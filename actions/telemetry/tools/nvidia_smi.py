@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
+from actions.base.numbers import whole
 from actions.base.untrusted import plain_text
 from actions.telemetry.log_records import strip_controls
 from actions.telemetry.tools.nvidia_smi_links import is_links, read_links
@@ -116,7 +117,7 @@ def _gpu_of(top: re.Match[str]) -> Gpu:
         name=top["name"],
         bus_id=top["bus"],
         persistence=top["persistence"],
-        ecc_uncorrected=int(top["ecc"]) if top["ecc"].isdigit() else None,
+        ecc_uncorrected=whole(top["ecc"]),
         ecc_raw=top["ecc"],
         errors=("ecc",) if top["ecc"] == "ERR!" else (),
     )
@@ -328,7 +329,7 @@ def _mig_of_xml(element: ElementTree.Element, gpu: int) -> MigDevice:
 def _process_of_xml(element: ElementTree.Element, gpu: int) -> SmiProcess:
     return SmiProcess(
         gpu=gpu,
-        pid=int((element.findtext("pid") or "0").strip()),
+        pid=whole((element.findtext("pid") or "").strip()) or 0,
         type=(element.findtext("type") or "").strip(),
         name=(element.findtext("process_name") or "").strip(),
         mem_mib=count_of(element.findtext("used_memory")),

@@ -7,6 +7,8 @@ from collections.abc import Container, Sequence
 
 import msgspec
 
+from actions.base.numbers import in_bounds
+
 _AMOUNT = re.compile(r"[-+]?\d{1,12}(?:\.\d{1,12})?")
 
 
@@ -124,7 +126,7 @@ def is_failure(text: str | None) -> bool:
 def amount_of(text: str | None) -> float | None:
     """Return a cell's first number: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`."""
     match = _AMOUNT.match(text.strip()) if text else None
-    return float(match[0]) if match else None
+    return in_bounds(float(match[0])) if match else None
 
 
 def count_of(text: str | None) -> int | None:

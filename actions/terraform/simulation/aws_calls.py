@@ -10,6 +10,7 @@ import configparser
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,6 +19,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConfigError, FormatError, RefusedError, UnreachableError
 from actions.base.executors import in_thread
+from actions.base.files import read_file
 from actions.base.guard import require_guard
 from actions.base.untrusted import one_line
 from actions.terraform.protocol import Variables
@@ -61,8 +63,7 @@ def _credentials_of(variables: Mapping[str, str]) -> Mapping[str, str]:
     read = configparser.ConfigParser(interpolation=None)
     profile = variables.get("AWS_PROFILE") or "default"
     try:
-        with open(file, encoding="utf-8") as source:
-            read.read_file(source)
+        read.read_string(read_file(Path(file)).decode())
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
         raise ConfigError(f"{file} holds no readable AWS credentials.", hint=f"Correct {_FILE}.") from error
     return {name: read.get(profile, name.lower(), fallback="") for name in (_ID, _SECRET, _TOKEN)}

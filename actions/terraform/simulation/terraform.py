@@ -15,7 +15,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.decoding import decode_json
 from actions.base.errors import BlueprintError, FormatError, RefusedError
-from actions.base.files import private_directory, write_private
+from actions.base.files import private_directory, read_file, write_private
 from actions.base.guard import require_guard
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform.events import ChangeProgress, EventKind, TerraformEvent
@@ -221,7 +221,7 @@ class SimulatedTerraform:
     def _simulation(self) -> Simulation:
         path = self._root / SIMULATION_FILE
         try:
-            return decode_json(path.read_bytes(), Simulation)
+            return decode_json(read_file(path), Simulation)
         except OSError as error:
             raise BlueprintError("this root cannot be simulated: it has no simulation.json.", file=str(path)) from error
         except msgspec.DecodeError as error:
@@ -245,7 +245,7 @@ def count_simulated(work: Path) -> int:
 
 def _load(path: Path) -> _SimulatedState:
     try:
-        return decode_json(path.read_bytes(), _SimulatedState)
+        return decode_json(read_file(path), _SimulatedState)
     except FileNotFoundError:
         return _SimulatedState()
     except msgspec.DecodeError as error:

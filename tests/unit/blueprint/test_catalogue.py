@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,39 @@ def test_one_that_is_broken_says_what_is_wrong_whatever_its_folder_is_called(tmp
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BlueprintError, match="not a folder of blueprints"):
         Catalogue.usual([tmp_path / "none"])
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.symlink_to("/dev/zero"),
+        a_pipe,
+        lambda path: path.symlink_to("/dev/tty"),
+        lambda path: path.symlink_to(path.with_name("gone")),
+        lambda path: path.mkdir(),
+        lambda path: os.truncate(path, 3 << 30) if path.touch() is None else None,
+    ],
+    ids=["an endless device", "a pipe", "a terminal", "a dangling link", "a folder", "3 GB"],
+)
+def test_a_file_that_is_none_costs_no_other_blueprint_time_or_memory(
+    make: Callable[[Path], object], tmp_path: Path
+) -> None:
+    a_blueprint(tmp_path / "good")
+    (tmp_path / "trap").mkdir()
+    make(tmp_path / "trap" / "blueprint.yaml")
+    catalogue = Catalogue([tmp_path])
+    assert catalogue.find("small").title == "Small"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20, "kilobytes"
+    with pytest.raises((BlueprintError, MissingError), match=r"cannot be read|no blueprint"):
+        catalogue.find("trap")
+
+
+def test_a_root_may_hold_anything_that_a_folder_can(tmp_path: Path) -> None:
+    blueprint = a_blueprint(tmp_path / "b")
+    (blueprint / "root" / "zero.tf").symlink_to("/dev/zero")
+    with pytest.raises(BlueprintError, match=r"zero\.tf cannot be read: it is not a file"):
+        load_blueprint(blueprint)

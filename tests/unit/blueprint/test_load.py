@@ -178,3 +178,48 @@ def test_an_unknown_key_of_a_check_is_told_with_the_known_ones(tmp_path: Path) -
     folder = a_blueprint(tmp_path / "c", ("presets:", stage.replace("CHECK", "quotta, title: T") + "presets:"))
     (error,) = validate(folder)
     assert "Did you mean 'quota'?" in error.sentence()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('token: {type: secret, title: Token, default: ""}',
+         'token: {type: secret, title: Token, default: "", sets: [{tfvar: size}]}', "the Terraform variable size"),
+        ('token: {type: secret, title: Token, default: ""}',
+         'token: {type: secret, title: Token, default: "",'
+         " sets: [{file: manifests/job.yaml, kind: Job, name: work, container: main, env: WORKERS}]}",
+         "the Job/work container main env WORKERS in manifests/job.yaml"),
+        ("usd_per_hour: 0.5}", 'usd_per_hour: 0.5, version: "${token}"}', "the text '${token}'"),
+        ("sum: [workers, -1]", "choose: {by: workers, among: {}, otherwise: token}", "the derived value last"),
+    ],
+)  # fmt: skip
+def test_a_secret_goes_nowhere_where_its_reference_is_not_resolved(
+    old: str, new: str, where: str, tmp_path: Path
+) -> None:
+    found = [error.sentence() for error in validate(a_blueprint(tmp_path / "b", (old, new)))]
+    told = [sentence for sentence in found if "is a secret" in sentence]
+    assert len(told) == 1, found
+    assert where in told[0]
+    assert "env:NAME" in told[0]
+
+
+def test_no_run_works_in_a_namespace_of_kubernetes_or_makes_one(tmp_path: Path) -> None:
+    place = (
+        "cluster: {name: small, region: us-west-2}",
+        "cluster: {name: small, region: us-west-2, namespace: kube-system}",
+    )
+    with pytest.raises(BlueprintError, match="'kube-system' is a namespace of Kubernetes itself"):
+        load_blueprint(a_blueprint(tmp_path / "a", place))
+    choice = ("  token: {type", "  namespace: {type: text, title: N, default: kube-system}\n  token: {type")
+    with pytest.raises(BlueprintError, match="'kube-system' is a namespace of Kubernetes itself"):
+        load_blueprint(a_blueprint(tmp_path / "c", choice))
+    namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: kube-system}\n"
+    with pytest.raises(BlueprintError, match="a teardown would delete it"):
+        load_blueprint(a_blueprint(tmp_path / "b", job=JOB + namespace))
+
+
+@pytest.mark.parametrize("amount", ["-inf", "1e9", "two", "9" * 5000])
+def test_an_amount_of_a_holding_is_a_whole_number(amount: str, tmp_path: Path) -> None:
+    holding = ("base: {kind: flat", f'base: {{disk_gib: "{amount}", kind: flat')
+    with pytest.raises(BlueprintError, match="neither a whole number"):
+        load_blueprint(a_blueprint(tmp_path / "b", holding))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from actions.telemetry.log_reader import read_log
 from actions.telemetry.points import Point
 from tests.unit.telemetry.corpus import expected_of, false_points, missing_points, samples
 from tui.cli import main
+from tui.cli.inspect import read as reading
 
 KINDS = {"nccl": "nccl", "nvidia_smi": "nvidia-smi", "neuron": "neuron", "efa": "efa"}
 CASES = [(kind, path) for folder, kind in KINDS.items() for path in samples(folder) if not path.match("*_topo.*")]
@@ -231,3 +234,65 @@ def test_a_copy_out_of_a_document_is_the_same_reading(
         copied = b"\n".join(margin + line if line else line for line in data.split(b"\n"))
         assert _piped(kind, copied, capsys, monkeypatch) == wanted
     assert _piped(kind, b"```console\n" + data + b"\n```\n", capsys, monkeypatch) == wanted
+
+
+HEADER = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+HARD = {
+    "a header of one name": ("nccl", "size(B)\n1\n2\n"),
+    "a row of one number": ("nccl", "size(B) count(elems) type time:avg(us) algbw(GB/s) busbw(GB/s)\n5\n\n"),
+    "a size of 5,000 digits": ("nccl", HEADER + f"{'9' * 5000} 2 float sum -1 10.1 1.0 1.5 0\n"),
+    "digits of another script": ("nccl", HEADER + "\u00b2\u00b2 \u0661 float sum -1 10.1 1.0 1.5 0\n"),
+    "a bandwidth of 1e308": ("nccl", HEADER + "8 2 float sum -1 10.1 1e308 1.5e308 0 10.1 1.0 5.0e-324 0\n"),
+    "a loss of 1e308": ("log", "step 1 loss 2.5\nstep 2 loss 1e308\n"),
+    "a loss of 5e-324": ("log", "step 1 loss 0\nstep 2 loss 5e-324\n"),
+    "losses from end to end": ("log", "step 1 loss -1.7e308\nstep 2 loss 1.7e308\nstep 3 loss nan\nstep 4 loss inf\n"),
+    "ECC of another script": ("nvidia-smi", "|   0  A100 On  | 00000000:00:1B.0 Off | \u00b2 |\n"),
+    "numbers of 400 digits": ("neuron", '{"neuron_runtime_data": [{"pid": %s}], "x": 1e999}' % ("9" * 400)),
+}
+
+
+@pytest.mark.parametrize("form", ["table", "json", "plot", "csv"])
+@pytest.mark.parametrize("name", HARD)
+def test_no_text_is_a_traceback(name: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind, text = HARD[name]
+    (tmp_path / "captured").write_text(text)
+    main(["read", kind, str(tmp_path / "captured"), "-o", form])
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.out + printed.err
+    assert "a bug of eksml-tui" not in printed.out + printed.err
+
+
+def test_what_a_reader_does_not_survive_is_its_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_given: object, **_named: object) -> None:
+        raise IndexError("tuple index out of range")
+
+    (tmp_path / "captured").write_text("x")
+    monkeypatch.setitem(reading._READERS, "efa", broken)
+    monkeypatch.setattr("actions.cluster.diagnose.parse_input.parse_evidence", broken)
+    for words in (["read", "efa"], ["why", "--from"]):
+        assert main([*words, str(tmp_path / "captured")]) == 2
+        told = capsys.readouterr().err
+        assert "captured: It cannot be read because of a bug of eksml-tui (IndexError" in told
+        assert told.count("\n") == 1
+
+
+def test_a_file_without_an_end_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["read", "log"], ["read", "capture"], ["why", "--from"]):
+        assert main([*words, "/dev/zero"]) == 2
+        assert "it is not a file" in capsys.readouterr().err
+
+
+def test_a_pipe_is_waited_for_until_something_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    def write() -> None:
+        with (tmp_path / "pipe").open("w") as pipe:
+            pipe.write("step 7 loss 2.25\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert main(["read", "log", str(tmp_path / "pipe")]) == 0
+    writer.join()
+    assert "train_loss 2.25" in capsys.readouterr().out

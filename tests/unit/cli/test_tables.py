@@ -197,3 +197,16 @@ async def test_events_and_costs_are_printed(
     assert cost["groups"][0]["nodes"] == 1
     rows = list(csv.DictReader(io.StringIO(await _printed(["nodes", "-o", "csv"], tmp_path, capsys))))
     assert rows[0]["price.usd_per_hour"] != ""
+
+
+def test_no_text_is_a_formula_of_a_spreadsheet() -> None:
+    """Texts come from pods: `=cmd|…` would be carried out by who opens the file."""
+    texts = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx", "plain", "-", "a=b", "-5", "+1e3", "-inf"]
+    document = json.dumps([{"text": text, "number": -5, "share": -0.25} for text in texts])
+    rows = list(csv.DictReader(io.StringIO(formatted("csv", document))))
+    told = [row["text"] for row in rows]
+    assert told[:6] == ["'=1+1", "'+cmd|' /C calc'!A0", "'-2+3", "'@SUM(A1)", "'\tx", "'\nx"]
+    assert told[6:] == ["plain", "'-", "a=b", "-5", "+1e3", "-inf"], "numbers stay numbers"
+    assert {(row["number"], row["share"]) for row in rows} == {("-5", "-0.25")}
+    assert formatted("csv", '[{"=HYPERLINK(1)": 1}]').startswith("'=HYPERLINK")
+    assert "'" not in formatted("wide", document).replace("' /C calc'", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -199,3 +200,20 @@ async def test_impersonation_that_cannot_be_meant_is_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         load_context(ClusterTarget(write_kubeconfig(tmp_path, "https://far.invalid", user)))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, "{a: " * 50_000, "- " * 50_000, "[\n" * 100_000, "a: " + "9" * 5000, "users: [{1: 2}]"]
+)
+def test_a_kubeconfig_that_is_none_is_refused_at_once(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(text)
+    began = time.process_time()
+    with pytest.raises(ConfigError):
+        load_context(ClusterTarget(tmp_path / "config"))
+    assert time.process_time() - began < 2
+
+
+def test_an_entry_whose_keys_are_numbers_is_no_traceback(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, "https://far.invalid")
+    path.write_text(path.read_text().replace("user: {}", "user: {1: 2, as: me}"))
+    assert load_context(ClusterTarget(path)).impersonation.user == "me"

@@ -135,3 +135,24 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     table.write_text("item,region,usd\na,b,1\n")
     with pytest.raises(FormatError, match="the column"):
         PriceBook.load(table)
+
+
+@pytest.mark.parametrize(
+    "cell", ["x" * 140_000, "1e999999999", "1e400", "-1e400", "9" * 5000, "1e-999999999", "nan", "\u0661"]
+)
+def test_no_cell_of_a_file_is_a_traceback(cell: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text(HEADER + f"g5.12xlarge,us-west-2,on-demand,{cell},hour,mine,2026-11-01\n")
+    if cell == "\u0661":
+        PriceBook.load(file)
+        return
+    with pytest.raises(FormatError) as caught:
+        PriceBook.load(file)
+    assert "prices.csv:" in caught.value.sentence()
+    assert len(caught.value.sentence()) < 400
+
+
+def test_a_table_without_an_end_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").symlink_to("/dev/zero")
+    with pytest.raises(FormatError, match="it is not a file"):
+        PriceBook.load(tmp_path / "prices.csv")

@@ -11,7 +11,15 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.cluster.logs.lines import LogCursor, LogLine
-from actions.run.spool.format import AcceleratorSample, devices_file, lines_file, pieces_of, points_file
+from actions.run.spool.format import (
+    AcceleratorSample,
+    PointLine,
+    devices_file,
+    lines_file,
+    pieces_of,
+    points_file,
+    points_line_in,
+)
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
 from actions.run.takeover.arrival import SetClock
@@ -220,3 +228,20 @@ def test_a_file_comes_in_pieces_of_whole_lines(tmp_path: Path, limit_bytes: int)
 def test_all_of_it_is_private(tmp_path: Path) -> None:
     write(tmp_path, step(1))
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*.*l*")} == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [("1e308", "inf"), ("-1e308", "-inf"), ("5e-324", 0.0), ('"1e308"', "inf"), ("2.5", 2.5)]
+)
+def test_a_stored_point_is_within_bounds_when_it_is_read(value: str, kept: float | str) -> None:
+    raw = b'{"type":"point","number":1,"metric":"train_loss","step":2,"value":%s,"at":1e300}' % value.encode()
+    line = points_line_in(raw)
+    assert isinstance(line, PointLine)
+    assert (line.value, line.at) == (kept, None)
+
+
+@pytest.mark.parametrize("step", ["9" * 18, "9" * 30, "-" + "9" * 19])
+def test_a_stored_step_that_no_counter_reaches_is_damage(step: str) -> None:
+    raw = b'{"type":"point","number":1,"metric":"x","step":%s,"value":1.0}' % step.encode()
+    line = points_line_in(raw)
+    assert line is None or (isinstance(line, PointLine) and abs(line.step or 0) < 10**18)

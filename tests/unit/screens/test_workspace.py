@@ -21,6 +21,7 @@ from actions.base.errors import ConfigError, ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
 from tests.support.waiting import settle, wait_for
+from tui import defects
 from tui.app import ConsoleApp
 from tui.panes.cost import CostPane
 from tui.screens.saved_layouts import CHARTS_FILE, LAST_FILE, SAVED_FILE, SavedLayouts, read_charts, read_layouts
@@ -281,7 +282,7 @@ DAMAGED = (
 def test_a_damaged_file_is_a_sentence(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / SAVED_FILE
     file.write_bytes(data)
-    with pytest.raises(ConfigError, match="is damaged"):
+    with pytest.raises(ConfigError, match=r"is damaged|cannot be read"):
         read_layouts(file)
 
 
@@ -422,3 +423,24 @@ async def test_a_damaged_file_of_charts_is_left_as_it_is(tmp_path: Path, content
     await layouts.keep_charts({"run": ("loss",)})
     layouts.close()
     assert file.read_bytes() == content
+
+
+async def test_a_pane_that_cannot_be_shown_says_so_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(_pane: object) -> None:
+        raise OverflowError("math range error")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(defects, "are_raised", False)
+    async with a_console((160, 45)) as console:
+        await console.lines("layout watch")
+        pane = console.app.workspace.pane("charts")
+        monkeypatch.setattr(type(pane), "refresh_data", broken)
+        console.app.workspace.refresh_data()
+        await wait_for(console.pilot, lambda: "defects.log." in screen_text(console.app), "the sentence")
+        await console.lines("focus logs", "layout watch")
+        monkeypatch.undo()
+        console.app.workspace.refresh_data()
+        await console.hides("defects.log.")
+    assert "OverflowError" in (tmp_path / "eksml-tui" / "defects.log").read_text()

@@ -82,7 +82,7 @@ def test_muted_text_can_be_read_on_every_ground(tmp_path: Path, ground: str, for
         ("theme: dark", "has no mapping k9s"),
         ("k9s: [", "is not YAML"),
         ("[" * 20_000, "is not YAML"),
-        ("k9s: {body: {}}" + "#" * 200_000, "larger than 128 KiB"),
+        ("k9s: {body: {}}" + "#" * 200_000, "more than 131072 bytes"),
     ],
 )
 def test_what_is_no_skin_is_refused_in_a_sentence(tmp_path: Path, text: str, reason: str) -> None:

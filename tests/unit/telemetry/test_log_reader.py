@@ -411,3 +411,22 @@ def test_what_stands_before_counters_is_looked_at_near_the_last_ones(monkeypatch
     monkeypatch.setattr(generic, "_COUNTS_STEPS", searches)
     assert losses_of("[3/9]" * 3000 + " loss: 2.3") == []
     assert 0 < searches.characters <= 100
+
+
+@pytest.mark.parametrize(
+    ("printed", "value"), [("1e308", math.inf), ("-1e200", -math.inf), ("5e-324", 0.0), ("1e-320", 0.0), ("1e99", 1e99)]
+)
+def test_a_number_that_arithmetic_does_not_survive_is_infinite_or_zero(printed: str, value: float) -> None:
+    (point,) = points_of(f"step 2 loss {printed}")
+    assert point.value == value
+    assert point.raw == printed
+
+
+def test_no_step_has_more_digits_than_a_counter() -> None:
+    for point in points_of("step 999999999999 loss 2", "{'loss': 2.0, 'step': %s}" % ("9" * 40)):
+        assert point.step is None or point.step < 10**18
+
+
+def test_a_rate_of_nothing_has_no_time_of_a_step() -> None:
+    line = "Epoch 0/1 ━━━━━━━━ 0/100 0:00:00 • -:--:-- 0.00it/s v_num: 0.000 train_loss: 2.5"
+    assert all(math.isfinite(point.value) for point in points_of(line, line))

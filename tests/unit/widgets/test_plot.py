@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 from textual.app import App, ComposeResult
+from textual.strip import Strip
 
 from tests.support.waiting import wait_for
+from tui import defects
 from tui.present.ansi import visible_text
 from tui.present.telemetry.curves import (
     Curve,
@@ -24,8 +27,9 @@ from tui.present.telemetry.curves import (
     thinned,
     tick_labels,
 )
-from tui.textual_private import screen_text
+from tui.textual_private import RedactingApp, screen_text
 from tui.widgets import plot
+from tui.widgets.base import LineWidget
 from tui.widgets.plot import PlotView
 from tui.widgets.plot_renderer import SPARSE_POINTS, Pen, PlotOptions, Smoothing, axes_of, is_smoothed, picture_of
 
@@ -242,12 +246,15 @@ async def test_another_theme_draws_in_its_own_colours(monkeypatch: pytest.Monkey
         await wait_for(pilot, lambda: drawings.count == 2, "the chart in the new colours")
 
 
-async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     DrawingCounter(monkeypatch, problem="no room for ticks")
+    monkeypatch.setattr(defects, "are_raised", False)
     app = PlotApp(PlotView("loss"))
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(1.0, 2.0)], version=1)
-        await wait_for(pilot, lambda: "no room for ticks" in screen_text(app), "the reason")
+        await wait_for(pilot, lambda: "cannot be shown" in screen_text(app), "the reason")
+    assert "no room for ticks" in defects.defects_path().read_text(), "the traceback is kept"
 
 
 async def test_the_wheel_zooms_the_axis_in_and_out() -> None:
@@ -306,3 +313,62 @@ def test_the_noise_of_a_nearly_constant_curve_is_a_flat_line(is_log: bool) -> No
     assert y_axis.high - y_axis.low >= (0.0085 if is_log else 31)
     assert all(y_axis.low <= tick <= y_axis.high for tick in y_axis.ticks)
     assert len({*y_axis.labels}) == len(y_axis.ticks) >= 2
+
+
+EXTREMES = (1e308, -1e308, 1.7e308, 5e-324, -5e-324, 1e-320, 1e100, 1e-100, 0.0, 1.0, math.inf, -math.inf, math.nan)
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize("smoothing", Smoothing)
+def test_no_two_numbers_are_too_far_apart_or_too_near_for_an_axis(is_log: bool, smoothing: Smoothing) -> None:
+    """Points are bounded where they are made; what is drawn survives any number all the same."""
+    options = PlotOptions(is_log=is_log, smoothing=smoothing)
+    for low in EXTREMES:
+        for high in EXTREMES:
+            lines = drawn(a_curve(low, high, low), options=options)
+            assert lines
+            axes_of([a_curve(low, high)], options, x_ticks=5, y_ticks=5)
+
+
+class Broken(LineWidget):
+    """A widget that cannot draw, and one that cannot handle a message."""
+
+    is_mended = False
+
+    def render_line(self, y: int) -> Strip:
+        if not self.is_mended:
+            raise ZeroDivisionError(f"line {y}")
+        return self.paint((), self.size.width)
+
+    def on_click(self) -> None:
+        raise LookupError("a click")
+
+
+class BrokenApp(RedactingApp[None]):
+    def compose(self) -> ComposeResult:
+        yield Broken()
+
+
+async def test_a_widget_that_cannot_draw_shows_a_sentence_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(defects, "are_raised", False)
+    app = BrokenApp()
+    async with app.run_test(size=(70, 8)) as pilot:
+        await wait_for(pilot, lambda: "This cannot be shown" in screen_text(app), "the sentence")
+        widget = app.query_one(Broken)
+        widget.post_message(events.Click(widget, 0, 0, 0, 0, 1, False, False, False))
+        await wait_for(pilot, lambda: "LookupError" in defects.defects_path().read_text(), "the second defect")
+        widget.is_mended = True
+        widget.refresh()
+        await wait_for(pilot, lambda: "ZeroDivisionError" not in screen_text(app), "a widget that draws again")
+        assert app.is_running
+    kept = defects.defects_path().read_text()
+    assert kept.count("Traceback") == 2, "each place once"
+
+
+async def test_in_a_test_a_defect_of_a_widget_is_a_failure() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with BrokenApp().run_test(size=(70, 8)) as pilot:
+            await pilot.pause()

@@ -9,7 +9,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.errors import FormatError, InputError
+from actions.base.errors import FormatError, InputError, ReaderDefectError, UnreadableError, reading
+from actions.base.files import open_file
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import NodeInventory, fetch_inventory
@@ -96,10 +97,15 @@ def _read(options: Namespace) -> tuple[list[Finding], str]:
     from actions.cluster.diagnose.parse_input import parse_evidence
     from actions.cluster.diagnose.select import select_evidence
 
-    evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
-    if options.object:
-        evidence, is_one = select_evidence(evidence, _question(options.object, options.namespace)), True
-    return answer(evidence, is_one=is_one), evidence.paste
+    data = _bytes_of(options.source)
+    try:
+        with reading():
+            evidence, is_one = parse_evidence(data, source=str(options.source))
+            if options.object:
+                evidence, is_one = select_evidence(evidence, _question(options.object, options.namespace)), True
+            return answer(evidence, is_one=is_one), evidence.paste
+    except ReaderDefectError as error:
+        raise UnreadableError(error.message, file=str(options.source)) from error
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -109,7 +115,7 @@ def _bytes_of(path: Path) -> bytes:
     try:
         if path == _STDIN:
             return b"".join(pieces_of(sys.stdin.buffer))
-        with path.open("rb") as file:
+        with open_file(path, may_be_pipe=True, waits=True) as file:
             return b"".join(pieces_of(file))
     except FormatError as error:
         raise InputError(error.message, file=str(path)) from error

@@ -7,12 +7,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 import msgspec
 
-from actions.base.errors import FormatError, UnreadableError
+from actions.base.errors import FormatError, UnreadableError, reading
+from actions.base.files import open_file
 from actions.base.untrusted import one_line, redact
 from actions.base.wording import counted, listed
 from actions.telemetry.captured.documents import (
@@ -74,15 +74,16 @@ def run(options: Namespace) -> int:
     Raises:
         UnreadableError: It cannot be read.
     """
-    if options.kind == "capture":
-        from tui.cli.sharing.capture import read_capture
+    try:
+        with reading():
+            if options.kind == "capture":
+                from tui.cli.sharing.capture import read_capture
 
-        return read_capture(options)
-    with _opened(options.file) as stream:
-        try:
-            missing = _READERS[options.kind](without_margin(pieces_of(stream)), options)
-        except FormatError as error:
-            raise UnreadableError(error.message, file=options.file) from error
+                return read_capture(options)
+            with _opened(options.file) as stream:
+                missing = _READERS[options.kind](without_margin(pieces_of(stream)), options)
+    except FormatError as error:
+        raise UnreadableError(error.message, file=options.file) from error
     if missing:
         sys.stderr.write(f"eksml-tui: {missing}\n")
     return 1 if missing else 0
@@ -94,7 +95,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        with Path(name).open("rb") as file:
+        with open_file(name, may_be_pipe=True, waits=True) as file:
             file.peek(1)  # a folder opens, and fails here
             yield file
     except BrokenPipeError:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.files import expanded
 from tui.cli.arguments import parser, subcommands_of
 
 _PROGRAM = "eksml-tui"
@@ -130,7 +131,7 @@ def _values(words: Sequence[str], option: str) -> list[Path]:
     """Return the files that a line gives with an option."""
     behind = [word for before, word in pairwise(words) if before == option and word]
     joined = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
-    return [Path(word).expanduser() for word in (*behind, *joined)]
+    return [expanded(word) for word in (*behind, *joined)]
 
 
 _LOOKUPS = {"presets": presets_of, "contexts": contexts_on}

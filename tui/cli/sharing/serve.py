@@ -17,18 +17,23 @@ import signal
 import socket
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from actions.base.errors import ConfigError
+from actions.base.numbers import MOST_DIGITS, whole
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from aiohttp import WSMessage, web
 
 _HOST = "127.0.0.1"
 _NAMES = (_HOST, "localhost")
 _MOST_CONSOLES = 8
+_MOST_CELLS = 1000
+"""Columns, and rows, of a page."""
 _SHUTDOWN_SECONDS = 3.0
 _TOKEN_BYTES = 24
 _MISSING = "The console in a browser needs textual-serve, which is not installed."
@@ -131,10 +136,13 @@ async def _application(argv: Sequence[str], port: int, token: str) -> web.Applic
     from textual_serve.server import Server
 
     class ConsoleServer(Server):  # type: ignore[misc]  # the library has no types
-        """Textual's server, without its greeting."""
+        """Textual's server, without its greeting, and with nothing taken that its own page does not send."""
 
         async def on_startup(self, app: web.Application) -> None:
             """Print nothing: stdout has the address alone."""
+
+        async def _process_messages(self, websocket: web.WebSocketResponse, app_service: Any) -> None:
+            await super()._process_messages(_SoundMessages(websocket), app_service)
 
     server = ConsoleServer(f"exec {shlex.join(argv)}", host=_HOST, port=port, title="eksml-tui")
     inside = await server._make_app()  # noqa: SLF001 - `serve` of the library names no address and logs to stdout
@@ -142,6 +150,36 @@ async def _application(argv: Sequence[str], port: int, token: str) -> web.Applic
     outside.on_response_prepare.append(_add_headers)
     outside.add_subapp(f"/{token}", inside)
     return outside
+
+
+class _SoundMessages:
+    """The messages of a browser, up to the first one that Textual's page does not send: that one closes it."""
+
+    def __init__(self, websocket: web.WebSocketResponse) -> None:
+        self._websocket = websocket
+        self.send_json = websocket.send_json
+
+    async def __aiter__(self) -> AsyncIterator[WSMessage]:
+        from aiohttp import WSCloseCode, WSMsgType
+
+        async for message in self._websocket:
+            if message.type == WSMsgType.TEXT and not _is_sound(message.data):
+                sys.stderr.write("eksml-tui: A browser has sent what no page of this console sends. It is closed.\n")
+                await self._websocket.close(code=WSCloseCode.INVALID_TEXT)
+                return
+            yield message
+
+
+def _is_sound(text: str) -> bool:
+    try:
+        match msgspec.json.decode(text):
+            case ["stdin", str()] | ["blur" | "focus", *_] | ["ping", _]:
+                return True
+            case ["resize", {"width": int(width), "height": int(height)}]:
+                return 0 < width <= _MOST_CELLS and 0 < height <= _MOST_CELLS
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    return False
 
 
 def _guard(port: int, token: str) -> Callable[..., Awaitable[web.StreamResponse]]:
@@ -166,6 +204,10 @@ def _guard(port: int, token: str) -> Callable[..., Awaitable[web.StreamResponse]
         is_console = request.path == f"/{token}/ws"
         if is_console and consoles >= _MOST_CONSOLES:
             return _refused(503, f"{_MOST_CONSOLES} consoles are open already.\n")
+        if is_console and any(
+            len(size) > MOST_DIGITS or (whole(size) or 0) > _MOST_CELLS for size in request.query.values()
+        ):
+            return _refused(400, "A console has no such size.\n")
         consoles += is_console
         try:
             return await handler(request)

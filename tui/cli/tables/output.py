@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from actions.base.untrusted import one_line
+from actions.base.untrusted import csv_cell, one_line
 from actions.base.wording import aligned_text, listed
 from actions.fleet.facts import UNCOUNTED
 
@@ -111,8 +111,8 @@ def _text(value: Any) -> str:
 def _csv(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([row.get(name, "") for name in columns] for row in rows)
+    writer.writerow(map(csv_cell, columns))
+    writer.writerows([csv_cell(row.get(name, "")) for name in columns] for row in rows)
     return written.getvalue()
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from actions.base.numbers import LEAST, MOST
 from actions.base.wording import duration
 from tui.present.cells import Span, fit, text_of
 
@@ -165,8 +166,8 @@ def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) 
 
 def round_ticks(low: float, high: float, most: int, *, least_step: float = 0.0) -> list[float]:
     """Return round numbers between `low` and `high`: at most `most`, at least one, and `least_step` apart."""
-    is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than the precision of numbers of that size
-    if is_point or most < 2:
+    is_point = high - low <= max(LEAST, 1e-9 * max(abs(low), abs(high)))  # finer than numbers of that size are
+    if is_point or most < 2 or not high - low <= MOST:
         return [low]
     raw = (high - low) / most
     magnitude = 10.0 ** math.floor(math.log10(raw))
@@ -178,11 +179,17 @@ def round_ticks(low: float, high: float, most: int, *, least_step: float = 0.0) 
     return ticks[:most] or [low]
 
 
+_LONG_POWER = 1e16
+"""From here on a number is shorter by its power than by its unit."""
+
+
 def short_number(value: float) -> str:
     """Format a number in at most seven characters: `0.0312`, `12.5`, `1.2k`, `3.4M`, `2e-07`; `?` if not finite."""
     if not math.isfinite(value):
         return "?"
     size = abs(value)
+    if size >= _LONG_POWER:
+        return f"{value:.3g}"
     for limit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= limit:
             return f"{value / (1e3 if name == 'k' else limit):.4g}{name}"

@@ -170,7 +170,7 @@ _OPERATION = re.compile(r"OpType=(\w{1,40})")
 _RANK = re.compile(r"\[(?:PG [^]\n]{0,160})?Rank (\d{1,6})\]|\[rank(\d{1,6})\]:")
 _GROUP = re.compile(r"\bPG GUID (\w{1,40})|\bPG(?: ID)? (\d{1,6})\b")
 _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,15})")
-_RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)|Timed out waiting (\d+)ms")
+_RAN = re.compile(r"ran for (\d{1,15}) milliseconds|Timeout\(ms\)=(\d{1,15})|Timed out waiting (\d{1,15})ms")
 _MOST_RANKS = 4
 
 

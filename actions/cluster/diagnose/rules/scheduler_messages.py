@@ -13,13 +13,13 @@ import msgspec
 from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.fleet.facts import EventFacts
 
-_FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
+_FIT = re.compile(r"(\d{1,9})/(\d{1,9}) nodes are (?:un)?available: (.*)", re.DOTALL)
 _PREEMPTION = re.compile(
     r"\.? (?:still not schedulable, )?preemption: |\. (?:no new claims to deallocate|still not schedulable)"
 )
-_REASON = re.compile(r"(?:^|, )(?:(\d+) )?(.+?)(?=, \d+ |$)", re.DOTALL)
+_REASON = re.compile(r"(?:^|, )(?:(\d{1,9}) )?(.+?)(?=, \d{1,9} |$)", re.DOTALL)
 _PREDICATES = re.compile(r"No nodes are available that match all of the (?:following )?predicates:+ (.*)", re.DOTALL)
-_PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d+)\)")
+_PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d{1,9})\)")
 _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")

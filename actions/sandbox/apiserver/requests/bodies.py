@@ -23,6 +23,7 @@ from aiohttp import web
 from actions.base.clock import format_rfc3339
 from actions.base.decoding import decode_json
 from actions.base.errors import InputError
+from actions.base.files import read_file
 from actions.base.yamldoc import load_document
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
 from actions.sandbox.apiserver.storage.errors import StatusError, bad_request, unsupported_media_type
@@ -42,7 +43,7 @@ class _MessageTable(msgspec.Struct, frozen=True):
 
 @cache
 def _table() -> _MessageTable:
-    return decode_json(Path(__file__).with_name("protobuf.json").read_bytes(), _MessageTable)
+    return decode_json(read_file(Path(__file__).with_name("protobuf.json")), _MessageTable)
 
 
 def decode_object(data: bytes) -> Object:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from actions.base.decoding import decode_json
+from actions.base.files import read_file
 from actions.sandbox.apiserver.storage.codec import Object
 from actions.sandbox.apiserver.storage.resources import ServedResource
 
@@ -43,7 +44,7 @@ class WrongType(NamedTuple):
 
 @cache
 def _table() -> _FieldTable:
-    return decode_json(Path(__file__).with_name("fields.json").read_bytes(), _FieldTable)
+    return decode_json(read_file(Path(__file__).with_name("fields.json")), _FieldTable)
 
 
 def root_of(kind: str) -> str:
