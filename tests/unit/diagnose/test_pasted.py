@@ -3,7 +3,7 @@
 `sandbox_*` was printed by kubectl 1.32 against the embedded cluster. `public_*` is of public threads, names changed:
 kubernetes-sigs/aws-fsx-csi-driver 181, aws/karpenter-provider-aws 3989 and 7738, microsoft/pai 4589,
 kubernetes/kubernetes 32522, NVIDIA/k8s-device-plugin 33, AliyunContainerService/gpushare-scheduler-extender 59,
-kubeflow/trainer 1400 and 1856, volcano-sh/volcano 2986.
+kubeflow/trainer 1400 and 1856, volcano-sh/volcano 2986; `torchrun_killed` has the form of hpcaitech/ColossalAI 3514.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ CODES = {
     "public_pai_4589": ["NODE_LOST"],
     "public_volcano_2986": ["GANG_WAITING"],
     "quoted_in_markdown": ["TAINT"],
+    "torchrun_killed": ["KILLED_SIGKILL"],
     "sandbox_describe_job_once": ["JOB_FAILED"],
     "sandbox_describe_node": [],
     "sandbox_describe_nodeclaim": ["CAPACITY"],

@@ -150,7 +150,7 @@ def find_image_faults(evidence: Evidence) -> Iterator[Finding]:
         ]
         if matched:
             messages = [(pod, message) for pod, message in messages if pod not in {name for name, _ in matched}]
-            sentence = headline.format(image=_image_of(evidence, matched)).rstrip(": ")
+            sentence = " ".join(headline.format(image=_image_of(evidence, matched)).split()).rstrip(": ")
             step = next_step or _way_in(sentence)
             yield finding(code, sentence, [message for _, message in matched[:3]], step)
     yield from _pulling(evidence)

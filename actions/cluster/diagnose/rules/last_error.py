@@ -111,7 +111,7 @@ def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     than the last line; of several the last one counts, but not one about another program's end, and one about a broken
     connection only where there is no other. Advice does not count.
     """
-    logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
+    logs = evidence.logs if pod is None else evidence.logs_of(pod)
     lines = [line for log in logs for line in _without_advice(log.text.splitlines()[-_TAIL_LINES:]) if line.strip()]
     own = [at for at, line in enumerate(lines) if not any(words in line for words in _SECOND_HAND)]
     errors = [at for at in own if not _ADVICE.search(lines[at])]
@@ -205,7 +205,7 @@ def _name_of(match: re.Match[str]) -> str:
 _SENDERS = ("torchrun", "mpirun", "minus", "deepspeed", "died", "ucx", "handler", "shell")
 
 
-def end_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
+def end_by_signal(evidence: Evidence, pod: Pod | None, error: str) -> str:
     """Return which rank ended by which signal or silently, or that torchrun was ended; empty for another error."""
     if asked := _ASKED_TO_STOP.search(error):
         return f"torchrun was ended from outside ({signal_name(int(asked['launcher']))})"
@@ -226,7 +226,8 @@ def end_by_signal(evidence: Evidence, pod: Pod, error: str) -> str:
     return f"{who} {_SIGNAL_MEANS.get(name, f'was ended by {name}')}"
 
 
-def _rank_of(evidence: Evidence, pod: Pod, pid: str) -> str:
+def _rank_of(evidence: Evidence, pod: Pod | None, pid: str) -> str:
     rank_of = re.compile(_RANK_OF.format(pid))
-    rank = next((match[1] for log in evidence.logs_of(pod) if (match := rank_of.search(log.text))), None)
+    logs = evidence.logs if pod is None else evidence.logs_of(pod)
+    rank = next((match[1] for log in logs if (match := rank_of.search(log.text))), None)
     return f"process {pid}" if rank is None else f"rank {rank}"

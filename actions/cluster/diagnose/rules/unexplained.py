@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from actions.base.wording import duration, listed
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject, Pod, is_failed
+from actions.cluster.diagnose.rules.last_error import end_by_signal, last_error, on_one_line, was_killed
 from actions.cluster.diagnose.rules.probes import failed_probe
 from actions.cluster.diagnose.rules.provisioning import misfit
+from actions.cluster.diagnose.rules.remedies import remedy_of
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _SETTLING_SECONDS = 45.0
@@ -30,6 +32,7 @@ _HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret"})
 _PROBLEM = re.compile(r"Deadlock|Readonly|ReadOnly|Corrupt|Frequent|Unhealthy|Problem|Error|Fail|Lost")
 """In types of conditions that node agents set to True for something bad."""
 _WORD = re.compile(r"\w")
+_TRACEBACK = "Traceback (most recent call last)"
 _MOST_NAMES = 4
 _MOST_QUOTES = 3
 
@@ -51,12 +54,29 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
     for job in evidence.jobs:
         if not job.deleted_at and not is_failed(job) and not _is_at_work(job):
             yield from _idle(evidence, job)
+    yield from _ended_in_text(evidence)
     if not evidence.jobs and (told := _warnings(evidence, None)):
         yield finding(
             Code.NOT_READY,
             f"No rule knows this warning: {_on_one_line(told[0])}",
             told[:_MOST_QUOTES],
             "Read all that is reported of that object: kubectl describe.",
+        )
+
+
+def _ended_in_text(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the error with which the program of a pasted log has ended, although no pod of it is known."""
+    error = last_error(evidence) if evidence.paste else ""
+    cause = end_by_signal(evidence, None, error)
+    if cause or any(_TRACEBACK in log.text for log in evidence.logs):
+        killed = was_killed(error)
+        yield finding(
+            Code.KILLED_SIGKILL if killed else Code.JOB_FAILED,
+            f"A program ended: {on_one_line(cause or error)}",
+            [error],
+            "Compare the memory limit of its pod with what its ranks use; see kubectl describe pod."
+            if killed
+            else remedy_of(error) or "Read what stands above it in the log, and kubectl describe of its pod.",
         )
 
 
