@@ -202,7 +202,10 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.styles.min_height = 2 if lines else 0
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
-        self.show_rows(rows)
+        shown_rows = accelerators.answered(rows)
+        if rows and not shown_rows:
+            self.table.empty = ""
+        self.show_rows(shown_rows)
 
     def on_resize(self) -> None:
         """Lay the lines above the table out for the new width."""
@@ -211,7 +214,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def _health(self) -> FeedHealth:
         """Return the health of the samples; before the pods are known, that of their list: there is nothing to ask."""
         is_known = self.services.cluster.snapshot() is not None or self._feed.readings or self._feed.past
-        return self.services.supervisor.health(_WORK) if is_known else self.services.health("pods")
+        health = self.services.supervisor.health(_WORK) if is_known else self.services.health("pods")
+        is_asked = bool(self._feed.readings) and health.state is FeedState.STARTING
+        return FeedHealth(FeedState.ENDED, "no answer") if is_asked else health
 
     def _use_columns_of(self, rows: Sequence[DeviceRow]) -> None:
         """Use the columns of the devices that are shown, unless the operator has chosen some."""

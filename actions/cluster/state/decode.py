@@ -190,8 +190,12 @@ def facts_of_pod(
     )
 
 
-def decode_node(raw: Raw) -> NodeFacts:
+def decode_node(raw: Raw, *, region: str = "") -> NodeFacts:
     """Decode one node.
+
+    Args:
+        raw: Its JSON.
+        region: Of the cluster, which is that of a node without a label for it.
 
     Raises:
         msgspec.DecodeError: It is not a node.
@@ -205,7 +209,7 @@ def decode_node(raw: Raw) -> NodeFacts:
         uid=safe(meta.uid),
         name=shared(meta.name),
         instance_type=_first(labels, (_TYPE, "beta.kubernetes.io/instance-type")),
-        region=_first(labels, (_REGION,)),
+        region=_first(labels, (_REGION,)) or region,
         zone=_first(labels, (_ZONE,)),
         capacity_type=_capacity_type(labels),
         pool=_first(labels, _POOL),
