@@ -63,7 +63,7 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class PastReadings(msgspec.Struct, frozen=True):
-    """The accelerators of a stage without running pods: means over one time for all, and their histories in the feed."""
+    """The accelerators of a stage without running pods: means over one time, and their histories in the feed."""
 
     place: Sampled
     readings: tuple[WorkerReading, ...]
@@ -71,7 +71,7 @@ class PastReadings(msgspec.Struct, frozen=True):
     ended_at: float
     """Seconds since the epoch: from the first moment at which all were sampled to the last sample."""
     is_common: bool = True
-    """False if there is no such moment, as pods took the place of others: then each mean is over a device's own time."""
+    """False if there is no such moment, as pods took the place of others: each mean is over a device's own time."""
 
 
 class AcceleratorFeed:

@@ -85,15 +85,15 @@ class Pane(Widget):
         self._health_label = ""
 
     def entitle(self, title: str) -> None:
-        """Set the title at the border.
+        """Set the title at the border, where the run on screen has its short name.
 
-        Where there is no room, the run on screen has its short name, and before its stage and job only the end of that.
+        Where there is no room, only the end of that stands before its stage and job.
         """
         view, room = self.services.runs.view, self.size.width - _TITLE_ENDS
-        if view is not None and width_of(title) > room > 0:
+        if view is not None and view.id in title:
             short = self.services.runs.names.get(view.id, view.id)
             named = title.replace(view.id, short)
-            is_whole = width_of(named) <= room or title.startswith(view.id)
+            is_whole = width_of(named) <= room or room <= 0 or title.startswith(view.id)
             title = named if is_whole else title.replace(view.id, f"…{short.rpartition('-')[2]}")
         if self.border_title != Content(title).markup:  # setting it repaints the whole pane
             self.border_title = Content(title)

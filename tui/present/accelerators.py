@@ -9,7 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
 from actions.base.wording import duration

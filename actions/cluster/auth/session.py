@@ -26,7 +26,7 @@ from actions.base.executors import in_thread
 from actions.base.guard import require_guard
 from actions.base.names import require_path
 from actions.base.proxies import proxy_for
-from actions.base.readonly import is_readonly
+from actions.base.readonly import is_reading_command, is_readonly
 from actions.base.untrusted import one_line
 from actions.cluster.auth.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_context
@@ -347,12 +347,10 @@ class KubeSession:
 
 
 def _only_reads(path: str, query: Sequence[tuple[str, str]]) -> bool:
-    """Return whether a websocket is an exec, without input, of exactly one of the commands that read accelerators."""
-    from actions.telemetry.tools.devices import READING_COMMANDS  # many expressions to compile
-
+    """Return whether a websocket is an exec, without input, of exactly one of our commands that only read."""
     asked = {name for name, value in query if value == "true"}
     argv = tuple(value for name, value in query if name == "command")
-    return path.endswith("/exec") and asked <= {"stdout", "stderr"} and argv in READING_COMMANDS
+    return path.endswith("/exec") and asked <= {"stdout", "stderr"} and is_reading_command(argv)
 
 
 def _metadata_of(document: object) -> _Metadata:

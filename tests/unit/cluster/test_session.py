@@ -16,6 +16,7 @@ import yaml
 from aiohttp import web
 
 from actions.base.errors import AccessError, ConfigError, MissingError, RefusedError, UnreachableError
+from actions.cluster.auth import session
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_context
 from actions.cluster.auth.session import KubeSession, TokenSource
 from actions.cluster.http.errors import ApiConflictError, ApiUnavailableError, SilenceError
@@ -272,6 +273,17 @@ async def test_a_read_only_session_has_exactly_the_commands_carried_out_that_rea
                 async with session.websocket(f"/api/v1/namespaces/x/pods/y/{what}", query=query):
                     pass
     assert sent == ["/api/v1/namespaces/x/pods/y/exec"] * is_sent
+
+
+def test_no_other_command_is_called_a_reading_one() -> None:
+    sources = Path(session.__file__).parents[3].glob("*/**/*.py")
+    named = [line for path in sources if path.parts[-4:-3] != ("tests",) for line in _reading_commands_in(path)]
+    assert named == ["NVIDIA_COMMAND", "NEURON_COMMAND"]
+
+
+def _reading_commands_in(path: Path) -> list[str]:
+    lines = path.read_text(errors="replace").splitlines() if "tests" not in path.parts else []
+    return [line.partition(" =")[0] for line in lines if " reading_command(" in line and not line.startswith("def ")]
 
 
 def test_a_region_is_that_of_the_arn_or_of_the_address() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from tui.present.run import GLYPHS
+from tui.present.rail import GLYPHS
 from tui.settings.appearance import plain
 
 

@@ -151,7 +151,7 @@ async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monk
         assert any(row.startswith("No curve yet. Curves are read from the logs of jobs:") for row in rows)
         assert any(row.endswith("Pre-training.") for row in rows)
         short = "bionemo-esm1nv-1121-k3v7"
-        assert f" {short} · on this machine alone ─" in screen_text(console.app)
+        assert f" {short} ─" in screen_text(console.app)
         assert " accelerators of …k3v7/train · " in screen_text(console.app), "stage and job, not the run's whole name"
 
 
