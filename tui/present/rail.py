@@ -143,7 +143,7 @@ def row_key(view: RunView, stage_id: str) -> str:
 
 
 def skipped_lines(view: RunView, key: str, width: int) -> list[Cells]:
-    """Return the stages of the row `SKIPPED` or `KEPT`, one below the other, with what is told of each."""
+    """Return the stages of the row `SKIPPED` or `KEPT`, one below the other, with the reason of each."""
     stages = view.stages if key == SKIPPED else view.teardown
     skipped = [stage for stage in stages if stage.state is StageState.SKIPPED]
     texts = [f"– {one.title} {one.message}".rstrip() for one in skipped]

@@ -409,8 +409,15 @@ def summary_state_cell(run: RunSummary) -> CellValue:
     return Span(f"▲ {run.state.value}", Tone.BAD) if trouble_in(run.notices) else state_cell(run.state)
 
 
-def stage_cell(run: RunSummary) -> CellValue:
-    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read."""
+LEAST_TROUBLE = 24
+"""Columns from which a cell has what is wrong instead of the stage: the beginning of less says nothing."""
+
+
+def stage_cell(run: RunSummary, width: int = 0) -> CellValue:
+    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read.
+
+    Where there is room (`width` columns; 0: as much as need be), what is wrong with the pods of the stage.
+    """
     if run.error:
         return Span(run.error, Tone.BAD)
     if run.leftovers:
@@ -421,7 +428,7 @@ def stage_cell(run: RunSummary) -> CellValue:
         return Span("home behind", Tone.WARN)
     trouble = trouble_in(run.notices)
     if trouble:
-        return Span(trouble.partition(": ")[2], Tone.BAD)
+        return Span(run.stage if 0 < width < LEAST_TROUBLE else trouble.partition(": ")[2], Tone.BAD)
     if run.stage and run.state is RunState.FAILED:
         return Span(run.stage, Tone.BAD)
     return run.stage or Span("-", Tone.MUTED)

@@ -13,7 +13,7 @@ from actions.base.wording import counted
 from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
-from tui.feeds.services import CLUSTER, ConsoleServices
+from tui.feeds.services import CLUSTER, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
 from tui.present.header import HeaderFacts, parse_context_name
@@ -177,17 +177,17 @@ def run_mark(view: RunView | None) -> Span | None:
 
 
 def other_trouble(services: ConsoleServices) -> str:
-    """Return the newest other run of this machine whose pods are in trouble, with that: `NAME: worker-7 restarted 7×`.
+    """Return the newest other run whose pods are in trouble, with that: `NAME: worker-7 restarted 7×`.
 
     Empty if there is none: the run on screen has a tab and words of its own.
     """
     runs = services.runs
     shown = runs.view.id if runs.view is not None else ""
-    for run in runs.summaries:
-        found = trouble_in(run.notices)
-        if found and run.id != shown:
-            return f"{runs.names.get(run.id, run.id)}: {found.partition(': ')[2].partition(': ')[0]}"
-    return ""
+    here = {run.id: trouble_in(run.notices).partition(": ")[2] for run in runs.summaries}
+    found = here | troubles_elsewhere(services)
+    name, trouble = next(((run, trouble) for run, trouble in found.items() if trouble and run != shown), ("", ""))
+    short = runs.names.get(name) or services.remote.names.get(name, name)
+    return f"{short}: {trouble.partition(': ')[0]}" if trouble else ""
 
 
 def tabs_line(

@@ -162,7 +162,7 @@ def facts_of_pod(
         status: Its status.
         requests: The resources that it occupies on its node.
         created_at: Seconds since the epoch.
-        started_at: The start of its first container, likewise; 0.0 for none.
+        started_at: The newest start of one of its containers, likewise; 0.0 for none.
         owner: Kind and name of the controller, empty for none.
         run: Label of our run.
         stage: Label of our stage.
@@ -338,7 +338,7 @@ def _started_at(statuses: list[ContainerStatus] | tuple[()]) -> float:
         for state in (entry.state.running, entry.state.terminated)
         if state is not None and (moment := _epoch(state.started_at))
     ]
-    return min(moments, default=0.0)
+    return max(moments, default=0.0)
 
 
 def _first(labels: dict[str, str], names: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import read_nccl
 from actions.telemetry.tools.devices import read_devices
 from tests.support import fixed_runs
+from tests.support.builders import a_pod
 from tests.support.fixed_cluster import RUN, picture, workers
 from tests.support.fixed_console import ACCOUNT, FixedConsole, Scene, a_fixed_console
 from tui.cli.main import main
@@ -330,3 +331,27 @@ async def test_the_takeover_dialog_names_who_has_the_run_and_where(
         assert "grace@bastion-2 has it, last heartbeat 11:59:48 UTC." in shown
         assert "cluster bionemo-on-eks · region us-west-2" in shown
         assert "account 111122223333" in shown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_crash_loop_of_a_run_of_another_machine_is_red_for_the_colleague(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    """It was healthy in rail, tab, list and Home, while the same screen had the error of its pods as a problem."""
+    remote = next(run for run in fixed_runs.remote_runs() if run.presence is not None and not run.is_over)
+    assert remote.presence is not None
+    labels = {"run": remote.id, "stage": remote.presence.stage, "owner_kind": "PyTorchJob", "owner_name": "esm"}
+    loop = replace(a_pod("esm-worker-7", reason="CrashLoopBackOff"), restarts=12, ready=0, **labels)
+    snapshot = picture()
+    snapshot = replace(snapshot, pods={**snapshot.pods, loop.key: loop})
+    scene = Scene(snapshot, summaries=fixed_runs.summaries(tmp_path), remotes=(remote,))
+    async with a_fixed_console(scene, monkeypatch, size=size) as console:
+        await console.line("open home")
+        await console.calm(("▲ running", "0 runs▲"))
+        await console.line("open runs")
+        await console.calm(("▲ running", "train"))
+        await console.line(f"open run of={remote.id}")
+        await console.calm(("worker-7 restarted 12×, CrashLoopBackOff", "run▲"))
+        rail = next(row for row in screen_text(console.app).splitlines() if "│ ▲ " in row and "worker-7" in row)
+        assert "12×" in rail or size[0] < 100
+        assert "its log was not read" in " ".join(screen_text(console.app).replace("│", " ").split())

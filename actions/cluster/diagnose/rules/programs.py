@@ -308,8 +308,12 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         f"{headline}: {_on_one_line(cause)}" if cause else headline,
         quotes,
         remedy_of(error)
-        or f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
-        f" (restart count {container.restarts}).",
+        or (
+            f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
+            if error
+            else f"Its reason is in its log, which was not read: kubectl logs --previous {pod.name}"
+        )
+        + f" (restart count {container.restarts}).",
     )
 
 
