@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.geometry import Size
@@ -24,6 +24,10 @@ from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table_model import Column
+
+if TYPE_CHECKING:
+    from actions.run.state.view import RunView
+    from tui.feeds.job import JobFeed
 
 _WORK = "accelerators"
 _SHARE = 5
@@ -144,6 +148,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         """The watched job and the run for which samples are taken; `None` before the first look."""
         self._is_one_job = False
         """The chosen pods are those of one job or run."""
+        self._looked: tuple[object, float, bool] = (None, float("-inf"), False)
+        """The last look at all pods, of which there may be 50,000: for what, when, and that none has accelerators."""
         self._is_without_workers = False
         """A job is watched, and none of its running pods requests an accelerator."""
 
@@ -206,6 +212,18 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if rows and not shown_rows:
             self.table.empty = ""
         self.show_rows(shown_rows)
+
+    def has_nothing(self) -> bool:
+        """Return whether no pod of the watched job, or of the run, has accelerators now, and none is kept of before."""
+        run, watched, snapshot = self.services.runs.view, self.services.watched, self.services.cluster.snapshot()
+        if (run is None and watched is None) or self._past_stage():
+            return False
+        now = self.services.clock.monotonic()
+        if snapshot is not None and (self._looked[0] != (run and run.id, watched) or now - self._looked[1] >= 1.0):
+            asking = (pod for pod in snapshot.pods.values() if pod.requests.accelerators and pod.phase == "Running")
+            has_some = any(_is_of(pod, run, watched) for pod in asking)
+            self._looked = (run and run.id, watched), now, not has_some
+        return snapshot is not None and self._looked[2]
 
     def on_resize(self) -> None:
         """Lay the lines above the table out for the new width."""
@@ -322,3 +340,10 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         view = self.services.runs.view
         stage = next((one for one in view.stages if one.id == place.stage), None) if view is not None else None
         return stage is not None and stage.state not in AT_WORK
+
+
+def _is_of(pod: PodFacts, run: RunView | None, watched: JobFeed | None) -> bool:
+    """Return whether a pod is of the watched job; without one, of the run."""
+    if watched is not None:
+        return role_of(watched.job, pod) != ""
+    return run is not None and pod.run == run.id

@@ -102,6 +102,10 @@ class Pane(Widget):
     def refresh_data(self) -> None:
         """Read the feeds and show what changed."""
 
+    def has_nothing(self) -> bool:
+        """Return whether the pane certainly has nothing to show now; called also while it is hidden."""
+        return False
+
     def subject(self) -> Subject | None:
         """Return the selected object, for commands that name none."""
         return None
@@ -218,11 +222,7 @@ class Pane(Widget):
         if self.is_mounted:
             self.focus_content()
         else:
-            self.call_after_refresh(self._focus_if_current)
-
-    def _focus_if_current(self) -> None:
-        if self.has_class("-current"):  # else another pane was put in front of it meanwhile, and the keys are its own
-            self.focus_content()
+            self.call_after_refresh(_focus_if_current, self)
 
     def focus_content(self) -> None:
         """Focus the widget that takes this pane's keys."""
@@ -238,6 +238,11 @@ class Pane(Widget):
             self._health_label = label
             set_border_subtitle(self, Content(label))
         self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED) or bool(health.as_of), "-stale")
+
+
+def _focus_if_current(pane: Pane) -> None:
+    if pane.has_class("-current"):  # else another pane was put in front of it meanwhile, and the keys are its own
+        pane.focus_content()
 
 
 RowT = TypeVar("RowT")

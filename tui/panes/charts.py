@@ -15,7 +15,7 @@ from actions.telemetry.alarms import CurveAlarm, alarms_of, hang_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
 from tui.feeds.services import WATCH, ConsoleServices
-from tui.feeds.spool import SpoolCurves, place_of, watched_stage
+from tui.feeds.spool import SpoolCurves, has_curves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
@@ -134,7 +134,9 @@ class ChartsPane(PlotPane):
         notes = notes[:_PROGRESS_LINES]
         room = _PROGRESS_LINES - len(notes)
         is_over = stage is not None and stage.state in _ENDED
-        bars = progress_lines(source.progress, limit=room, width=self.size.width - 4, is_over=is_over)
+        is_done = stage is not None and stage.state is StageState.SUCCEEDED  # a bar that it left open says nothing now
+        progress = {of: bar for of, bar in source.progress.items() if not is_done or bar.done >= (bar.total or 0)}
+        bars = progress_lines(progress, limit=room, width=self.size.width - 4, is_over=is_over)
         self._progress.show([*bars, *(fit(note, max(1, self.size.width - 4)) for note in notes)])
         if chart is None:
             self._draw_nothing(f"curves of {self._place()}")
@@ -163,6 +165,16 @@ class ChartsPane(PlotPane):
     def on_resize(self) -> None:
         """Choose again how many charts there is room for."""
         self.services.ticker.request_paint()
+
+    def has_nothing(self) -> bool:
+        """Return whether neither a stage of the run nor the watched job has printed a value or a bar yet."""
+        runs, watched = self.services.runs, self.services.watched
+        if self._compared or self._awaited or (watched is not None and (watched.curves.metrics() or watched.progress)):
+            return False
+        is_spooled = runs.folder is not None and (watched is None or runs.is_copy)
+        if runs.view is not None and is_spooled and runs.folder is not None and has_curves(runs.view, runs.folder):
+            return False
+        return runs.view is not None or watched is not None
 
     def show_target(self, of: str) -> None:
         """Show the curves of one stage, or of the one at work (empty): compared runs stay.
@@ -434,21 +446,24 @@ class ChartsPane(PlotPane):
             self._drawn = None
             self._plot.clear()
         self._plot.describe("", "step")
-        self._plot.empty = reason or self._guidance()
+        self._plot.empty = reason or _guidance(self.services, self._source, self._launch_key)
         self._plot.show([], version=("nothing", self._plot.empty))
 
-    def _guidance(self) -> str:
-        """Return what to do for a curve, or what it comes from."""
-        view, watched = self.services.runs.view, self.services.watched
-        if watched is not None:
-            return f"No curve yet. Curves are read from the log of {watched.title}."
-        if view is None:
-            return f"No run is on screen: {self._launch_key} opens the blueprints, :watch KIND/NAME shows a job."
-        stage = _stage_of(self.services, self._source)
-        if stage is not None and stage.kind == "job" and stage.state in _ENDED:
-            return f"No curve: no line of the log of {stage.title} was read as a value of a step."
-        jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
-        return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
+
+def _guidance(services: ConsoleServices, source: CurveSource | None, launch_key: str) -> str:
+    """Return what to do for a curve, or what it comes from."""
+    view, watched = services.runs.view, services.watched
+    if watched is not None:
+        return f"No curve yet. Curves are read from the log of {watched.title}."
+    if view is None:
+        return f"No run is on screen: {launch_key} opens the blueprints, :watch KIND/NAME shows a job."
+    stage = _stage_of(services, source)
+    if stage is not None and stage.kind == "job" and stage.state in _ENDED:
+        none = f"No curve: no line of the log of {stage.title} was read as a value of a step."
+        is_done = stage.state is StageState.SUCCEEDED
+        return f"{none} A job that resumes at its last step has none, as nothing is left to train." if is_done else none
+    jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
+    return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 
 
 def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:

@@ -118,6 +118,10 @@ class RunPane(Pane):
         text = f"No run of yours is at work. Press {self._runs_key} for {counted(others, 'run')} of this cluster."
         return ((Span(text, Tone.MUTED),),)
 
+    def has_nothing(self) -> bool:
+        """Return whether a job is watched that is of no run."""
+        return self.services.runs.view is None and self.services.watched is not None
+
     def show_target(self, of: str) -> None:
         """Show another run, or move the cursor to a stage of this one.
 
