@@ -17,8 +17,16 @@ from actions.telemetry.json_lines import JsonLine, read_json_line
 from tui.present.ansi import segments_of, visible_text
 from tui.present.text import clock_of, short_names
 from tui.widgets.base import LineWidget
-from tui.widgets.line_head import LOOK_BACK, HeadPart, head_length, head_parts
-from tui.widgets.line_level import LineLevel, is_of_traceback, severity_at, severity_of
+from tui.widgets.line_level import (
+    LOOK_BACK,
+    HeadPart,
+    LineLevel,
+    head_length,
+    head_parts,
+    is_of_traceback,
+    severity_at,
+    severity_of,
+)
 from tui.widgets.log_buffer import BufferedLine, LineMarks, LineSearch, LogBuffer
 
 
@@ -332,7 +340,7 @@ class LogRenderer:
         return marked
 
     def _without_head(self, segments: list[Segment], text: str, line: int, dim: Style) -> list[Segment]:
-        """Leave out what lines before it have at their beginning, too, unless whole lines are asked for."""
+        """Leave out what lines before it begin with, too, unless the view is scrolled to the left of that."""
         if self.left < 0 or self.options.wrap is Wrap.ALL or not (parts := head_parts(text)):
             return segments
         length = head_length(parts, (self._head_of(other) for other in range(line - LOOK_BACK, line)))

@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
 from tui.textual_private import screen_text
-from tui.widgets.line_head import head_length, head_parts
+from tui.widgets.line_level import head_length, head_parts
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import BufferedLine, LogBuffer
 
@@ -33,7 +33,7 @@ def shown(lines: Sequence[str]) -> list[str]:
         (NCCL[:3], "Using network AWS Libfabric"),
         ([f"[NeMo I 2026-11-28 13:15:1{n} {m}:85] Go" for n, m in enumerate(("preprocess", "a", "b"))], "Go"),
         ([f"(RayTrainWorker pid=2216, ip=100.64.14.147) epoch {n}" for n in range(3)], "epoch 2"),
-        (["[2026-11-28 13:15:16,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, lr=[1e-5]"] * 3, "step=10, lr=[1e-5]"),
+        (["[2026-11-28 13:15:16,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, lr=1"] * 3, "step=10, lr=1"),
         ([f"I1128 13:15:1{n}.123456 140123 file.cc:12{n}] ready" for n in range(3)], "ready"),
         ([f"[1,0]<stdout>: # line {n}" for n in range(3)], "# line 2"),
         ([f"[rank0]:   File {n}" for n in range(3)], "  File 2"),
