@@ -1,4 +1,4 @@
-"""What all lines of a log have in common at their beginning is left out, and no more than that."""
+"""The beginnings that lines of a log have in common are left out, and no more than that."""
 
 from __future__ import annotations
 
