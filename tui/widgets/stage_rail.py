@@ -29,6 +29,7 @@ _EXPECTED_COLUMNS = 17
 _TROUBLE = Glyph("▲", Tone.BAD)
 LEAST_NOTE = 10
 """Below so many columns a note is left out, as it would be unreadable."""
+_CALLING = (StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED)
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
 
 
@@ -158,7 +159,8 @@ class StageRail(NavigableWidget, can_focus=True):
         cells: list[Span] = [Span(f" {glyph.sign} ", glyph.tone)]
         cells += fit(Span(stage.title, tone), min(title_width, max(8, width - 12)))
         cells += fit(Span(f" {elapsed}", Tone.PLAIN), 8, align_right=True)
-        if width >= NARROW:
+        calls = stage.is_trouble or stage.is_warning or stage.look in _CALLING
+        if width >= NARROW and not (calls and stage.note):  # what calls a person comes before how long it takes
             rest = width - width_of(tuple(cells))
             bar_width = min(MOST_BAR, max(LEAST_BAR, (rest - _EXPECTED_COLUMNS) // 3))
             room = rest - bar_width - 2 - LEAST_NOTE
