@@ -31,11 +31,6 @@ def _has_printed(reader: SpoolReader) -> bool:
     return reader.has_lines() or reader.has_findings()
 
 
-def has_curves(view: RunView, folder: Path) -> bool:
-    """Return whether a stage has printed a value of a curve, or a progress bar."""
-    return any(_reader_of(folder, stage.id).has_findings() for stage in view.stages)
-
-
 def sampled_stage(view: RunView, folder: Path) -> str | None:
     """Return the last stage whose accelerators were kept over time."""
     kept = (stage.id for stage in reversed(view.stages) if _reader_of(folder, stage.id).device_bytes())

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import ComposeResult
 
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.untrusted import redact
 from actions.run.state.view import StageState, StageView
 from actions.telemetry.alarms import CurveAlarm, alarms_of, hang_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
 from tui.feeds.services import WATCH, ConsoleServices
-from tui.feeds.spool import SpoolCurves, has_curves, place_of, watched_stage
+from tui.feeds.spool import SpoolCurves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
@@ -134,9 +135,7 @@ class ChartsPane(PlotPane):
         notes = notes[:_PROGRESS_LINES]
         room = _PROGRESS_LINES - len(notes)
         is_over = stage is not None and stage.state in _ENDED
-        is_done = stage is not None and stage.state is StageState.SUCCEEDED  # a bar that it left open says nothing now
-        progress = {of: bar for of, bar in source.progress.items() if not is_done or bar.done >= (bar.total or 0)}
-        bars = progress_lines(progress, limit=room, width=self.size.width - 4, is_over=is_over)
+        bars = progress_lines(_bars_of(source, stage), limit=room, width=self.size.width - 4, is_over=is_over)
         self._progress.show([*bars, *(fit(note, max(1, self.size.width - 4)) for note in notes)])
         if chart is None:
             self._draw_nothing(f"curves of {self._place()}")
@@ -167,14 +166,17 @@ class ChartsPane(PlotPane):
         self.services.ticker.request_paint()
 
     def has_nothing(self) -> bool:
-        """Return whether neither a stage of the run nor the watched job has printed a value or a bar yet."""
-        runs, watched = self.services.runs, self.services.watched
-        if self._compared or self._awaited or (watched is not None and (watched.curves.metrics() or watched.progress)):
+        """Return whether what is to be shown, of the run or the watched job, has neither a curve nor a bar."""
+        if self._compared or self._awaited:
             return False
-        is_spooled = runs.folder is not None and (watched is None or runs.is_copy)
-        if runs.view is not None and is_spooled and runs.folder is not None and has_curves(runs.view, runs.folder):
-            return False
-        return runs.view is not None or watched is not None
+        self._choose()
+        source = self._source
+        if source is None:
+            return self.services.runs.view is not None
+        with suppress(ConsoleError):
+            source.read_on()
+            return not source.curves.metrics() and not _bars_of(source, _stage_of(self.services, source))
+        return False  # the reason stands in the pane
 
     def show_target(self, of: str) -> None:
         """Show the curves of one stage, or of the one at work (empty): compared runs stay.
@@ -460,8 +462,8 @@ def _guidance(services: ConsoleServices, source: CurveSource | None, launch_key:
     stage = _stage_of(services, source)
     if stage is not None and stage.kind == "job" and stage.state in _ENDED:
         none = f"No curve: no line of the log of {stage.title} was read as a value of a step."
-        is_done = stage.state is StageState.SUCCEEDED
-        return f"{none} A job that resumes at its last step has none, as nothing is left to train." if is_done else none
+        is_done = stage.state is StageState.SUCCEEDED and bool(stage.charts)
+        return f"{none} A job that resumed at its last step had nothing left to train." if is_done else none
     jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
     return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 
@@ -487,6 +489,12 @@ def _named(charts: Sequence[MetricChart], metric: str) -> str:
 def _on_screen(services: ConsoleServices) -> str:
     view, watched = services.runs.view, services.watched
     return f"{view.id if view is not None else ''} {watched.title if watched is not None else ''}"
+
+
+def _bars_of(source: CurveSource, stage: StageView | None) -> Mapping[tuple[str, str], TrainingProgress]:
+    """Return the progress that is worth a line: a bar that a finished stage left open says nothing any more."""
+    is_done = stage is not None and stage.state is StageState.SUCCEEDED
+    return {of: bar for of, bar in source.progress.items() if not is_done or bar.done >= (bar.total or 0)}
 
 
 def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar, cast
 
 import pytest
 from msgspec.structs import replace
 
 from actions.run.state.view import StageState
+from actions.telemetry.points import TrainingProgress
 from tests.support import fixed_runs
+from tests.support.builders import a_stage
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import FixedConsole, Scene, a_fixed_console
 from tests.support.waiting import settle, wait_for
+from tui.panes.charts import CurveSource, _bars_of
 from tui.screens.workspace import layout_of
 from tui.textual_private import screen_text
 from tui.widgets.arrangement import Cut, leaves
@@ -124,3 +128,18 @@ async def test_a_watched_job_without_a_run_has_its_pods_in_the_place_of_the_run(
         assert console.app.workspace.pane("run").has_nothing()
         monkeypatch.setattr(console.app.services, "watched", None)
         assert not console.app.workspace.pane("run").has_nothing()
+
+
+def test_what_a_stage_printed_without_a_curve_is_nothing_to_show() -> None:
+    """The bar of a download that was over stood at 67 % in a pane that had half of the screen."""
+
+    class Source:
+        progress: ClassVar = {
+            ("worker-0", "files"): TrainingProgress("files", 10, 15),
+            ("worker-1", "files"): TrainingProgress("files", 15, 15),
+        }
+
+    source = cast(CurveSource, Source())
+    at_work, over = a_stage("data", StageState.RUNNING), a_stage("data", StageState.SUCCEEDED)
+    assert len(_bars_of(source, at_work)) == 2
+    assert list(_bars_of(source, over)) == [("worker-1", "files")]
