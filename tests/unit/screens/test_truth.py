@@ -146,6 +146,7 @@ async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monk
     scene = Scene(picture(), view=replace(view, stages=stages), summaries=summaries, is_busy=False)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("layout watch")
+        await console.line("resize right 1")  # panes without anything to show stay
         await console.calm(("No log yet", "No curve yet", " accelerators of "))
         rows = [row.strip() for row in screen_text(console.app).replace("││", "│").split("│")]
         assert any(row.endswith("of a workload.") for row in rows), "the end of the hint"
