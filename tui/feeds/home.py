@@ -364,7 +364,8 @@ def _problems_in(
     causes: dict[tuple[str, str], Finding] = {}
     for folder, stage in failing:
         with suppress(JournalError):
-            cause = cause_in(SpoolReader(folder, stage))
+            troubled = [pod.name for pod in pods if (pod.run, pod.stage) == (folder.name, stage)]
+            cause = cause_in(SpoolReader(folder, stage), troubled)
             causes |= {(folder.name, stage): cause} if cause is not None else {}
 
     return tuple(

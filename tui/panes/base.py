@@ -91,7 +91,8 @@ class Pane(Widget):
         """
         view, room = self.services.runs.view, self.size.width - _TITLE_ENDS
         if view is not None and view.id in title:
-            short = self.services.runs.names.get(view.id, view.id)
+            services = self.services
+            short = services.runs.names.get(view.id) or services.remote.names.get(view.id, view.id)
             named = title.replace(view.id, short)
             is_whole = width_of(named) <= room or room <= 0 or title.startswith(view.id)
             title = named if is_whole else title.replace(view.id, f"…{short.rpartition('-')[2]}")

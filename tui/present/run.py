@@ -259,11 +259,11 @@ def stage_detail(
     parts = [state, *_spent(stage, now, left_seconds), *cost, *kind, *approved]
     lines: list[Cells] = [_joined(parts, width, begin=begin)]
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
-    if stage.message and offer is None:
-        tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
-        lines += [(Span(line, tone),) for line in folded(stage.message, width)]
-    if stage.trouble:
+    if stage.trouble:  # pods that are ready between two crashes are no comfort: their number comes after it, dim
         lines += [(Span(line, Tone.BAD),) for line in folded(f"▲ {stage.trouble}", width, further="  ")]
+    if stage.message and offer is None:
+        tone = Tone.BAD if stage.state is StageState.FAILED else Tone.MUTED if stage.trouble else Tone.PLAIN
+        lines += [(Span(line, tone),) for line in folded(stage.message, width)]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"Starts after {', '.join(stage.needs)}.", Tone.MUTED),))
     if offer is not None:

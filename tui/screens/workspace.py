@@ -245,8 +245,9 @@ class PaneWorkspace:
         self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:
-        """Put the panes into the arrangement called `name`: while a job is watched, its pods are what `watch` is of."""
-        is_of_job = name == "watch" and self._services.watched is not None
+        """Put the panes into the arrangement called `name`; `watch` is of the pods of a job that is watched alone."""
+        services = self._services  # the job of a run of another machine is watched, too, but with its run
+        is_of_job = name == "watch" and services.watched is not None and services.runs.remote is None
         self.take(*layout_of("job" if is_of_job else name, self.split.current))
 
     def take(self, *forms: LayoutForm) -> None:

@@ -348,7 +348,7 @@ async def test_a_crash_loop_of_a_run_of_another_machine_is_red_for_the_colleague
     scene = Scene(snapshot, summaries=fixed_runs.summaries(tmp_path), remotes=(remote,))
     async with a_fixed_console(scene, monkeypatch, size=size) as console:
         await console.line("open home")
-        await console.calm(("▲ running", "0 runs▲"))
+        await console.calm(("▲ bionemo-e", "0 runs▲"))
         await console.line("open runs")
         await console.calm(("▲ running", "train"))
         await console.line(f"open run of={remote.id}")

@@ -319,11 +319,13 @@ def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, i
     name_width, stage_width = room
     is_silent = run.id in facts.silent
     stage_width = 0 if is_silent else stage_width
+    state = remote_state(run, is_silent=is_silent)
+    state = Span(state.text, Tone.BAD) if trouble else state
     line = (
         Span("▲ ", Tone.BAD) if trouble else Span(f"{sign} ", Tone.MUTED),
         *fit_ends(Span(facts.names.get(run.id, run.id), Tone.MUTED), name_width),
         Span(" "),
-        *fit(remote_state(run, is_silent=is_silent, trouble=trouble), 20 if is_silent else 12),
+        *fit(state, 20 if is_silent else 12),
         *fit(Span(f" {presence.stage if presence else ''}", Tone.MUTED), stage_width),
         Span(f"  {run.owner}", Tone.MUTED),
         Span(f"  {remote_spent(run)}" if remote_spent(run) else "", Tone.MUTED),
@@ -487,7 +489,8 @@ def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardR
     title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
     name = fit(Span(blueprint.id, Tone.STRONG), min(names, 30))
     cells = (Span("  "), *name, *figures, Span(f"  {title}", Tone.MUTED))
-    summary = () if facts.runs else _wrapped(blueprint.summary, max(20, width - 6), max_lines=2)  # known by then
+    is_known = facts.runs or facts.elsewhere  # who has launched one does not need to be told what it is for
+    summary = () if is_known else _wrapped(blueprint.summary, max(20, width - 6), max_lines=2)
     details = tuple((Span(f"    {line}", Tone.MUTED),) for line in summary)
     entry = BoardEntry(f"blueprint {blueprint.id}", f"launch {blueprint.id}", Subject("Blueprint", blueprint.id))
     return BoardRow(cells, entry, details)
