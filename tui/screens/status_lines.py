@@ -322,7 +322,8 @@ def hints_line(
             shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
             hints.append(_hint(name, shown, Tone.MUTED))
     everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
-    for form, needed in (("words", _NEEDED + 1), ("short", _NEEDED + 1), ("short", _NEEDED)):  # states give way to `:`
+    most = _NEEDED + 1  # with `:`, which gives way after the words of states
+    for form, needed in (("words", most), ("short", most), ("short", _NEEDED), ("sign", most)):
         told = [_hint(one.key, getattr(one, form), one.tone) for one in news]
         line = _fitted(told, hints, everywhere, width, needed)
         if not width or width_of(line[:-1]) <= width:
