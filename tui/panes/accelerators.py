@@ -192,6 +192,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
                 self.table.empty = f"{_NONE} {cost.idle_text}.{uncounted}"
             elif uncounted:
                 self.table.empty = f"{_NONE}{uncounted}"
+        if readings:  # without a row, their one reason stands above the table
+            self.table.empty = ""
         has_ended = past is not None and self._has_ended(past.place)
         shown = self._feed.revision, len(readings), has_ended, self.size
         if self._shown == shown:
@@ -208,10 +210,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.styles.min_height = 2 if lines else 0
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
-        shown_rows = accelerators.answered(rows)
-        if rows and not shown_rows:
-            self.table.empty = ""
-        self.show_rows(shown_rows)
+        self.show_rows(accelerators.answered(rows))
 
     def has_nothing(self) -> bool:
         """Return whether no pod of the watched job, or of the run, has accelerators now, and none is kept of before."""
