@@ -94,11 +94,11 @@ class RunPane(Pane):
             return run.without_runner("" if self._no_changes() else self._keys["resume"], has_died=runs.has_died)
         return run.RUNNER_STARTS if runs.is_starting else None
 
-    def _share_room(self, detail: int) -> None:
-        """Let the rail have the rows that heading and detail leave, and two fifths of all at least."""
+    def _share_room(self, detail: int, fifths: int) -> None:
+        """Let the rail have the rows that heading and detail leave, and so many fifths of all at least."""
         height = self.size.height
         free = height - self._heading_rows
-        rows = max(3, min(height * 2 // 5, free - _LEAST_DETAIL), free - max(_LEAST_DETAIL, detail + 1))
+        rows = max(3, min(height * fifths // 5, free - _LEAST_DETAIL), free - max(_LEAST_DETAIL, detail + 1))
         if height and rows != self._rail_rows:
             self._rail_rows = rows
             self._rail.styles.max_height = rows
@@ -229,12 +229,12 @@ class RunPane(Pane):
         )
         ending = run.ending_lines(view, width=width)
         if stage.state is StageState.FAILED:  # the reason is on the first screen, whatever its size
-            self._show_lines([*detail, *idle, *ending])
+            self._show_lines([*detail, *idle, *ending], fifths=2)
         else:
             self._show_lines([*idle, *detail, *ending])
 
-    def _show_lines(self, lines: Sequence[Cells]) -> None:
-        self._share_room(len(lines))
+    def _show_lines(self, lines: Sequence[Cells], *, fifths: int = 3) -> None:
+        self._share_room(len(lines), fifths)
         self._detail.show(lines)
 
 
