@@ -16,7 +16,7 @@ from actions.fleet.facts import PodFacts
 
 RECENT_SECONDS = 600.0
 """A container that runs again for this long is out of trouble: its restarts are history."""
-UNREAD = "why is not known here, its log was not read"
+UNREAD = "cause unknown, log not read"
 """Ends the verdict of a place that reads no logs."""
 _WAITING = ("BackOff", "Err", "Invalid", "CreateContainer", "RunContainer")
 

@@ -87,7 +87,7 @@ def test_the_cause_comes_first_and_is_told_of_the_pod_that_it_is_of() -> None:
         "A GPU of worker-1 is out of memory, 4 restarts: asked 17.94 GiB, free 0.49 GiB;"
         " CrashLoopBackOff, OOMKilled (2 more pods like it)"
     )
-    assert trouble(crashing(), cause=None).endswith("OOMKilled: why is not known here, its log was not read")
+    assert trouble(crashing(), cause=None).endswith("OOMKilled: cause unknown, log not read")
     assert not trouble(a_worker(), cause=cause)
 
 
@@ -97,7 +97,7 @@ def test_the_facts_of_a_console_and_the_pods_of_a_runner_give_one_verdict() -> N
     loop = replace(a_pod(f"{JOB}-worker-7"), restarts=7, reason="CrashLoopBackOff", ready=0, started_at=now - 400)
     here = verdict_of([found] if (found := trouble_of(loop, now, job=JOB)) else [], job=JOB, cause=None)
     there = trouble(a_worker(7, ready=False, state=LOOP, restartCount=7), cause=None)
-    assert here == there == "worker-7 restarted 7×, CrashLoopBackOff: why is not known here, its log was not read"
+    assert here == there == "worker-7 restarted 7×, CrashLoopBackOff: cause unknown, log not read"
     between = replace(loop, reason="", ready=1, started_at=now - 20)
     assert trouble_of(between, now, job=JOB) == PodTrouble("worker-7", 7, ())
     for calm in (replace(between, started_at=now - 3600), replace(between, restarts=0), replace(loop, phase="Failed")):

@@ -355,4 +355,4 @@ async def test_a_crash_loop_of_a_run_of_another_machine_is_red_for_the_colleague
         await console.calm(("worker-7 restarted 12×, CrashLoopBackOff", "run▲"))
         rail = next(row for row in screen_text(console.app).splitlines() if "│ ▲ " in row and "worker-7" in row)
         assert "12×" in rail or size[0] < 100
-        assert "its log was not read" in " ".join(screen_text(console.app).replace("│", " ").split())
+        assert "cause unknown, log not read" in " ".join(screen_text(console.app).replace("│", " ").split())
