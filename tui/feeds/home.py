@@ -61,7 +61,7 @@ class FleetTrouble:
         self._restarted = set[str]()
         """Keys of the pods with a container that was ever started again."""
         self._of_runs: dict[str, set[str]] = {}
-        """Keys of the pods of each run that are not healthy or were ever restarted; they may be gone."""
+        """Keys of the pods of each run that were ever unhealthy or restarted."""
         self.revision = 0
         """Number of changes of what is known."""
 
@@ -121,7 +121,10 @@ class FleetTrouble:
         else:
             self.pods[key] = pod
         (self._restarted.add if pod is not None and pod.restarts else self._restarted.discard)(key)
-        if pod is not None and (pod.restarts or not pod.is_fine):
+        if pod is None:
+            for keys in self._of_runs.values():
+                keys.discard(key)
+        elif pod.restarts or not pod.is_fine:
             self._note_run(key, pod)
 
     def _note_run(self, key: str, pod: PodFacts) -> None:
