@@ -42,6 +42,8 @@ _PASSES = 3
 """Times that the path of a key is followed: a message that the key causes may cause another one higher up."""
 _ERROR_SECONDS = 8.0
 """Time that a notification of an error stays."""
+_MOST_TOASTS = 2
+"""More errors at once would cover what they are about: the next one takes their place."""
 
 
 _NAMES = {
@@ -202,6 +204,8 @@ class TypeAheadApp(RedactingApp[ResultT]):
         """Show an error; a refusal as a warning."""
         severity: SeverityLevel = "warning" if isinstance(error, RefusedError) else "error"
         text = one_line(redact(" ".join(error.sentences())))
+        if len(self.screen.query("Toast")) >= _MOST_TOASTS:
+            self.clear_notifications()
         self.notify(text, severity=severity, markup=False, timeout=_ERROR_SECONDS)
 
     def choose_theme(self, name: str) -> None:

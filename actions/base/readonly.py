@@ -2,7 +2,8 @@
 
 It is checked at the place of each change, below all keys, verbs and stages: requests to a cluster, calls to AWS,
 Terraform's apply and destroy, requests to runs. It does not reach processes that are started: a read-only console
-starts none that change anything.
+starts none that change anything. In a container it has only reading commands carried out, which are named where they
+are written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,20 @@ class _Promise:
 
 
 _promise = _Promise()
+
+
+_reading_commands = set[tuple[str, ...]]()
+
+
+def reading_command(*argv: str) -> tuple[str, ...]:
+    """Return a fixed command that changes nothing in a container, after noting that a read-only session may run it."""
+    _reading_commands.add(argv)
+    return argv
+
+
+def is_reading_command(argv: tuple[str, ...]) -> bool:
+    """Return whether a command is exactly one of those."""
+    return argv in _reading_commands
 
 
 def promise_readonly() -> None:

@@ -83,6 +83,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Effective requests: the scheduler's rule over containers, init containers and overhead; and `claimed`."""
     created_at: float = 0.0
     started_at: float = 0.0
+    """The newest start of one of its containers: of one that was restarted, a moment ago."""
     owner_kind: str = ""
     """Kind of the workload it belongs to: Job, PyTorchJob, MPIJob, RayCluster, DaemonSet, ReplicaSet…"""
     owner_name: str = ""

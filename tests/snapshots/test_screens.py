@@ -172,7 +172,7 @@ STATES = (
     Shot("logs-containers", line(f"logs {SIDECARS}"), "KV cache"),
     Shot("run-checks", line("open run; open run of=preflight"), "EFA device plugin"),
     Shot("run-failed", with_run(fixed_runs.a_failed_run(), "train", is_busy=False), "failed"),
-    Shot("run-crashing", with_run(fixed_runs.a_crashing_run(), "train"), "worker-7 restarted 7×"),
+    Shot("run-crashing", with_run(fixed_runs.a_crashing_run(), "train"), "A GPU of worker-7"),
     Shot("run-awaiting-approval", with_run(fixed_runs.a_run_with_a_plan(), "provision"), "aws_eks_cluster"),
     Shot("run-stalled", with_run(fixed_runs.a_stalled_run(), "data"), "does not respond"),
     Shot("run-torn-down", with_run(fixed_runs.a_torn_down_run(), "teardown:audit", is_busy=False), "torn down"),
@@ -182,7 +182,7 @@ BANDWIDTH_STATE = (Shot("charts-bandwidth", line("open charts"), "busbw"),)
 STALE_STATES = (
     Shot("home-stale", line("open home"), "stale 42s"),
     Shot("nodes-stale", line("open nodes"), "42s"),
-    Shot("accelerators-unanswered", line("open accelerators"), "worker-7"),
+    Shot("accelerators-unanswered", line("open accelerators"), "No worker answered"),
 )
 KEPT_STATES = (
     Shot("nodes-kept", line("open nodes"), "as of 10:42 UTC"),

@@ -187,7 +187,7 @@ def a_training_run() -> RunView:
 def a_crashing_run() -> RunView:
     """A worker of the training runs out of memory again and again."""
     view = _with_message(a_training_run(), "train", "7 of 8 pods ready. back-off 5m0s restarting failed container")
-    trouble = "worker-7 restarted 7×, CrashLoopBackOff, exit code 1: A GPU of worker-7 is out of memory"
+    trouble = "A GPU of worker-7 is out of memory, 7 restarts: CrashLoopBackOff, exit code 1"
     stages = tuple(replace(one, trouble=trouble) if one.id == "train" else one for one in view.stages)
     return replace(view, stages=stages, notices=(Notice(NoticeKind.PODS, f"Pre-training: {trouble}"),))
 

@@ -49,7 +49,8 @@ def see_the_nodes_and_their_cost(terminal: Terminal) -> None:
 def lose_the_runner_and_get_another(terminal: Terminal, program: Program) -> None:
     """The console starts a runner again that has died; `R` is for one that is stalled."""
     terminal.wait(r"press a to approve")
-    folder = program.state / "runs" / terminal.wait(RUN)[0]
+    terminal.wait(RUN)
+    (folder,) = program.run_folders()
     killed = program.runner(folder)
     assert killed is not None
     os.kill(killed.pid, signal.SIGKILL)

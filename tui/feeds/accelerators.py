@@ -32,9 +32,7 @@ AT_ONCE = 8
 """Maximum number of pods sampled at the same time; the API server allows few exec sessions."""
 FRESH_SECONDS = 12.0
 """A run's sample of at most this age replaces one of our own."""
-_NEURON = ("sh", "-c", "neuron-monitor | head -n 2")
-"""The first record of neuron-monitor has no runtimes yet, and it does not end by itself."""
-_DEADLINE_SECONDS = 15.0
+_DEADLINE_SECONDS = 20.0
 _CHUNK_BYTES = 128 * 1024
 """Bytes of a run's history read at once: some ten milliseconds of the loop."""
 _RECENT_SECONDS = 900.0
@@ -65,13 +63,15 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class PastReadings(msgspec.Struct, frozen=True):
-    """The accelerators of a stage without running pods: means over all its time, and their histories in the feed."""
+    """The accelerators of a stage without running pods: means over one time, and their histories in the feed."""
 
     place: Sampled
     readings: tuple[WorkerReading, ...]
     began_at: float
     ended_at: float
-    """Seconds since the epoch: of the first and the last sample."""
+    """Seconds since the epoch: from the first moment at which all were sampled to the last sample."""
+    is_common: bool = True
+    """False if there is no such moment, as pods took the place of others: each mean is over a device's own time."""
 
 
 class AcceleratorFeed:
@@ -222,14 +222,13 @@ class AcceleratorFeed:
         newest: dict[str, SpanRecord] = {}
         histories: dict[tuple[str, str], DeviceHistory] = {}
         totals: dict[tuple[str, str], DeviceTotals] = {}
-        offset, began = 0, 0.0
+        offset = 0
         while offset < size:
             records, end = reader.device_spans(offset, limit_bytes=_CHUNK_BYTES)
             if end == offset:
                 break
             offset = end
             for record in records:
-                began = min(began or record.since, record.since)
                 newest[record.pod] = record
                 for device in record.devices:
                     history = histories.setdefault((f"/{record.pod}", device.label), DeviceHistory(is_whole=True))
@@ -237,11 +236,15 @@ class AcceleratorFeed:
                     known = totals.setdefault((f"/{record.pod}", device.label), DeviceTotals())
                     known.add(device.label, device.throttle, device.errors, record.samples)
             await asyncio.sleep(0)
-        readings = tuple(_past_reading(record, histories, totals) for record in newest.values())
-        ended = max((record.until for record in newest.values()), default=0.0)
+        spans = [history.span for history in histories.values()]
+        began, ended = max((since for since, _ in spans), default=0.0), max((until for _, until in spans), default=0.0)
+        is_common = all(until >= began for _, until in spans)
+        since = began if is_common else 0.0
+        readings = tuple(_past_reading(record, histories, totals, since) for record in newest.values())
+        began = began if is_common else min(since for since, _ in spans)
         self.forget()
         self.histories = histories
-        self.past, self._past_bytes = PastReadings(place, readings, began, ended), size
+        self.past, self._past_bytes = PastReadings(place, readings, began, ended, is_common), size
         self._changed()
 
     def _samples(self, sampled: Sampled | None) -> Mapping[str, AcceleratorSample]:
@@ -277,9 +280,9 @@ class AcceleratorFeed:
 
     async def _ask(self, session: KubeSession, pod: PodFacts) -> str:
         from actions.cluster.remote.exec import run_in_pod
-        from actions.telemetry.tools.devices import NVIDIA_COMMAND
+        from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
 
-        tool = _NEURON if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
+        tool = NEURON_COMMAND if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
         container = self._containers.get(pod.uid) or await container_to_ask(session, pod)
         self._containers[pod.uid] = container
         answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
@@ -311,16 +314,17 @@ def _past_reading(
     record: SpanRecord,
     histories: Mapping[tuple[str, str], DeviceHistory],
     totals: Mapping[tuple[str, str], DeviceTotals],
+    since: float,
 ) -> WorkerReading:
-    """Return the means over all the time of a pod's devices, which are those of its last span."""
+    """Return the means of a pod's devices, which are those of its last span, from a moment on."""
     from actions.telemetry.tools.devices import Device, DeviceReading
 
     pod = PodFacts(uid="", namespace="", name=record.pod, node=record.node)
     devices: list[Device] = []
     for span in record.devices:
-        extents = [histories[pod.key, span.label].extent(quantity) for quantity in Quantity]
+        history = histories[pod.key, span.label]
         load, memory, power, degrees, nvlink, efa, clock = (
-            None if extent is None else extent.mean for extent in extents
+            history.mean_since(quantity, since) for quantity in Quantity
         )
         power_cap, top_clock = span.limits or (None, None)
         total = totals[pod.key, span.label]

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, JournalError
 from actions.base.executors import NamedExecutor, in_thread
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, PodFacts
+from actions.fleet.health import PodTrouble, has_restarted, trouble_of, verdict_of
 from actions.fleet.totals import FleetTotals, TotalsSum
-from actions.run.state.view import RunState, StageState
+from actions.run.state.view import NoticeKind, RunState, StageState
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import CostSummary
     from actions.blueprint.model import Blueprint
     from actions.cluster.auth.kubeconfig import ClusterTarget
+    from actions.cluster.diagnose.codes import Finding
     from actions.cluster.diagnose.overview import Problem
     from actions.cluster.state.snapshot import ClusterSnapshot
     from actions.fleet.instance_types import InstanceTable
@@ -56,22 +58,20 @@ class FleetTrouble:
         self._known: dict[str, tuple[NodeFacts, NodeUsage]] = {}
         self._shown: ClusterSnapshot | None = None
         """The place in the history alone: a hidden pane must not keep a whole cluster that has changed since."""
-        self._restarts: dict[str, int] = {}
-        self._restarted_at: dict[str, float] = {}
-        self.expires_at = float("inf")
-        """Monotonic seconds at which the first restart lies long back."""
+        self._restarted = set[str]()
+        """Keys of the pods with a container that was ever started again."""
+        self._of_runs: dict[str, set[str]] = {}
+        """Keys of the pods of each run that were ever unhealthy or restarted."""
+        self.revision = 0
+        """Number of changes of what is known."""
 
-    def follow(self, snapshot: ClusterSnapshot, now: float = 0.0) -> bool:
-        """Take over a snapshot; return whether anything may differ from what was known.
-
-        Args:
-            snapshot: The newest one.
-            now: Monotonic seconds.
-        """
+    def follow(self, snapshot: ClusterSnapshot) -> None:
+        """Take over a snapshot."""
         shown = self._shown
         is_same = shown is not None and shown.history is snapshot.history
-        if is_same and shown is not None and shown.revision == snapshot.revision and now < self.expires_at:
-            return False
+        if is_same and shown is not None and shown.revision == snapshot.revision:
+            return
+        self.revision += 1
         changes = snapshot.changes_since(shown)
         self._shown = type(snapshot)(revision=snapshot.revision, history=snapshot.history)
         if changes or self._known:
@@ -81,40 +81,55 @@ class FleetTrouble:
             self._fill(snapshot)
         if is_same:
             for key in changes.pods if changes else self.pods.keys() | snapshot.pods.keys():
-                self._look_at_pod(key, snapshot.pods.get(key), now)
+                self._look_at_pod(key, snapshot.pods.get(key))
         else:  # all at once, as there may be 50,000
             self.pods = {pod.key: pod for pod in snapshot.pods.values() if not pod.is_fine}
-            self._restarts = {pod.key: pod.restarts for pod in snapshot.pods.values() if pod.restarts}
-            self._restarted_at = {}
-        self._restarted_at = {key: at for key, at in self._restarted_at.items() if now - at < RESTARTED_SECONDS}
-        self.expires_at = min(self._restarted_at.values(), default=float("inf")) + RESTARTED_SECONDS
+            self._restarted = {pod.key for pod in snapshot.pods.values() if pod.restarts}
+            self._of_runs = {}
+            for key in self._restarted | self.pods.keys():
+                self._note_run(key, snapshot.pods[key])
         self.unscheduled = sum(pod.phase == "Pending" and not pod.node for pod in self.pods.values())
-        return True
 
-    def restarted(self, snapshot: ClusterSnapshot) -> list[PodFacts]:
-        """Return the pods that are healthy and were not a moment ago: a container was restarted."""
-        known = (snapshot.pods.get(key) for key in self._restarted_at if key not in self.pods)
-        return [pod for pod in known if pod is not None]
+    def restarted(self, snapshot: ClusterSnapshot, now: float) -> list[PodFacts]:
+        """Return the pods that are healthy and were not a moment ago, in seconds since the epoch: one was restarted."""
+        known = (snapshot.pods.get(key) for key in self._restarted if key not in self.pods)
+        return [pod for pod in known if pod is not None and has_restarted(pod, now, within_seconds=RESTARTED_SECONDS)]
+
+    def of_run(self, run: str, snapshot: ClusterSnapshot, now: float) -> dict[str, str]:
+        """Return the verdict on the pods of a run, by stage, where some are in trouble: no log is read for it.
+
+        Args:
+            run: Its id.
+            snapshot: The newest one, which has been followed.
+            now: Seconds since the epoch.
+        """
+        found: dict[tuple[str, str], list[PodTrouble]] = {}
+        for key in self._of_runs.get(run, ()):
+            pod = snapshot.pods.get(key)
+            if pod is not None and (trouble := trouble_of(pod, now, job=pod.owner_name)) is not None:
+                found.setdefault((pod.stage, pod.owner_name), []).append(trouble)
+        return {stage: verdict_of(troubles, job=job, cause=None) for (stage, job), troubles in found.items()}
 
     @property
     def totals(self) -> FleetTotals:
         """The sums over all nodes."""
         return self._sum.total()
 
-    def _look_at_pod(self, key: str, pod: PodFacts | None, now: float) -> None:
-        if pod is None:
-            self.pods.pop(key, None)
-            self._restarts.pop(key, None)
-            self._restarted_at.pop(key, None)
-            return
-        if pod.is_fine:
+    def _look_at_pod(self, key: str, pod: PodFacts | None) -> None:
+        if pod is None or pod.is_fine:
             self.pods.pop(key, None)
         else:
             self.pods[key] = pod
-        if pod.restarts:
-            if pod.restarts > self._restarts.get(key, 0):
-                self._restarted_at[key] = now
-            self._restarts[key] = pod.restarts
+        (self._restarted.add if pod is not None and pod.restarts else self._restarted.discard)(key)
+        if pod is None:
+            for keys in self._of_runs.values():
+                keys.discard(key)
+        elif pod.restarts or not pod.is_fine:
+            self._note_run(key, pod)
+
+    def _note_run(self, key: str, pod: PodFacts) -> None:
+        if pod.run:
+            self._of_runs.setdefault(pod.run, set()).add(key)
 
     def _fill(self, snapshot: ClusterSnapshot) -> None:
         usage = snapshot.usage
@@ -214,7 +229,10 @@ class HomeFeed:
         self._disk = NamedExecutor("home")
         self._read_for: ClusterTarget | None = None
         self._searched_at = float("-inf")
-        self._is_searched = False
+        self._sought: object = None
+        """The state of everything that the last search for problems depended on."""
+        self._failing: tuple[tuple[Path, str], ...] = ()
+        """Folders of the runs whose pods are in trouble, with the stage."""
         self._cluster: object = None
         self._planned: object = None
         self._summaries: object = None
@@ -229,23 +247,28 @@ class HomeFeed:
             self.problems = None
             if snapshot is not None and snapshot.as_of:  # a kept one has totals; problems are those of a live one
                 self.trouble.follow(snapshot)
-                self._is_searched = False
+                self._sought = None
             return
         if snapshot.history is not self._cluster:
             self._cluster, self.problems, self._searched_at = snapshot.history, None, float("-inf")
-        now = self._clock.monotonic()
-        if self.trouble.follow(snapshot, now):
-            self._is_searched = False
-        if self.trouble.expires_at < float("inf"):
-            self._request_in(self.trouble.expires_at - now)
-        if self._is_searched or self._is_busy("problems"):
+        self.trouble.follow(snapshot)
+        sought = self.trouble.revision, self._failing, len(self._restarted(snapshot))
+        if sought == self._sought or self._is_busy("problems"):
             return
+        now = self._clock.monotonic()
         wait = self._searched_at + PROBLEMS_EVERY_SECONDS - now
         if wait > 0:
             self._request_in(wait)
             return
-        self._searched_at, self._is_searched = now, True
+        self._searched_at, self._sought = now, sought
         self._start("problems", self._search(snapshot))
+
+    def _restarted(self, snapshot: ClusterSnapshot) -> list[PodFacts]:
+        now = self._clock.now().timestamp()
+        found = self.trouble.restarted(snapshot, now)
+        if found:
+            self._request_in(min(pod.started_at for pod in found) + RESTARTED_SECONDS - now)
+        return found
 
     def read_contexts(self, target: ClusterTarget, shown: ClusterTarget) -> None:
         """Read the kubeconfig, once for each cluster that is shown.
@@ -276,6 +299,8 @@ class HomeFeed:
             summaries: All runs, the newest first.
             view: The run on screen: it is always current.
         """
+        troubled = (run for run in summaries if any(notice.kind is NoticeKind.PODS for notice in run.notices))
+        self._failing = tuple((run.folder, run.stage) for run in troubled)
         if view is not None:
             self.money = {**self.money, view.id: money_of(view, self._clock.now().timestamp())}
         if summaries is self._summaries or self._is_busy("money"):
@@ -303,10 +328,10 @@ class HomeFeed:
         self._changed()
 
     async def _search(self, snapshot: ClusterSnapshot) -> None:
-        pods = [*self.trouble.pods.values(), *self.trouble.restarted(snapshot)]
-        nodes = list(self.trouble.nodes.values())
+        pods = [*self.trouble.pods.values(), *self._restarted(snapshot)]
+        nodes, failing = list(self.trouble.nodes.values()), self._failing
         now = self._clock.now().timestamp()
-        found = await in_thread("problems", _problems_in, snapshot, pods, nodes, now) if pods or nodes else ()
+        found = await in_thread("problems", _problems_in, snapshot, pods, nodes, now, failing) if pods or nodes else ()
         if found != self.problems:
             self.problems = found
             self._tell()
@@ -329,9 +354,22 @@ class HomeFeed:
 
 
 def _problems_in(
-    snapshot: ClusterSnapshot, pods: list[PodFacts], nodes: list[NodeFacts], now: float
+    snapshot: ClusterSnapshot,
+    pods: list[PodFacts],
+    nodes: list[NodeFacts],
+    now: float,
+    failing: tuple[tuple[Path, str], ...],
 ) -> tuple[Problem, ...]:
     from actions.cluster.diagnose.overview import problems_of  # heavy: imports all rules
+    from actions.run.spool.reader import SpoolReader
+    from actions.run.stages.readiness import cause_in
+
+    causes: dict[tuple[str, str], Finding] = {}
+    for folder, stage in failing:
+        with suppress(JournalError):
+            troubled = [pod.name for pod in pods if (pod.run, pod.stage) == (folder.name, stage)]
+            cause = cause_in(SpoolReader(folder, stage), troubled)
+            causes |= {(folder.name, stage): cause} if cause is not None else {}
 
     return tuple(
         problems_of(
@@ -341,6 +379,7 @@ def _problems_in(
             events=snapshot.events,
             workloads=snapshot.workloads.values(),
             now=now,
+            causes=causes,
         )
     )
 

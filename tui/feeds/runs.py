@@ -76,6 +76,10 @@ class RunFeed:
         """The runs of other machines, by their records in the connected cluster."""
         self.remote: RemoteRun | None = None
         """The run on screen, if another machine carries it out: it can only be watched."""
+        self.pods: Callable[[str], Mapping[str, str]] = lambda _: {}
+        """Returns the verdict on the pods of a run by its id, by stage, as the connected cluster shows them."""
+        self._pods: Mapping[str, str] = {}
+        """The one that is shown with the run of another machine."""
         self.is_record_gone = False
         """The cluster has no record of it any more."""
         self.remote_stage = ""
@@ -212,13 +216,14 @@ class RunFeed:
         from actions.run.presence.remote_view import remote_view
 
         if self.remote is not None:
-            is_silent = _is_silent(self.others, self.remote)
+            is_silent, self._pods = _is_silent(self.others, self.remote), self.pods(self.remote.id)
             self.view = remote_view(
                 self.remote,
                 self._newest,
                 is_silent=is_silent,
                 is_gone=self.is_record_gone,
                 troubles=(self.home_trouble,) if self.home_trouble is not None else (),
+                pods=self._pods,
             )
             self._tell()
 
@@ -308,6 +313,8 @@ class RunFeed:
                 self._show(reader)
         elif self.is_busy:
             self._changed()  # durations advance
+        if self.remote is not None and self._pods != self.pods(self.remote.id):
+            self._show_remote()
 
     def _show(self, reader: RunReader) -> None:
         """Show the view read last, here or in the thread, whose result may still be on its way."""

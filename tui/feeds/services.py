@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -120,6 +120,7 @@ class ConsoleServices:
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
         self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
         self.objects = ObjectsFeed(self.cluster, clock=clock, changed=ticker.request_paint)
+        self.runs.pods = partial(_pod_troubles, self)
         self._followed: RemoteOnScreen | None = None
         self.namespace = ""
         """The namespace that pods, events and objects are narrowed to; empty for all."""
@@ -360,6 +361,21 @@ class ConsoleServices:
             )
         if self.capture is not None:
             await self.capture.ask_for_kinds(self.cluster.session)
+
+
+def _pod_troubles(services: ConsoleServices, run_id: str) -> Mapping[str, str]:
+    """Return the verdict on the pods of a run, by stage, from what the cluster shows everyone; empty if unknown."""
+    snapshot = services.cluster.snapshot()
+    if snapshot is None or not snapshot.is_complete:
+        return {}
+    services.home.trouble.follow(snapshot)
+    return services.home.trouble.of_run(run_id, snapshot, services.clock.now().timestamp())
+
+
+def troubles_elsewhere(services: ConsoleServices) -> dict[str, str]:
+    """Return the verdict on the pods of each run of another machine that has some in trouble, by its id."""
+    found = {run.id: services.runs.pods(run.id) for run in services.runs.listed_elsewhere() if not run.is_over}
+    return {run: next(iter(stages.values())) for run, stages in found.items() if stages}
 
 
 async def _count_fleet(services: ConsoleServices) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.geometry import Size
@@ -24,6 +24,10 @@ from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table_model import Column
+
+if TYPE_CHECKING:
+    from actions.run.state.view import RunView
+    from tui.feeds.job import JobFeed
 
 _WORK = "accelerators"
 _SHARE = 5
@@ -144,6 +148,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         """The watched job and the run for which samples are taken; `None` before the first look."""
         self._is_one_job = False
         """The chosen pods are those of one job or run."""
+        self._looked: tuple[object, float, bool] = (None, float("-inf"), False)
+        """The last look at all pods, of which there may be 50,000: for what, when, and that none has accelerators."""
         self._is_without_workers = False
         """A job is watched, and none of its running pods requests an accelerator."""
 
@@ -186,6 +192,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
                 self.table.empty = f"{_NONE} {cost.idle_text}.{uncounted}"
             elif uncounted:
                 self.table.empty = f"{_NONE}{uncounted}"
+        if readings:  # without a row, their one reason stands above the table
+            self.table.empty = ""
         has_ended = past is not None and self._has_ended(past.place)
         shown = self._feed.revision, len(readings), has_ended, self.size
         if self._shown == shown:
@@ -202,7 +210,19 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.styles.min_height = 2 if lines else 0
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
-        self.show_rows(rows)
+        self.show_rows(accelerators.answered(rows))
+
+    def has_nothing(self) -> bool:
+        """Return whether no pod of the watched job, or of the run, has accelerators now, and none is kept of before."""
+        run, watched, snapshot = self.services.runs.view, self.services.watched, self.services.cluster.snapshot()
+        if (run is None and watched is None) or self._past_stage():
+            return False
+        now = self.services.clock.monotonic()
+        if snapshot is not None and (self._looked[0] != (run and run.id, watched) or now - self._looked[1] >= 1.0):
+            asking = (pod for pod in snapshot.pods.values() if pod.requests.accelerators and pod.phase == "Running")
+            has_some = any(_is_of(pod, run, watched) for pod in asking)
+            self._looked = (run and run.id, watched), now, not has_some
+        return snapshot is not None and self._looked[2]
 
     def on_resize(self) -> None:
         """Lay the lines above the table out for the new width."""
@@ -211,7 +231,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def _health(self) -> FeedHealth:
         """Return the health of the samples; before the pods are known, that of their list: there is nothing to ask."""
         is_known = self.services.cluster.snapshot() is not None or self._feed.readings or self._feed.past
-        return self.services.supervisor.health(_WORK) if is_known else self.services.health("pods")
+        health = self.services.supervisor.health(_WORK) if is_known else self.services.health("pods")
+        is_asked = bool(self._feed.readings) and health.state is FeedState.STARTING
+        return FeedHealth(FeedState.ENDED, "no answer") if is_asked else health
 
     def _use_columns_of(self, rows: Sequence[DeviceRow]) -> None:
         """Use the columns of the devices that are shown, unless the operator has chosen some."""
@@ -317,3 +339,10 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         view = self.services.runs.view
         stage = next((one for one in view.stages if one.id == place.stage), None) if view is not None else None
         return stage is not None and stage.state not in AT_WORK
+
+
+def _is_of(pod: PodFacts, run: RunView | None, watched: JobFeed | None) -> bool:
+    """Return whether a pod is of the watched job; without one, of the run."""
+    if watched is not None:
+        return role_of(watched.job, pod) != ""
+    return run is not None and pod.run == run.id

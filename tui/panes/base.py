@@ -84,15 +84,16 @@ class Pane(GuardedWidget):
         self._health_label = ""
 
     def entitle(self, title: str) -> None:
-        """Set the title at the border.
+        """Set the title at the border, where the run on screen has its short name.
 
-        Where there is no room, the run on screen has its short name, and before its stage and job only the end of that.
+        Where there is no room, only the end of that stands before its stage and job.
         """
         view, room = self.services.runs.view, self.size.width - _TITLE_ENDS
-        if view is not None and width_of(title) > room > 0:
-            short = self.services.runs.names.get(view.id, view.id)
+        if view is not None and view.id in title:
+            services = self.services
+            short = services.runs.names.get(view.id) or services.remote.names.get(view.id, view.id)
             named = title.replace(view.id, short)
-            is_whole = width_of(named) <= room or title.startswith(view.id)
+            is_whole = width_of(named) <= room or room <= 0 or title.startswith(view.id)
             title = named if is_whole else title.replace(view.id, f"…{short.rpartition('-')[2]}")
         if self.border_title != Content(title).markup:  # setting it repaints the whole pane
             self.border_title = Content(title)
@@ -100,6 +101,10 @@ class Pane(GuardedWidget):
     @abstractmethod
     def refresh_data(self) -> None:
         """Read the feeds and show what changed."""
+
+    def has_nothing(self) -> bool:
+        """Return whether the pane certainly has nothing to show now; called also while it is hidden."""
+        return False
 
     def subject(self) -> Subject | None:
         """Return the selected object, for commands that name none."""
@@ -217,11 +222,7 @@ class Pane(GuardedWidget):
         if self.is_mounted:
             self.focus_content()
         else:
-            self.call_after_refresh(self._focus_if_current)
-
-    def _focus_if_current(self) -> None:
-        if self.has_class("-current"):  # else another pane was put in front of it meanwhile, and the keys are its own
-            self.focus_content()
+            self.call_after_refresh(_focus_if_current, self)
 
     def focus_content(self) -> None:
         """Focus the widget that takes this pane's keys."""
@@ -237,6 +238,11 @@ class Pane(GuardedWidget):
             self._health_label = label
             set_border_subtitle(self, Content(label))
         self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED) or bool(health.as_of), "-stale")
+
+
+def _focus_if_current(pane: Pane) -> None:
+    if pane.has_class("-current"):  # else another pane was put in front of it meanwhile, and the keys are its own
+        pane.focus_content()
 
 
 RowT = TypeVar("RowT")

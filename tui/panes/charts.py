@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import ComposeResult
 
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.untrusted import redact
 from actions.run.state.view import StageState, StageView
 from actions.telemetry.alarms import CurveAlarm, alarms_of, hang_of
@@ -134,7 +135,7 @@ class ChartsPane(PlotPane):
         notes = notes[:_PROGRESS_LINES]
         room = _PROGRESS_LINES - len(notes)
         is_over = stage is not None and stage.state in _ENDED
-        bars = progress_lines(source.progress, limit=room, width=self.size.width - 4, is_over=is_over)
+        bars = progress_lines(_bars_of(source, stage), limit=room, width=self.size.width - 4, is_over=is_over)
         self._progress.show([*bars, *(fit(note, max(1, self.size.width - 4)) for note in notes)])
         if chart is None:
             self._draw_nothing(f"curves of {self._place()}")
@@ -163,6 +164,19 @@ class ChartsPane(PlotPane):
     def on_resize(self) -> None:
         """Choose again how many charts there is room for."""
         self.services.ticker.request_paint()
+
+    def has_nothing(self) -> bool:
+        """Return whether what is to be shown, of the run or the watched job, has neither a curve nor a bar."""
+        if self._compared or self._awaited:
+            return False
+        self._choose()
+        source = self._source
+        if source is None:
+            return self.services.runs.view is not None
+        with suppress(ConsoleError):
+            source.read_on()
+            return not source.curves.metrics() and not _bars_of(source, _stage_of(self.services, source))
+        return False  # the reason stands in the pane
 
     def show_target(self, of: str) -> None:
         """Show the curves of one stage, or of the one at work (empty): compared runs stay.
@@ -434,21 +448,24 @@ class ChartsPane(PlotPane):
             self._drawn = None
             self._plot.clear()
         self._plot.describe("", "step")
-        self._plot.empty = reason or self._guidance()
+        self._plot.empty = reason or _guidance(self.services, self._source, self._launch_key)
         self._plot.show([], version=("nothing", self._plot.empty))
 
-    def _guidance(self) -> str:
-        """Return what to do for a curve, or what it comes from."""
-        view, watched = self.services.runs.view, self.services.watched
-        if watched is not None:
-            return f"No curve yet. Curves are read from the log of {watched.title}."
-        if view is None:
-            return f"No run is on screen: {self._launch_key} opens the blueprints, :watch KIND/NAME shows a job."
-        stage = _stage_of(self.services, self._source)
-        if stage is not None and stage.kind == "job" and stage.state in _ENDED:
-            return f"No curve: no line of the log of {stage.title} was read as a value of a step."
-        jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
-        return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
+
+def _guidance(services: ConsoleServices, source: CurveSource | None, launch_key: str) -> str:
+    """Return what to do for a curve, or what it comes from."""
+    view, watched = services.runs.view, services.watched
+    if watched is not None:
+        return f"No curve yet. Curves are read from the log of {watched.title}."
+    if view is None:
+        return f"No run is on screen: {launch_key} opens the blueprints, :watch KIND/NAME shows a job."
+    stage = _stage_of(services, source)
+    if stage is not None and stage.kind == "job" and stage.state in _ENDED:
+        none = f"No curve: no line of the log of {stage.title} was read as a value of a step."
+        is_done = stage.state is StageState.SUCCEEDED and bool(stage.charts)
+        return f"{none} A job that resumed at its last step had nothing left to train." if is_done else none
+    jobs = [stage.title for stage in view.stages if stage.kind == "job" and stage.state is not StageState.SKIPPED]
+    return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 
 
 def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
@@ -472,6 +489,12 @@ def _named(charts: Sequence[MetricChart], metric: str) -> str:
 def _on_screen(services: ConsoleServices) -> str:
     view, watched = services.runs.view, services.watched
     return f"{view.id if view is not None else ''} {watched.title if watched is not None else ''}"
+
+
+def _bars_of(source: CurveSource, stage: StageView | None) -> Mapping[tuple[str, str], TrainingProgress]:
+    """Return the progress that is worth a line: a bar that a finished stage left open says nothing any more."""
+    is_done = stage is not None and stage.state is StageState.SUCCEEDED
+    return {of: bar for of, bar in source.progress.items() if not is_done or bar.done >= (bar.total or 0)}
 
 
 def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:

@@ -10,7 +10,7 @@ from actions.base.errors import MissingError
 from actions.fleet.facts import EventFacts
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import is_list_complete
-from tui.feeds.services import CLUSTER, RUNS, ConsoleServices
+from tui.feeds.services import CLUSTER, RUNS, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
@@ -126,6 +126,7 @@ class HomePane(Pane):
             runs=services.runs.summaries if is_list_complete(services.runs) else None,
             runs_error=services.supervisor.health(RUNS).detail,
             elsewhere=elsewhere,
+            troubles=troubles_elsewhere(services),
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),
             names={**services.remote.names, **services.runs.names},
             money=home.money,

@@ -13,6 +13,7 @@ from tui.panes.base import TablePane, bindings_of
 from tui.present import pods
 from tui.present.pods import PodOwner, PodScope
 from tui.present.subject import Subject
+from tui.present.text import age as age_text
 from tui.settings.keys import KeyContext
 from tui.widgets.table_model import Column
 
@@ -22,28 +23,52 @@ if TYPE_CHECKING:
 _OWNER_WORDS = 3
 """Kind, namespace, name."""
 
-COLUMNS: tuple[Column[PodFacts], ...] = (
-    Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=4),
-    Column("name", "NAME", lambda pod: pod.name, width=24, flex=3, limit=60, keeps_ends=True),
-    Column("ready", "READY", pods.ready_cell, width=5),
-    Column("status", "STATUS", pods.status_cell, width=12, flex=1, limit=26),
-    Column(
-        "restarts", "RESTARTS", pods.restarts_cell, width=8, align="right", drop=3, sort_key=lambda pod: pod.restarts
-    ),
-    Column("requests", "CPU MEMORY", pods.requests_cell, width=12, drop=7, sort_key=lambda pod: pod.requests.cpu_milli),
-    Column(
-        "accel",
-        "ACCEL",
-        pods.accelerators_cell,
-        width=5,
-        align="right",
-        drop=5,
-        sort_key=lambda pod: pod.requests.accelerators,
-    ),
-    Column("owner", "OWNER", pods.owner_cell, width=18, flex=2, limit=44, drop=8),
-    Column("node", "NODE", pods.node_cell, width=16, flex=2, limit=46, drop=2),
-    Column("run", "RUN", lambda pod: pod.run or "-", width=12, flex=1, limit=28, drop=9),
-)
+AGES_SECONDS = 10.0
+"""The ages of all pods are drawn anew this often."""
+
+
+def columns_of(services: ConsoleServices) -> tuple[Column[PodFacts], ...]:
+    """Return the table's columns; ages are computed with the services' clock."""
+
+    def age(pod: PodFacts) -> str:
+        return age_text(services.clock.now().timestamp(), pod.created_at)
+
+    return (
+        Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=2),
+        Column("name", "NAME", lambda pod: pod.name, width=24, flex=3, limit=60, keeps_ends=True),
+        Column("ready", "READY", pods.ready_cell, width=5),
+        Column("status", "STATUS", pods.status_cell, width=12, flex=1, limit=26),
+        Column(
+            "restarts",
+            "RESTARTS",
+            pods.restarts_cell,
+            width=8,
+            align="right",
+            drop=1,
+            sort_key=lambda pod: pod.restarts,
+        ),
+        Column("age", "AGE", age, width=6, align="right", drop=3, sort_key=lambda pod: -pod.created_at),
+        Column(
+            "requests",
+            "CPU MEMORY",
+            pods.requests_cell,
+            width=12,
+            drop=7,
+            sort_key=lambda pod: pod.requests.cpu_milli,
+        ),
+        Column(
+            "accel",
+            "ACCEL",
+            pods.accelerators_cell,
+            width=5,
+            align="right",
+            drop=5,
+            sort_key=lambda pod: pod.requests.accelerators,
+        ),
+        Column("owner", "OWNER", pods.owner_cell, width=18, flex=2, limit=44, drop=8),
+        Column("node", "NODE", pods.node_cell, width=16, flex=2, limit=46, drop=4),
+        Column("run", "RUN", lambda pod: pod.run or "-", width=12, flex=1, limit=28, drop=9),
+    )
 
 
 class PodsPane(TablePane[PodFacts]):
@@ -56,8 +81,13 @@ class PodsPane(TablePane[PodFacts]):
 
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(
-            services, COLUMNS, key=lambda pod: pod.key, search=pods.search_text, identify=lambda pod: pod.uid
+            services,
+            columns_of(services),
+            key=lambda pod: pod.key,
+            search=pods.search_text,
+            identify=lambda pod: pod.uid,
         )
+        self._aged_at = float("-inf")
         self._scope = PodScope()
         self._shown: ClusterSnapshot | None = None
 
@@ -70,6 +100,7 @@ class PodsPane(TablePane[PodFacts]):
         watched = self.services.watched
         if self._scope.job is not None and watched is not None and watched.job != self._scope.job:
             self._scope, self._shown = replace(self._scope, job=watched.job), None  # the job's pods are known by now
+        self._age_rows()
         if snapshot is None or snapshot is self._shown:
             return
         changes = snapshot.changes_since(self._shown)
@@ -79,6 +110,14 @@ class PodsPane(TablePane[PodFacts]):
             return
         rows = {key: pod for key in changes.pods if (pod := snapshot.pods.get(key)) and self._scope.holds(pod)}
         self.update_rows(rows.values(), changes.pods - rows.keys())
+
+    def _age_rows(self) -> None:
+        now = self.services.clock.monotonic()
+        if now - self._aged_at >= AGES_SECONDS:
+            self._aged_at = now
+            self.table.restyled()
+            self.table.refresh()
+            self.services.ticker.request_paint_in(AGES_SECONDS)
 
     def show_target(self, of: str) -> None:
         """Show the pods of a node (its name), the run on screen (`run`), one of its stages, or all (empty).

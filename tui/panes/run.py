@@ -16,7 +16,7 @@ from actions.run.state.records import Action
 from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
-from tui.present import run
+from tui.present import rail, run
 from tui.present.cells import Cells, Span, Tone
 from tui.present.cost import held_cost
 from tui.present.subject import Subject
@@ -40,7 +40,7 @@ class RunPane(Pane):
     BINDINGS: ClassVar = bindings_of(KeyContext.RUN)
     DEFAULT_CSS = """
     RunPane > .totals { height: auto; min-height: 2; max-height: 6; }
-    RunPane > StageRail { height: auto; max-height: 60%; }
+    RunPane > StageRail { height: auto; }
     RunPane > .stage-detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid $foreground 15%; }
     """
 
@@ -56,10 +56,11 @@ class RunPane(Pane):
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")
+        self._heading_rows = 0
         self._rail_rows = 0
         """The most rows of the rail; 0 before the pane has a size."""
         self._progress: OwnProgress | None = None
-        self._left = run.NO_PROGRESS
+        self._left = rail.NO_PROGRESS
 
     def compose(self) -> ComposeResult:
         """Yield heading, rail and details."""
@@ -77,12 +78,12 @@ class RunPane(Pane):
             self._detail.show(())
             return
         now = self.services.clock.now().timestamp()
-        self.entitle(f"{view.id} · {run.home_words(view)}")
+        self.entitle(" · ".join(filter(None, (view.id, run.home_words(view)))))
         self._left = self._own_progress(view)
         width = self.size.width - 2
         heading = run.run_heading(view, now=now, width=width, runner=self._runner(), left=self._left)
         self._heading.show(heading)
-        self._leave_room_for_detail(min(len(heading), _MOST_HEADING))
+        self._heading_rows = min(len(heading), _MOST_HEADING)
         self._show_rail(view)
         self._show_detail()
 
@@ -93,10 +94,11 @@ class RunPane(Pane):
             return run.without_runner("" if self._no_changes() else self._keys["resume"], has_died=runs.has_died)
         return run.RUNNER_STARTS if runs.is_starting else None
 
-    def _leave_room_for_detail(self, heading: int) -> None:
-        """Let the rail have what heading and detail leave, and three fifths at most."""
+    def _share_room(self, detail: int, fifths: int) -> None:
+        """Let the rail have the rows that heading and detail leave, and so many fifths of all at least."""
         height = self.size.height
-        rows = max(3, min(height * 3 // 5, height - heading - _LEAST_DETAIL))
+        free = height - self._heading_rows
+        rows = max(3, min(height * fifths // 5, free - _LEAST_DETAIL), free - max(_LEAST_DETAIL, detail + 1))
         if height and rows != self._rail_rows:
             self._rail_rows = rows
             self._rail.styles.max_height = rows
@@ -116,6 +118,10 @@ class RunPane(Pane):
         text = f"No run of yours is at work. Press {self._runs_key} for {counted(others, 'run')} of this cluster."
         return ((Span(text, Tone.MUTED),),)
 
+    def has_nothing(self) -> bool:
+        """Return whether a job is watched that is of no run."""
+        return self.services.runs.view is None and self.services.watched is not None
+
     def show_target(self, of: str) -> None:
         """Show another run, or move the cursor to a stage of this one.
 
@@ -125,13 +131,14 @@ class RunPane(Pane):
         view = self.services.runs.view
         if of and view is not None:  # a pane that was never shown has no stages yet
             self._show_rail(view)
-        if of and not self._rail.select(of):
+        if of and not self._rail.select(rail.row_key(view, of) if view is not None else of):
             self.services.open_run(of)
         self.refresh_data()
 
     def subject(self) -> Subject | None:
-        """Return the stage under the cursor."""
-        return Subject("Stage", self._rail.selected_key) if self._rail.selected_key else None
+        """Return the stage under the cursor; none in the row of those that are skipped."""
+        key = self._rail.selected_key
+        return Subject("Stage", key) if key and key not in (rail.SKIPPED, rail.KEPT) else None
 
     def focus_content(self) -> None:
         """Focus the rail."""
@@ -156,7 +163,7 @@ class RunPane(Pane):
     def _show_rail(self, view: RunView) -> None:
         now = self.services.clock.now().timestamp()
         approve_key = "" if self._no_changes() else self._keys["approve"]
-        self._rail.show(run.rail_of(view, now=now, approve_key=approve_key, left=self._left))
+        self._rail.show(rail.rail_of(view, now=now, approve_key=approve_key, left=self._left), view.id)
 
     def _no_changes(self) -> str:
         """Return why this console changes nothing in the run on screen; empty if it can."""
@@ -192,7 +199,9 @@ class RunPane(Pane):
 
     def _show_detail(self) -> None:
         view = self.services.runs.view
-        stage = run.stage_of(view, self._rail.selected_key) if view else None
+        stage = rail.stage_of(view, self._rail.selected_key) if view else None
+        if view is not None and stage is None:
+            self._show_lines(rail.skipped_lines(view, self._rail.selected_key, self.size.width - 6))
         if view is None or stage is None:
             return
         if stage.kind == Action.AUDIT and view.audit is not None:
@@ -208,7 +217,7 @@ class RunPane(Pane):
             is_stalled=view.state is RunState.STALLED,
             spent=run.spent_in(view, self._rail.selected_key, now),
             left_seconds=self._left.get(stage.id),
-            title=run.title_of(self._rail.selected_key, stage),
+            title=rail.title_of(self._rail.selected_key, stage),
         )
         idle = run.idle_lines(
             view,
@@ -220,9 +229,13 @@ class RunPane(Pane):
         )
         ending = run.ending_lines(view, width=width)
         if stage.state is StageState.FAILED:  # the reason is on the first screen, whatever its size
-            self._detail.show([*detail, *idle, *ending])
+            self._show_lines([*detail, *idle, *ending], fifths=2)
         else:
-            self._detail.show([*idle, *detail, *ending])
+            self._show_lines([*idle, *detail, *ending])
+
+    def _show_lines(self, lines: Sequence[Cells], *, fifths: int = 3) -> None:
+        self._share_room(len(lines), fifths)
+        self._detail.show(lines)
 
 
 def _unreadable_lines(run_id: str, runs_key: str) -> list[Cells]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from tui.feeds.services import RUNS, ConsoleServices
+from tui.feeds.services import RUNS, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import remote_runs as rows
@@ -35,7 +35,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
     return (
         Column("id", "RUN", lambda row: rows.name_cell(row, _name(services, row)), width=25, flex=2, limit=50),
         Column("state", "STATE", rows.state_cell, width=17),
-        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40),
+        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40, sized=rows.stage_cell),
         Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=1, sort_key=took),
         Column("loss", "LOSS", rows.loss_cell, width=7, align="right", drop=4, sort_key=loss),
         Column(
@@ -100,7 +100,7 @@ class RunsPane(TablePane[RunRow]):
         key = name_of(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
         empty = f"No run yet: press {key} for the blueprints."
         super().__init__(services, columns_of(services), key=lambda row: row.id, search=rows.search_text, empty=empty)
-        self._shown: tuple[int, int, frozenset[str]] = (-1, -1, frozenset())
+        self._shown: object = None
         self._has_who = False
 
     def refresh_data(self) -> None:
@@ -115,10 +115,12 @@ class RunsPane(TablePane[RunRow]):
         self.entitle(f"runs · {over}: see eksml-tui runs disk" if over else "runs")
         elsewhere = runs.listed_elsewhere()
         silent = frozenset(run.id for run in elsewhere if others.is_silent(run))
-        if self._shown != (runs.revision, others.revision, silent):
-            self._shown = runs.revision, others.revision, silent
+        troubles = troubles_elsewhere(self.services)
+        shown = runs.revision, others.revision, silent, troubles
+        if self._shown != shown:
+            self._shown = shown
             self._show_who(is_wanted=bool(elsewhere) or any(run.taken_by for run in runs.summaries))
-            self.show_rows(rows.rows_of(runs.summaries, elsewhere, silent))
+            self.show_rows(rows.rows_of(runs.summaries, elsewhere, silent, troubles))
 
     def _show_who(self, *, is_wanted: bool) -> None:
         """Show the column of other machines' owners while there are any, unless columns were chosen."""

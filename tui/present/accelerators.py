@@ -9,7 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
 from actions.base.wording import duration
@@ -37,6 +36,8 @@ _WAITS_BELOW = 0.25
 """Share of its power cap below which a fully busy device only waits: an H100 that hung drew 17 %."""
 _LASTS_SECONDS = 5.0
 """Duration from which the text has how long a device has lagged."""
+_BEGINS_SECONDS = 30.0
+"""Time at 0 % from which a job's devices are not just about to begin."""
 _LEAST_TREND = 8
 _LEVELS = "▁▂▃▄▅▆▇█"
 _HARMLESS = frozenset({"power cap", "sync boost"})
@@ -112,6 +113,12 @@ def device_rows(
         if not reading.devices:
             rows.append(DeviceRow(pod, short, None, error=reading.error or "No accelerator.", node=node))
     return rows
+
+
+def answered(rows: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
+    """Return the rows that a table is worth: none where no worker has answered, all for one reason."""
+    reasons = {row.error.replace(row.pod.partition("/")[2], "") for row in rows if row.device is None}
+    return () if len(reasons) == 1 and all(row.device is None for row in rows) else rows
 
 
 def search_text(row: DeviceRow) -> str:
@@ -407,7 +414,7 @@ def summary(
     if not rows:
         return []
     if not known:
-        return [(Span("✗ No worker answered.", Tone.BAD),), (Span(rows[0].error, Tone.WARN),)]
+        return [(Span(f"No worker answered: {rows[0].error}", Tone.WARN),)]
     loads = [load for row in known if (load := load_key(row)) >= 0]
     noun = f"{len(known)} {known[0].noun}{'s' * (len(known) != 1)}"
     words = _mean_words(sum(loads) / len(loads) if loads else None)
@@ -438,7 +445,8 @@ def _time_words(past: PastReadings | None, *, has_ended: bool) -> str:
     if past.ended_at == past.began_at:
         return f", sampled once, at {time_of_day(past.ended_at)} UTC"
     label = "ended at" if has_ended else "last sample at"
-    return f" over {duration(past.ended_at - past.began_at)}, {label} {time_of_day(past.ended_at)} UTC"
+    each = "" if past.is_common else " (each over its own part of it)"
+    return f" over {duration(past.ended_at - past.began_at)}{each}, {label} {time_of_day(past.ended_at)} UTC"
 
 
 def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
@@ -449,12 +457,9 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
 
     Source: `docs/facts/nvidia-smi.md#waiting`.
     """
-    whole, rows = rows, _in_common_time(rows)
     loads = [(row, load) for row in rows if (load := row.load) is not None]
     if not loads:
         return (Span("No load was measured.", Tone.MUTED),)
-    is_part = any(round(row.load or 0) != round(shown.load or 0) for row, shown in zip(rows, whole, strict=True))
-    together = " while all were sampled" if is_part else ""
     ordered = sorted(load for _, load in loads)
     usual = median(ordered)
     slowest, least = min(loads, key=lambda one: one[1])
@@ -468,36 +473,26 @@ def _laggards(rows: Sequence[DeviceRow], *, is_one_job: bool) -> Cells:
     if usual >= _IDLE_PERCENT > most:  # between two steps, or since a moment ago
         return (Span(f"no device is busy at this moment: {most:.0f}% at most", Tone.MUTED),)
     if usual < _IDLE_PERCENT and not late:
-        verb = "was" if slowest.is_past else "is"
-        return (Span(f"▲ no device {verb} busy: {most:.0f}% at most", Tone.WARN),)
+        return _at_rest([row for row, _ in loads], most)
     if not late:
-        return (Span(f"slowest: {_place(slowest)} at {least:.0f}%{together}, no lag", Tone.MUTED),)
-    words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%){together}"
+        return (Span(f"slowest: {_place(slowest)} at {least:.0f}%, no lag", Tone.MUTED),)
+    words = f"▲ slowest: {_place(slowest)} at {least:.0f}% (others: {others:.0f}%)"
     more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
     signs = [*_little_power(slowest, rows), *_signs(slowest, rows)]
     because = f": {' and '.join(signs)}" if signs else ""
     return (Span(f"{words}{_for_how_long(slowest, others)}{more}{because}", Tone.WARN),)
 
 
-def _in_common_time(rows: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
-    """Return rows of the past with means of the time in which all were sampled, as some begin earlier."""
-    since = max((row.history.span[0] for row in rows if row.is_past and row.history is not None), default=0.0)
-    return [_since(row, row.history, row.device, since) if row.is_past else row for row in rows]
-
-
-def _since(row: DeviceRow, history: DeviceHistory | None, device: Device | None, moment: float) -> DeviceRow:
-    if history is None or device is None:
-        return row
-    load, watts, clock = (
-        history.mean_since(quantity, moment) for quantity in (Quantity.LOAD, Quantity.POWER, Quantity.CLOCK)
-    )
-    known = replace(
-        device,
-        load_pct=device.load_pct if load is None else load,
-        power_w=device.power_w if watts is None else watts,
-        clock_mhz=device.clock_mhz if clock is None else round(clock),
-    )
-    return replace(row, device=known)
+def _at_rest(rows: Sequence[DeviceRow], most: float) -> Cells:
+    """Tell how many of devices are busy, where most are not; the first samples of a job are no reason for a warning."""
+    verb, busy = "was" if rows[0].is_past else "is", sum(load_key(row) >= _IDLE_PERCENT for row in rows)
+    if busy:
+        verb = verb if busy == 1 else "were" if rows[0].is_past else "are"
+        return (Span(f"▲ {busy} of {len(rows)} devices {verb} busy: {most:.0f}% at most", Tone.WARN),)
+    below = (row.history.seconds_below(Quantity.LOAD, _IDLE_PERCENT) for row in rows if row.history is not None)
+    if not rows[0].is_past and max(below, default=0.0) < _BEGINS_SECONDS:
+        return (Span("no device is busy yet", Tone.MUTED),)
+    return (Span(f"▲ no device {verb} busy: {most:.0f}% at most", Tone.WARN),)
 
 
 def _lags(load: float, others: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,11 +24,13 @@ class RunRow(msgspec.Struct, frozen=True):
         local: The run as this machine has it.
         remote: The run by its record in the cluster, if another machine carries it out.
         is_silent: Heartbeats of that machine are missing.
+        trouble: The verdict on its pods, by what the cluster shows of them; empty if none is in trouble.
     """
 
     local: RunSummary | None
     remote: RemoteRun | None = None
     is_silent: bool = False
+    trouble: str = ""
 
     @property
     def id(self) -> str:
@@ -36,7 +39,10 @@ class RunRow(msgspec.Struct, frozen=True):
 
 
 def rows_of(
-    local: tuple[RunSummary, ...], elsewhere: tuple[RemoteRun, ...], silent: frozenset[str]
+    local: tuple[RunSummary, ...],
+    elsewhere: tuple[RemoteRun, ...],
+    silent: frozenset[str],
+    troubles: Mapping[str, str],
 ) -> tuple[RunRow, ...]:
     """Return one row for each run, those of this machine first.
 
@@ -44,10 +50,11 @@ def rows_of(
         local: Newest first.
         elsewhere: The runs that other machines carry out, newest first.
         silent: Ids of those whose heartbeats are missing.
+        troubles: The verdict on the pods of those that have some in trouble.
     """
     by_id = {run.id: run for run in elsewhere}
-    here = [RunRow(run, by_id.pop(run.id, None), run.id in silent) for run in local]
-    return (*here, *(RunRow(None, run, run.id in silent) for run in by_id.values()))
+    here = [RunRow(run, by_id.pop(run.id, None), run.id in silent, troubles.get(run.id, "")) for run in local]
+    return (*here, *(RunRow(None, run, run.id in silent, troubles.get(run.id, "")) for run in by_id.values()))
 
 
 def name_cell(row: RunRow, name: str) -> CellValue:
@@ -59,27 +66,29 @@ def state_cell(row: RunRow, width: int = 0) -> CellValue:
     """The run's state; of another machine dim, or `silent since 14:02`, shorter where `width` is too small for it."""
     if row.remote is None:
         return runs.summary_state_cell(row.local) if row.local else ""
-    state = remote_state(row.remote, is_silent=row.is_silent)
+    state = remote_state(row.remote, is_silent=row.is_silent, trouble=row.trouble)
     is_cut = 0 < width < len(state.text) and row.is_silent
     return Span(state.text.replace(" since ", " "), state.tone) if is_cut else state
 
 
-def remote_state(run: RemoteRun, *, is_silent: bool) -> Span:
-    """Return the state of a run of another machine in words."""
+def remote_state(run: RemoteRun, *, is_silent: bool, trouble: str = "") -> Span:
+    """Return the state of a run of another machine in words, red while its pods are in trouble."""
     from actions.run.presence.remote_view import sign_text
 
     if run.presence is None:
         return Span("unreadable", Tone.BAD)
     if is_silent:
         return Span(sign_text(run, is_silent=True), Tone.WARN)
-    return Span(run.presence.state.value, Tone.MUTED)
+    return Span(f"▲ {run.presence.state.value}", Tone.BAD) if trouble else Span(run.presence.state.value, Tone.MUTED)
 
 
-def stage_cell(row: RunRow) -> CellValue:
-    """The stage at work, dim for a run of another machine."""
+def stage_cell(row: RunRow, width: int = 0) -> CellValue:
+    """The stage at work, dim for a run of another machine; see `tui.present.run.stage_cell`."""
     if row.remote is None:
-        return runs.stage_cell(row.local) if row.local else ""
+        return runs.stage_cell(row.local, width) if row.local else ""
     presence = row.remote.presence
+    if row.trouble and presence is not None:
+        return Span(presence.stage if 0 < width < runs.LEAST_TROUBLE else row.trouble, Tone.BAD)
     return Span(row.remote.error if presence is None else presence.stage or "-", Tone.MUTED)
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
 from actions.base.wording import counted, duration, duration_range, folded, listed
 from actions.fleet.cost import FleetCost
 from actions.run.spending import kept_text, rate_at_rest, spending_of, unfinished_teardown
-from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
+from actions.run.state.records import CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import (
     Notice,
     NoticeKind,
@@ -27,78 +25,11 @@ from actions.run.state.view import (
 )
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
 from tui.present.limits import limit_lines
+from tui.present.rail import GLYPHS, LOOKS, NO_PROGRESS, StageLook, warning_of
 from tui.present.text import moment_of
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary  # the first frame needs no journal
-
-
-class StageLook(StrEnum):
-    """The state of a stage as the rail shows it."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    WAITING = "waiting"
-    """For approval by the operator."""
-    UNKNOWN = "unknown"
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    CANCELLED = "cancelled"
-    UNDOING = "undoing"
-    UNDONE = "undone"
-
-
-class Glyph(msgspec.Struct, frozen=True):
-    """A character with its tone."""
-
-    sign: str
-    tone: Tone
-
-
-GLYPHS: dict[StageLook, Glyph] = {
-    StageLook.PENDING: Glyph("○", Tone.MUTED),
-    StageLook.RUNNING: Glyph("▶", Tone.BUSY),
-    StageLook.WAITING: Glyph("◆", Tone.WARN),
-    StageLook.UNKNOWN: Glyph("?", Tone.WARN),
-    StageLook.DONE: Glyph("✔", Tone.GOOD),
-    StageLook.FAILED: Glyph("✘", Tone.BAD),
-    StageLook.SKIPPED: Glyph("–", Tone.MUTED),
-    StageLook.CANCELLED: Glyph("■", Tone.MUTED),
-    StageLook.UNDOING: Glyph("◀", Tone.BUSY),
-    StageLook.UNDONE: Glyph("◌", Tone.MUTED),
-}
-
-
-class StageLine(msgspec.Struct, frozen=True):
-    """A stage of a rail.
-
-    Args:
-        key: The stage's id.
-        title: Name for people.
-        look: State.
-        elapsed_seconds: Time since its start, or its whole duration; `None` before it starts.
-        expected_seconds: Low and high end of the expected duration; `None` if unknown.
-        note: The most important detail: a reason, a count.
-        is_warning: The note is a warning, independent of the state.
-        is_trouble: Its pods crash, restart or were killed: the note names them.
-    """
-
-    key: str
-    title: str
-    look: StageLook
-    elapsed_seconds: float | None = None
-    expected_seconds: tuple[float, float] | None = None
-    note: str = ""
-    is_warning: bool = False
-    is_trouble: bool = False
-
-    @property
-    def share(self) -> float | None:
-        """Elapsed time over the high end of the expectation; above 1 when overdue; `None` if unknown."""
-        if self.elapsed_seconds is None or not self.expected_seconds or self.expected_seconds[1] <= 0:
-            return None
-        return self.elapsed_seconds / self.expected_seconds[1]
 
 
 RUN_TONES = {
@@ -113,17 +44,6 @@ RUN_TONES = {
     RunState.PARKED: Tone.ACCENT,
     RunState.TEARING_DOWN: Tone.BUSY,
     RunState.TORN_DOWN: Tone.MUTED,
-}
-_LOOKS = {
-    StageState.PENDING: StageLook.PENDING,
-    StageState.RUNNING: StageLook.RUNNING,
-    StageState.AWAITING_APPROVAL: StageLook.WAITING,
-    StageState.UNKNOWN: StageLook.UNKNOWN,
-    StageState.SUCCEEDED: StageLook.DONE,
-    StageState.FAILED: StageLook.FAILED,
-    StageState.SKIPPED: StageLook.SKIPPED,
-    StageState.CANCELLED: StageLook.CANCELLED,
-    StageState.UNDONE: StageLook.UNDONE,
 }
 _CHECK_SIGNS = {
     CheckResult.PASSED: ("✓", Tone.GOOD),
@@ -147,40 +67,6 @@ def stage_state_text(state: StageState) -> str:
     return state.value.replace("_", " ")
 
 
-_STEPS: Mapping[str, str] = {Action.DRAIN: "draining", Action.AUDIT: "auditing"}
-"""The work of a step of a teardown that undoes no stage."""
-TEARDOWN_PREFIX = "teardown:"
-"""Prefix of the ids of teardown steps, where stages and steps share a rail."""
-
-
-NO_PROGRESS: Mapping[str, float] = {}
-
-
-def rail_of(
-    view: RunView, *, now: float, approve_key: str = "a", left: Mapping[str, float] = NO_PROGRESS
-) -> list[StageLine]:
-    """Return the stages, and after them the steps of a teardown.
-
-    Args:
-        view: The run.
-        now: Seconds since the epoch.
-        approve_key: Key that approves a waiting plan; empty where no approval is taken.
-        left: Seconds that stages still take by their own progress, which counts before what is expected.
-    """
-    asks = f"press {approve_key} to approve" if approve_key else "waits for approval"
-    looks = {**_LOOKS, StageState.RUNNING: StageLook.UNKNOWN} if view.state is RunState.STALLED else _LOOKS
-    stages = [
-        _line(stage, stage.id, looks[stage.state], now, asks=asks, left=left.get(stage.id)) for stage in view.stages
-    ]
-    for step in view.teardown:
-        look = looks[step.state]
-        look = StageLook.UNDOING if look is StageLook.RUNNING else look
-        line = _line(step, f"{TEARDOWN_PREFIX}{step.id}", look, now)
-        is_idle = look is not StageLook.UNDOING or bool(line.note)
-        stages.append(line if is_idle else replace(line, note=_STEPS.get(step.kind, "")))
-    return stages
-
-
 def _doubt(view: RunView) -> Span | None:
     """Return the audit's objection to the run's state, if any."""
     audit = view.audit
@@ -189,45 +75,6 @@ def _doubt(view: RunView) -> Span | None:
     if audit.leftovers:
         return Span(f"{counted(len(audit.leftovers), 'object')} left", Tone.BAD)
     return Span("leftovers unknown", Tone.WARN)
-
-
-def _line(
-    stage: StageView, key: str, look: StageLook, now: float, *, asks: str = "", left: float | None = None
-) -> StageLine:
-    elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
-    expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
-    if left is not None and elapsed is not None:
-        expects = (elapsed + left, elapsed + left)
-    has_message = stage.state in (StageState.RUNNING, StageState.FAILED)
-    warning = warning_of(stage)
-    note = asks if look is StageLook.WAITING else stage.message if has_message else warning
-    trouble = stage.trouble if look is StageLook.RUNNING else ""
-    note = trouble or note
-    return StageLine(
-        key, title_of(key, stage), look, elapsed, expects, note, is_warning=bool(warning), is_trouble=bool(trouble)
-    )
-
-
-def title_of(key: str, stage: StageView) -> str:
-    """Return the title of a rail's row: a step that removes a stage is marked `undo`."""
-    is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
-    return f"undo {stage.title}" if is_undo else stage.title
-
-
-def warning_of(stage: StageView) -> str:
-    """Return the first failed check of a stage that succeeded; empty if there is none."""
-    if stage.state is not StageState.SUCCEEDED:
-        return ""
-    wrong = next((found for found in stage.findings if found.result is CheckResult.FAILED), None)
-    return "" if wrong is None else f"▲ {wrong.subject} {wrong.detail}"
-
-
-def stage_of(view: RunView, key: str) -> StageView | None:
-    """Return the stage or step of a rail's row."""
-    if key.startswith(TEARDOWN_PREFIX):
-        step_id = key.removeprefix(TEARDOWN_PREFIX)
-        return next((step for step in view.teardown if step.id == step_id), None)
-    return next((stage for stage in view.stages if stage.id == key), None)
 
 
 RUNNER_STARTS = Span("its runner starts", Tone.MUTED)
@@ -294,13 +141,10 @@ def run_heading(
 
 
 def home_words(view: RunView) -> str:
-    """Return where a run is kept: `home s3://…`, since when that is away, or `on this machine alone`."""
-    if not view.home:
-        is_elsewhere = any(one.kind is NoticeKind.ELSEWHERE for one in view.notices)
-        return "on its machine alone" if is_elsewhere else "on this machine alone"
+    """Return where a run is kept beside this machine, and since when that is away: `home s3://…`; empty for nowhere."""
     trouble = next((one for one in view.notices if one.kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED)), None)
-    if trouble is None:
-        return f"home {view.home}"
+    if trouble is None or not view.home:
+        return f"home {view.home}" if view.home else ""
     since = f" since {time_of_day(trouble.since)[:5]}" if trouble.since is not None else ""
     return f"home {view.home} {'away' if trouble.kind is NoticeKind.HOME_AWAY else 'refuses'}{since}"
 
@@ -405,7 +249,7 @@ def stage_detail(
         title: Another one than the stage's own.
     """
     is_unknown = is_stalled and stage.state is StageState.RUNNING
-    glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else _LOOKS[stage.state]]
+    glyph = GLYPHS[StageLook.UNKNOWN if is_unknown else LOOKS[stage.state]]
     width = max(20, width)
     begin = (Span(f"{glyph.sign} ", glyph.tone), Span(title or stage.title, Tone.STRONG))
     state = Span(_STALLED if is_unknown else _state_words(stage, now), glyph.tone)
@@ -415,11 +259,11 @@ def stage_detail(
     parts = [state, *_spent(stage, now, left_seconds), *cost, *kind, *approved]
     lines: list[Cells] = [_joined(parts, width, begin=begin)]
     offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
-    if stage.message and offer is None:
-        tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
-        lines += [(Span(line, tone),) for line in folded(stage.message, width)]
-    if stage.trouble:
+    if stage.trouble:  # pods that are ready between two crashes are no comfort: their number comes after it, dim
         lines += [(Span(line, Tone.BAD),) for line in folded(f"▲ {stage.trouble}", width, further="  ")]
+    if stage.message and offer is None:
+        tone = Tone.BAD if stage.state is StageState.FAILED else Tone.MUTED if stage.trouble else Tone.PLAIN
+        lines += [(Span(line, tone),) for line in folded(stage.message, width)]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"Starts after {', '.join(stage.needs)}.", Tone.MUTED),))
     if offer is not None:
@@ -565,8 +409,15 @@ def summary_state_cell(run: RunSummary) -> CellValue:
     return Span(f"▲ {run.state.value}", Tone.BAD) if trouble_in(run.notices) else state_cell(run.state)
 
 
-def stage_cell(run: RunSummary) -> CellValue:
-    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read."""
+LEAST_TROUBLE = 24
+"""Columns from which a cell has what is wrong instead of the stage: the beginning of less says nothing."""
+
+
+def stage_cell(run: RunSummary, width: int = 0) -> CellValue:
+    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read.
+
+    Where there is room (`width` columns; 0: as much as need be), what is wrong with the pods of the stage.
+    """
     if run.error:
         return Span(run.error, Tone.BAD)
     if run.leftovers:
@@ -577,7 +428,7 @@ def stage_cell(run: RunSummary) -> CellValue:
         return Span("home behind", Tone.WARN)
     trouble = trouble_in(run.notices)
     if trouble:
-        return Span(trouble.partition(": ")[2], Tone.BAD)
+        return Span(run.stage if 0 < width < LEAST_TROUBLE else trouble.partition(": ")[2], Tone.BAD)
     if run.stage and run.state is RunState.FAILED:
         return Span(run.stage, Tone.BAD)
     return run.stage or Span("-", Tone.MUTED)

@@ -13,7 +13,7 @@ from actions.base.wording import counted
 from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
-from tui.feeds.services import CLUSTER, ConsoleServices
+from tui.feeds.services import CLUSTER, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
 from tui.present.header import HeaderFacts, parse_context_name
@@ -177,17 +177,17 @@ def run_mark(view: RunView | None) -> Span | None:
 
 
 def other_trouble(services: ConsoleServices) -> str:
-    """Return the newest other run of this machine whose pods are in trouble, with that: `NAME: worker-7 restarted 7×`.
+    """Return the newest other run whose pods are in trouble, with that: `NAME: worker-7 restarted 7×`.
 
     Empty if there is none: the run on screen has a tab and words of its own.
     """
     runs = services.runs
     shown = runs.view.id if runs.view is not None else ""
-    for run in runs.summaries:
-        found = trouble_in(run.notices)
-        if found and run.id != shown:
-            return f"{runs.names.get(run.id, run.id)}: {found.partition(': ')[2].partition(': ')[0]}"
-    return ""
+    here = {run.id: trouble_in(run.notices).partition(": ")[2] for run in runs.summaries}
+    found = here | troubles_elsewhere(services)
+    name, trouble = next(((run, trouble) for run, trouble in found.items() if trouble and run != shown), ("", ""))
+    short = runs.names.get(name) or services.remote.names.get(name, name)
+    return f"{short}: {trouble.partition(': ')[0]}" if trouble else ""
 
 
 def tabs_line(
@@ -220,8 +220,8 @@ def tabs_line(
     shown = {name: _SHORT.get(name, name) for name in order}
     surplus = width_of(_joined_tabs(_tabs(shown, present, current, marks, keymap))) - spare
     tabs = _tabs(_cut(shown, surplus), present, current, marks, keymap)
-    if width_of(_joined_tabs(tabs)) > spare:  # some have no room anyway: the others are readable
-        tabs = _tabs(shown, present, current, marks, keymap)
+    if width_of(_joined_tabs(tabs)) > spare:  # not even so: keys alone, but for the current one
+        tabs = _tabs({name: shown[name] if name == current else "" for name in order}, present, current, marks, keymap)
     last = order.index(current) if current else 0
     first = 0
     while first < last and width_of(_joined_tabs(tabs[first : last + 1])) + bool(first) > width:
@@ -269,7 +269,12 @@ def _tabs(
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
             tabs.append(
-                [Link(f"{gap}{key}", Tone.BUSY, line=opens), Link(f" {text}", tone, line=opens), *mark, Span(" ")]
+                [
+                    Link(f"{gap}{key}", Tone.BUSY, line=opens),
+                    *([Link(f" {text}", tone, line=opens)] if text else []),
+                    *mark,
+                    Span(" "),
+                ]
             )
     return tabs
 
@@ -317,20 +322,24 @@ def hints_line(
             shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
             hints.append(_hint(name, shown, Tone.MUTED))
     everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
-    for form in ("words", "short"):
-        line = _fitted([_hint(one.key, getattr(one, form), one.tone) for one in news], hints, everywhere, width)
+    most = _NEEDED + 1  # with `:`, which gives way after the words of states
+    for form, needed in (("words", most), ("short", most), ("short", _NEEDED), ("sign", most)):
+        told = [_hint(one.key, getattr(one, form), one.tone) for one in news]
+        line = _fitted(told, hints, everywhere, width, needed)
         if not width or width_of(line[:-1]) <= width:
             return line
     return _joined([_hint(one.key, one.sign, one.tone) for one in news], everywhere[-_NEEDED:])
 
 
-def _fitted(first: list[list[Span]], hints: list[list[Span]], everywhere: list[list[Span]], width: int) -> Cells:
+def _fitted(
+    first: list[list[Span]], hints: list[list[Span]], everywhere: list[list[Span]], width: int, needed: int
+) -> Cells:
     """Return a line with as many of the keys as there is room for; one of the pane, and those that are needed, stay."""
     hints, everywhere = [*hints], [*everywhere]
     while width and width_of(_joined(first, hints, everywhere)[:-1]) > width:  # the last gap may be cut
         if len(hints) > 1:
             hints.pop()
-        elif len(everywhere) > _NEEDED:
+        elif len(everywhere) > needed:
             everywhere.pop(-1 - _NEEDED)
         else:
             break

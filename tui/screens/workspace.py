@@ -39,7 +39,7 @@ from tui.widgets.arrangement import (
     stacked,
     without,
 )
-from tui.widgets.split import Split
+from tui.widgets.split import Split, make_own
 
 if TYPE_CHECKING:
     from tui.screens.saved_layouts import SavedLayouts
@@ -65,6 +65,10 @@ _FOUR = Size(96, 21)
 """The least room for four panes of a run or a job: half a laptop's screen; on smaller ones they are tabs."""
 _WIDE = Size(132, 21)
 """The least room for a rail beside a log over two panes."""
+
+
+_YIELDING = frozenset({"run", "accelerators", "charts"})
+"""Panes of the console's layouts that give their room away while they have nothing to show."""
 
 
 def layout_of(name: LayoutName, current: str) -> tuple[LayoutForm, ...]:
@@ -93,7 +97,8 @@ def _watching(first: PaneName) -> tuple[LayoutForm, ...]:
     """A list beside the log, over accelerators and curves: those below the log where the screen is wide."""
     panels = side_by_side("accelerators", "charts")
     wide = side_by_side(first, stacked("logs", panels, share=0.55), share=0.38)
-    return LayoutForm(wide, _WIDE), LayoutForm(stacked(side_by_side(first, "logs"), panels), _FOUR)
+    narrow = stacked(side_by_side(first, "logs"), panels)
+    return LayoutForm(wide, _WIDE, _YIELDING), LayoutForm(narrow, _FOUR, _YIELDING)
 
 
 def _pane_class(name: str) -> type[Pane]:
@@ -182,7 +187,7 @@ class PaneWorkspace:
         Raises:
             ConfigError: It cannot be written.
         """
-        await self.layouts.keep_last(self.split.arrangement)
+        await self.layouts.keep_last(self.split.placing.whole_for(self.split.size))
 
     async def arrange_saved(self, name: str) -> None:
         """Put the panes into a layout of the console, or into one that the operator has saved.
@@ -240,8 +245,10 @@ class PaneWorkspace:
         self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:
-        """Put the panes into the arrangement called `name`."""
-        self.take(*layout_of(name, self.split.current))
+        """Put the panes into the arrangement called `name`; `watch` is of the pods of a job that is watched alone."""
+        services = self._services  # the job of a run of another machine is watched, too, but with its run
+        is_of_job = name == "watch" and services.watched is not None and services.runs.remote is None
+        self.take(*layout_of("job" if is_of_job else name, self.split.current))
 
     def take(self, *forms: LayoutForm) -> None:
         """Put the panes into an arrangement: the first form that the screen is large enough for."""
@@ -262,6 +269,7 @@ class PaneWorkspace:
         split = self.split
         if split.is_tabbed:
             raise _no_room()
+        make_own(split)
         beside = split.placing.behind
         new = name or (split.current if split.placing.has_front else self._next_to_show())
         self.pane(new)
@@ -271,7 +279,7 @@ class PaneWorkspace:
         if is_cramped(tree, split.size):
             raise RefusedError("There is no room for another pane.", hint="Close one, or enlarge the terminal.")
         split.arrangement = tree
-        split.go_to(new)
+        split.reveal(new)
         self._arranged()
 
     def resize(self, direction: Direction, cells: int) -> None:
@@ -281,6 +289,7 @@ class PaneWorkspace:
             RefusedError: There is none, or no room.
         """
         self._require_panes()
+        make_own(self.split)
         before = self.split.arrangement
         after = resized(before, self.split.size, self.split.current, direction, cells)
         if after is before:
@@ -295,6 +304,7 @@ class PaneWorkspace:
             ConsoleError: There is no such pane.
         """
         self._require_panes()
+        make_own(self.split)
         tree, current = self.split.arrangement, self.split.current
         keys = leaves(tree)
         if where in ("next", "previous"):
@@ -320,11 +330,14 @@ class PaneWorkspace:
         split = self.split
         if split.placing.has_front:
             split.zoom()
-        elif (rest := without(split.arrangement, split.current)) is not None:
+            self._arranged()
+            return
+        make_own(split)
+        if (rest := without(split.arrangement, split.current)) is not None:
             keys = leaves(split.arrangement)
             after = keys[(keys.index(split.current) + 1) % len(keys)]
             split.arrangement = rest
-            split.go_to(after)
+            split.reveal(after)
         else:
             raise RefusedError("The last pane stays open.", hint="q leaves the console.")
         self._arranged()
@@ -336,6 +349,7 @@ class PaneWorkspace:
             RefusedError: There is one pane only, or no room for all.
         """
         self._require_panes()
+        make_own(self.split)
         self.split.arrangement = equalized(self.split.arrangement)
         self._arranged()
 
@@ -369,6 +383,9 @@ class PaneWorkspace:
 
     def refresh_data(self) -> None:
         """Refresh every visible pane; show an error at the border of its pane."""
+        form = self.split.placing.forms[0]
+        yielding = form.yielding.intersection(leaves(form.tree))
+        self.split.yield_room(frozenset(key for key in yielding if self._made[key].has_nothing()))
         for pane in self.visible:
             if not pane.is_mounted:
                 continue  # it refreshes itself when it is mounted

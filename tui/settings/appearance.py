@@ -80,7 +80,8 @@ _SIGNS = {
     "●✱•": "*",
     "○◌◐": "o",
     "◆◇": "?",
-    "▶›→": ">",
+    "›→": ">",
+    "▶": "@",
     "◀‹←": "<",
     "▲↑": "^",
     "▼↓": "v",
@@ -93,11 +94,11 @@ _SIGNS = {
     "═": "=",
     "╞╡": "+",
     "‖": "|",
-    "≥": ">",
-    "≤": "<",
     "“”": '"',
     "‘’": "'",
 }
+_WORDS = {"≥ ": ">=", "≤ ": "<=", " … ": "...", "≥": ">", "≤": "<"}
+"""Signs with the blanks around them: what they are in ASCII takes more columns than they do."""
 _TABLE = {sign: likeness for signs, likeness in _SIGNS.items() for sign in signs}
 _DOTS = ("\u2801", "\u28ff")
 """The braille characters of charts."""
@@ -106,7 +107,11 @@ _DOTS = ("\u2801", "\u28ff")
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """Return `text` in ASCII, of the same width; a character without a substitute is `?`."""
-    return text if text.isascii() else "".join(map(_plain, text))
+    if text.isascii():
+        return text
+    for sign, likeness in _WORDS.items():
+        text = text.replace(sign, likeness)
+    return "".join(map(_plain, text))
 
 
 def _plain(character: str) -> str:

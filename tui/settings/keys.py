@@ -347,17 +347,24 @@ _USAGE_WIDTH = 44
 def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES) -> str:
     """Return the help as plain text, headings at the margin, with the operator's own keys."""
     order = [focused, KeyContext.EVERYWHERE, KeyContext.PANES, *(c for c in KeyContext if c is not focused)]
-    sections = [_section(context, keymap) for context in dict.fromkeys(order)]
+    sections = [_section(context, keymap, is_focused=context is focused) for context in dict.fromkeys(order)]
     commands = ["Commands, typed after :", *(_row(c.usage(), c.help, _USAGE_WIDTH) for c in COMMANDS)]
     return "\n\n".join(part for part in [_own(keymap), *sections, _movement(), "\n".join(commands)] if part)
 
 
-def _section(context: KeyContext, keymap: Keymap) -> str:
+def _section(context: KeyContext, keymap: Keymap, *, is_focused: bool = False) -> str:
+    """Return the keys of a context; of the focused one first those of its own widget: they are looked for most."""
     rows = list(keys_of(context))
     if not rows:
         return ""
     title = context.value if context in (KeyContext.EVERYWHERE, KeyContext.PANES) else f"In the {context} pane"
-    return "\n".join([title[:1].upper() + title[1:], *(_line(row, keymap) for row in rows)])
+    own = [_row(" ".join(names), does, _KEY_WIDTH) for names, does in MOVEMENT if is_focused and _is_for(context, does)]
+    return "\n".join([title[:1].upper() + title[1:], *own, *(_line(row, keymap) for row in rows)])
+
+
+def _is_for(context: KeyContext, does: str) -> bool:
+    """Return whether a key of widgets is for the one of a pane, by the panes that its sentence names in brackets."""
+    return any(context.value in part.partition(")")[0] for part in does.split("(")[1:])
 
 
 def _own(keymap: Keymap) -> str:

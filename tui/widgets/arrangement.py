@@ -42,10 +42,12 @@ class LayoutForm(msgspec.Struct, frozen=True):
     Args:
         tree: The arrangement.
         least: Terminal columns and rows of the smallest screen that it is for.
+        yielding: Panes that give their room away while they have nothing to show.
     """
 
     tree: Tree
     least: Size = Size(0, 0)
+    yielding: frozenset[str] = frozenset()
 
 
 def leaves(tree: Tree) -> tuple[str, ...]:
@@ -290,6 +292,8 @@ class Placing:
         self.current = leaves(tree)[0]
         """The pane that has, or last had, the focus."""
         self.is_zoomed = False
+        self.empty: frozenset[str] = frozenset()
+        """Panes that have nothing to show."""
         self._behind = self.current
 
     @property
@@ -324,8 +328,22 @@ class Placing:
         self.current = key
 
     def tree_for(self, size: Size) -> Tree:
-        """Return the first form that a screen is large enough for, else the last one."""
-        return next((form.tree for form in self.forms if _has_room(form, size)), self.forms[-1].tree)
+        """Return the first form that a screen is large enough for, else the last one, without panes that give way.
+
+        The current pane never does: keys go there.
+        """
+        form = self._form_for(size)
+        tree: Tree = form.tree
+        for key in form.yielding & self.empty - {self.current}:
+            tree = without(tree, key) or tree
+        return tree
+
+    def whole_for(self, size: Size) -> Tree:
+        """Return the form for a screen with all its panes."""
+        return self._form_for(size).tree
+
+    def _form_for(self, size: Size) -> LayoutForm:
+        return next((form for form in self.forms if _has_room(form, size)), self.forms[-1])
 
     def is_tabbed(self, size: Size) -> bool:
         """Return whether a screen is too small for all panes at once."""

@@ -217,8 +217,9 @@ class LogLines(NavigableWidget, can_focus=True):
         self._tell_moved()
 
     def action_shift(self, steps: int) -> None:
-        """Scroll sideways over lines that do not fit."""
-        self._renderer.left = max(0, self._renderer.left + steps * COLUMN_STEP)
+        """Scroll sideways over lines that do not fit; left of their beginning are the heads that are left out."""
+        at = self._renderer.left
+        self._renderer.left = 0 if at < 0 < steps else max(-1, at + steps * COLUMN_STEP)
         self.refresh()
 
     def on_resize(self) -> None:

@@ -14,10 +14,19 @@ from rich.style import Style
 from textual.strip import Strip
 
 from actions.telemetry.json_lines import JsonLine, read_json_line
-from tui.present.ansi import segments_of
+from tui.present.ansi import segments_of, visible_text
 from tui.present.text import clock_of, short_names
 from tui.widgets.base import LineWidget
-from tui.widgets.line_level import LineLevel, is_of_traceback, severity_at, severity_of
+from tui.widgets.line_level import (
+    LOOK_BACK,
+    HeadPart,
+    LineLevel,
+    head_length,
+    head_parts,
+    is_of_traceback,
+    severity_at,
+    severity_of,
+)
 from tui.widgets.log_buffer import BufferedLine, LineMarks, LineSearch, LogBuffer
 
 
@@ -191,6 +200,7 @@ class LogRenderer:
         self._names: dict[str, str] = {}
         self._name_width = 0
         self._drawn: dict[int, list[list[Segment]]] = {}
+        self._heads: dict[int, tuple[HeadPart, ...]] = {}
 
     @property
     def width(self) -> int:
@@ -209,7 +219,7 @@ class LogRenderer:
 
     @property
     def left(self) -> int:
-        """The number of columns scrolled out to the left; 0 for wrapped text."""
+        """The columns scrolled out to the left; -1: lines have their heads, which are left out else; 0 if wrapped."""
         return 0 if self.options.wrap is Wrap.ALL else self._left
 
     @left.setter
@@ -246,6 +256,7 @@ class LogRenderer:
     def forget(self) -> None:
         """Drop finished lines."""
         self._drawn.clear()
+        self._heads.clear()
 
     def height_of(self, painter: LineWidget, line: int) -> int:
         """Return the number of rows of a line."""
@@ -269,10 +280,11 @@ class LogRenderer:
         prefix, body = self._prefix(painter, record, line), self._body(painter, record, line)
         room = max(1, self._width - _width_of(prefix))
         spare = room - _width_of(body)
-        if spare >= 0 and not self.left:
+        if spare >= 0 and self.left <= 0:
             return [[*prefix, *body, Segment(" " * spare, base)]]
-        if not self._is_wrapped(record, body) or self.left:
-            return [[*prefix, *Strip(body).crop_extend(self.left, self.left + room, base)]]
+        left = max(0, self.left)
+        if not self._is_wrapped(record, body) or left:
+            return [[*prefix, *Strip(body).crop_extend(left, left + room, base)]]
         cuts = [*range(room, room - spare, room), room - spare]
         pieces = Strip(body).divide(cuts if self.options.wrap is Wrap.ALL else cuts[:_WRAPPED_ROWS])
         indent = [Segment(" " * (self._width - room), base)]
@@ -317,13 +329,35 @@ class LogRenderer:
         else:
             segments = _laid_out(laid, base, dim)
         if self._search is None or self._search.is_inverse:
-            return segments
+            return segments if laid is not None else self._without_head(segments, text, line, dim)
         style = resolved_styles.parts["log--current" if line == self._current else "log--match"]
         marked = _marked(Strip(segments), self._search, style)
         if marked is None and laid is not None and self._search.spans(text):
             # what was found stands between what is laid out: an object's quotes, a time's own name
             marked = _marked(Strip([Segment(text, base)]), self._search, style)
-        return segments if marked is None else marked
+        if marked is None:
+            return segments if laid is not None else self._without_head(segments, text, line, dim)
+        return marked
+
+    def _without_head(self, segments: list[Segment], text: str, line: int, dim: Style) -> list[Segment]:
+        """Leave out what lines before it begin with, too, unless the view is scrolled to the left of that."""
+        if self.left < 0 or self.options.wrap is Wrap.ALL or not (parts := head_parts(text)):
+            return segments
+        length = head_length(parts, (self._head_of(other) for other in range(line - LOOK_BACK, line)))
+        if not length or length >= len(text):
+            return segments
+        return [Segment("…", dim), *Strip(segments).crop(cell_len(text[:length]), None)]
+
+    def _head_of(self, line: int) -> tuple[HeadPart, ...]:
+        """Return what may be the head of a line; nothing of one that the buffer does not hold."""
+        known = self._heads.get(line)
+        if known is None:
+            is_held = self._buffer.start <= line < self._buffer.end
+            known = head_parts(visible_text(self._buffer.line(line).text)) if is_held else ()
+            while len(self._heads) >= KEPT_LINES:
+                del self._heads[next(iter(self._heads))]
+            self._heads[line] = known
+        return known
 
     def _may_lay(self, text: str) -> bool:
         return text.endswith(("}", "} ")) and "{" in text[:_LONGEST_PREFIX]

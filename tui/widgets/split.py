@@ -47,6 +47,9 @@ class Split(Widget):
     zoomed, only the current pane is placed; the owner shows the names of the others. A pane *in front* is shown alone,
     too, and the tree behind it stays as it is.
 
+    Panes of a form's `yielding` that are said to be empty are not placed, until they have something to show, are
+    focused, or the operator changes the arrangement, which is whole and the operator's own from then on.
+
     With the mouse a click focuses a pane, and a border can be dragged.
     """
 
@@ -100,6 +103,12 @@ class Split(Widget):
         self.placing.take(*forms)
         self._rearrange()
 
+    def yield_room(self, empty: frozenset[str]) -> None:
+        """Give the room of panes without anything to show to the others, or take it back; the focus stays."""
+        if empty != self.placing.empty and self._dragged is None:
+            self.placing.empty = empty
+            _place_anew(self)
+
     @property
     def current(self) -> str:
         """The key of the pane that has, or last had, the focus."""
@@ -120,11 +129,6 @@ class Split(Widget):
         """The keys of the visible panes."""
         return (self.current,) if self.is_single else leaves(self.arrangement)
 
-    def go_to(self, key: str) -> None:
-        """Focus a pane of the tree."""
-        if key in leaves(self.arrangement):
-            self.reveal(key)
-
     def go(self, direction: Direction) -> None:
         """Focus the neighbour; with one pane at a time, the next or previous one."""
         if self.is_single:
@@ -132,15 +136,15 @@ class Split(Widget):
             return
         other = neighbour(place(self.arrangement, self.size.region), self.current, direction)
         if other is not None:
-            self.go_to(other)
+            self.reveal(other)
 
     def cycle(self, step: int) -> None:
         """Focus the next pane of the tree, wrapping around; from a pane in front, return to the tree."""
         keys = leaves(self.arrangement)
         if self.placing.has_front:
-            self.go_to(self.placing.behind)
+            self.reveal(self.placing.behind)
         else:
-            self.go_to(keys[(keys.index(self.current) + step) % len(keys)])
+            self.reveal(keys[(keys.index(self.current) + step) % len(keys)])
 
     def reveal(self, key: str) -> None:
         """Focus a pane. One that is not in the tree is shown in front of it, or takes the place of a single pane."""
@@ -150,7 +154,7 @@ class Split(Widget):
     def zoom(self) -> None:
         """Switch the zoom of the current pane; a pane in front gives way to the tree."""
         if self.placing.has_front:
-            self.go_to(self.placing.behind)
+            self.reveal(self.placing.behind)
             return
         self.placing.is_zoomed = not self.placing.is_zoomed
         self._rearrange()
@@ -168,7 +172,7 @@ class Split(Widget):
         pane = next((node for node in event.widget.ancestors_with_self if node.parent is self), None)
         if pane is not None and pane.id in self.visible_keys and pane.id != self.current:
             self.placing.current = pane.id or ""
-            self._park()
+            _place_anew(self)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Focus the pane under the pointer, and take hold of a border that is there."""
@@ -177,8 +181,10 @@ class Split(Widget):
         tree, at = self.arrangement, event.screen_offset - self.region.offset
         key = next((key for key, region in place(tree, self.size.region).items() if region.contains_point(at)), None)
         if key is not None and key != self.current:
-            self.go_to(key)
-        self._dragged = border_at(tree, self.size.region, at.x, at.y)
+            self.reveal(key)
+        if border_at(tree, self.size.region, at.x, at.y) is not None:
+            make_own(self)
+        self._dragged = border_at(self.arrangement, self.size.region, at.x, at.y)
         if self._dragged is not None:
             self.capture_mouse()
             event.stop()
@@ -220,9 +226,7 @@ class Split(Widget):
 
     def _rearrange(self) -> None:
         """Place the panes again, and move the focus into the current one."""
-        self._park()
-        forget_arrangement(self)
-        self.refresh(layout=True)
+        _place_anew(self)
         pane = next((child for child in self.children if child.id == self.current), None)
         if pane is not None and not pane.has_focus_within:
             target = next((node for node in pane.walk_children(Widget, with_self=True) if node.can_focus), None)
@@ -237,6 +241,19 @@ class Split(Widget):
         if self._told != (self.current, visible):
             self._told = (self.current, visible)
             self.post_message(self.Changed(self, self.current, visible))
+
+
+def make_own(split: Split) -> None:
+    """Bring all panes of the arrangement back for good: the operator is about to change it."""
+    whole = split.placing.whole_for(split.size)
+    if whole != split.arrangement:
+        split.take_forms(LayoutForm(whole))
+
+
+def _place_anew(split: Split) -> None:
+    split._park()  # noqa: SLF001 - a part of it
+    forget_arrangement(split)
+    split.refresh(layout=True)
 
 
 def _position(tree: Tree, size: Size, path: CutPath, at: Offset) -> int:

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from actions.base.wording import duration, duration_range
 from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
-from tui.present.run import GLYPHS, Glyph, StageLine, StageLook
+from tui.present.rail import GLYPHS, Glyph, StageLine, StageLook
 from tui.textual_private import measure_anew
 from tui.widgets.base import NavigableWidget, WidgetMessage
 from tui.widgets.table_model import RowCursor
@@ -22,15 +22,14 @@ TITLE_WIDTH = 30
 NARROW = 54
 """Below so many columns the bar and the expected duration are left out."""
 LEAST_BAR = 10
-MOST_BAR = 40
-_FULL_LINE = 96
-"""From so many columns on, the bar gets a third of those more."""
+MOST_BAR = 60
 _RANGE_COLUMNS = 10
 _EXPECTED_COLUMNS = 17
 """Wide enough for ` expected 35m–45m`; the word is left out if the note has no room."""
 _TROUBLE = Glyph("▲", Tone.BAD)
 LEAST_NOTE = 10
 """Below so many columns a note is left out, as it would be unreadable."""
+_CALLING = (StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED)
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
 
 
@@ -40,8 +39,8 @@ class StageRail(NavigableWidget, can_focus=True):
         rail = StageRail()
         rail.show([StageLine("train", "Train", StageLook.RUNNING, elapsed_seconds=95, expected_seconds=(60, 120))])
 
-    The cursor follows the stage at work until the operator moves it; `End` makes it follow again. Call `show` as often
-    as durations should advance.
+    The cursor follows the stage at work until the operator moves it; `End`, or another run, makes it follow again. Call
+    `show` as often as durations should advance.
     """
 
     PARTS = (*NavigableWidget.PARTS, "rail--cursor")
@@ -70,6 +69,7 @@ class StageRail(NavigableWidget, can_focus=True):
         self._stages: tuple[StageLine, ...] = ()
         self._cursor = RowCursor()
         self._is_following = True
+        self._of = ""
         self._announced = ""
 
     @property
@@ -77,9 +77,16 @@ class StageRail(NavigableWidget, can_focus=True):
         """The key of the stage under the cursor; empty without stages."""
         return self._cursor.key
 
-    def show(self, stages: Sequence[StageLine]) -> None:
-        """Replace the stages; equal ones cost nothing."""
+    def show(self, stages: Sequence[StageLine], of: str = "") -> None:
+        """Replace the stages; equal ones cost nothing.
+
+        Args:
+            stages: From first to last.
+            of: The run that they are of: the cursor that the operator has moved in another one means nothing here.
+        """
         new = tuple(stages)
+        if of != self._of:
+            self._of, self._is_following, self._stages = of, True, ()
         if new == self._stages:
             return
         is_as_high = len(new) == len(self._stages)
@@ -144,15 +151,19 @@ class StageRail(NavigableWidget, can_focus=True):
 
     def _cells(self, stage: StageLine, width: int) -> Cells:
         glyph = _TROUBLE if stage.is_trouble else GLYPHS[stage.look]
+        if stage.look is StageLook.SKIPPED:
+            return fit((Span(f" {glyph.sign} {stage.title}", Tone.MUTED),), width)
         elapsed = "" if stage.elapsed_seconds is None else duration(stage.elapsed_seconds)
-        title_width = min(TITLE_WIDTH, max((width_of(line.title) for line in self._stages), default=0))
+        title_width = min(TITLE_WIDTH, max(map(_title_width, self._stages), default=0))
         tone = Tone.MUTED if glyph.tone is Tone.MUTED else Tone.PLAIN
         cells: list[Span] = [Span(f" {glyph.sign} ", glyph.tone)]
         cells += fit(Span(stage.title, tone), min(title_width, max(8, width - 12)))
         cells += fit(Span(f" {elapsed}", Tone.PLAIN), 8, align_right=True)
-        if width >= NARROW:
-            bar_width = min(MOST_BAR, LEAST_BAR + max(0, width - _FULL_LINE) // 3)
-            room = width - width_of(tuple(cells)) - bar_width - 2 - LEAST_NOTE
+        calls = stage.is_trouble or stage.is_warning or stage.look in _CALLING
+        if width >= NARROW and not (calls and stage.note):  # what calls a person comes before how long it takes
+            rest = width - width_of(tuple(cells))
+            bar_width = min(MOST_BAR, max(LEAST_BAR, (rest - _EXPECTED_COLUMNS) // 3))
+            room = rest - bar_width - 2 - LEAST_NOTE
             cells += self._against_expectation(stage, bar_width, is_short=room < _EXPECTED_COLUMNS)
         if width - width_of(tuple(cells)) >= LEAST_NOTE:
             cells.append(Span(f"  {stage.note or _word(stage)}", Tone.WARN if stage.is_warning else glyph.tone))
@@ -174,6 +185,10 @@ class StageRail(NavigableWidget, can_focus=True):
         if self._cursor.key != self._announced:
             self._announced = self._cursor.key
             self.post_message(self.Highlighted(self, self._announced))
+
+
+def _title_width(stage: StageLine) -> int:
+    return 0 if stage.look is StageLook.SKIPPED else width_of(stage.title)
 
 
 def _word(stage: StageLine) -> str:

@@ -142,16 +142,18 @@ class TableRenderer(Generic[RowT]):
         return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
 
     def header(self, order: RowOrder[RowT]) -> Cells:
-        """Draw the titles, with an arrow at the sort column."""
+        """Draw the titles, with an arrow at the sort column: in the gap behind a title that fills its column."""
         cells: list[Span] = []
         for fitted in self.fitted:
             column = fitted.column
-            title = Span(column.title)
-            if column is order.column:  # the arrow stays whole, the title is cut
-                named = column.title if len(column.title) < fitted.width else f"{column.title[: fitted.width - 2]}…"
-                title = Span(named + ("▼" if order.is_reversed else "▲"), Tone.ACCENT)
+            is_sorted = column is order.column
+            arrow = ("▼" if order.is_reversed else "▲") if is_sorted else ""
+            is_full = len(column.title) >= fitted.width
+            title = Span(
+                column.title if is_full else f"{column.title}{arrow}", Tone.ACCENT if is_sorted else Tone.PLAIN
+            )
             cells += fit(title, fitted.width, align_right=column.align == "right")
-            cells.append(_GAP)
+            cells.append(Span(arrow, Tone.ACCENT) if is_full and arrow else _GAP)
         return tuple(cells)
 
     def footer(self, order: RowOrder[RowT], *, position: int, noun: str) -> Cells:
@@ -172,7 +174,7 @@ class TableRenderer(Generic[RowT]):
         hidden = len(self.columns) - len(self.fitted)
         if hidden:
             more = f"  +{hidden} column{'s' * (hidden > 1)}"
-            whole = f"{more} when wider"
+            whole = f"  {hidden} column{'s do' if hidden > 1 else ' does'} not fit"
             cells.append(Span(whole if width_of(tuple(cells)) + len(whole) <= self._width else more, Tone.MUTED))
         return tuple(cells)
 

@@ -26,7 +26,7 @@ from actions.base.executors import in_thread
 from actions.base.guard import require_guard
 from actions.base.names import require_path
 from actions.base.proxies import proxy_for
-from actions.base.readonly import is_readonly
+from actions.base.readonly import is_reading_command, is_readonly
 from actions.base.untrusted import one_line
 from actions.cluster.auth.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_context
@@ -250,9 +250,9 @@ class KubeSession:
         """Open a websocket (exec, attach, port-forward).
 
         Raises:
-            RefusedError: The session is read-only.
+            RefusedError: The session is read-only, and this is not an exec of one of our commands that read devices.
         """
-        if self.readonly:
+        if self.readonly and not _only_reads(path, query):
             raise self._readonly_error(path.rpartition("/")[2])
         url = _url(path, query)
         async with self._slots[request_class], AsyncExitStack() as stack:
@@ -286,16 +286,23 @@ class KubeSession:
         space = await self._seen(_IDENTIFIED_BY)
         nodes = (await self._seen("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
         labels = _metadata_of(nodes[0]).labels or {}
-        arn = _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
-        host = _EKS_HOST.search(self.server)
-        region = arn["region"] if arn else host["region"] if host else ""
+        arn = self._arn()
         return ClusterIdentity(
             uid=_metadata_of(space).uid or "",
             version=one_line(version),
             name=arn["name"] if arn else self.cluster,
-            region=region or one_line(next((labels[label] for label in _REGION_LABELS if label in labels), "")),
+            region=self.region or one_line(next((labels[label] for label in _REGION_LABELS if label in labels), "")),
             account=arn["account"] if arn else "",
         )
+
+    @property
+    def region(self) -> str:
+        """The AWS region in the cluster's ARN or address; empty if neither is one of EKS."""
+        found = self._arn() or _EKS_HOST.search(self.server)
+        return found["region"] if found else ""
+
+    def _arn(self) -> re.Match[str] | None:
+        return _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
 
     async def cluster_uid(self) -> str:
         """Ask for the uid of the `kube-system` namespace, as in `identity`; empty if it may not be read.
@@ -337,6 +344,13 @@ class KubeSession:
             f"This session is read-only: {what.partition('?')[0]}{where} was not sent to {self.context}.",
             hint="Start without --readonly.",
         )
+
+
+def _only_reads(path: str, query: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a websocket is an exec, without input, of exactly one of our commands that only read."""
+    asked = {name for name, value in query if value == "true"}
+    argv = tuple(value for name, value in query if name == "command")
+    return path.endswith("/exec") and asked <= {"stdout", "stderr"} and is_reading_command(argv)
 
 
 def _metadata_of(document: object) -> _Metadata:

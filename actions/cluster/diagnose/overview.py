@@ -1,7 +1,7 @@
 """The problems of a whole cluster in a line each, from facts that are at hand: no request, no log, bounded work.
 
 The same rules as a whole diagnosis (`actions.cluster.diagnose.engine`), over what the facts of pods, nodes and events
-hold; a container's log and exit code are not among them, so a whole diagnosis may give a deeper cause.
+hold. A container's log is not among them; the cause that a run has found in one takes the place of a mere crash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import islice
 
 import msgspec
 
-from actions.cluster.diagnose.codes import RANK, Code, Finding, Severity
+from actions.cluster.diagnose.codes import LAST_RESORTS, RANK, Code, Finding, Severity
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import (
     Condition,
@@ -26,6 +26,7 @@ from actions.cluster.diagnose.rules.resources import AMD, EFA, GPU, NEURON, acce
 from actions.cluster.diagnose.select import scopes_of
 from actions.cluster.kinds import JOB_NAMES
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
+from actions.fleet.health import waits_badly
 
 MOST_PODS = 48
 """So many pods are looked at, a few of each workload."""
@@ -35,11 +36,13 @@ _MOST_EVENTS = 300
 _SETTLING_SECONDS = 45.0
 """A pod that waits for less is starting."""
 _TERMINATING_SECONDS = 600.0
-_WAITING = ("BackOff", "Err", "Invalid", "CreateContainer", "RunContainer")
 _OBJECTS_WAITED_FOR = ("NodePool", "NodeClaim", "PersistentVolumeClaim")
 _OF_SCHEDULERS = ("FailedScheduling", "Unschedulable")
 _RESOURCES = {"gpu": GPU, "neuron": NEURON, "efa": EFA}
 _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+NO_CAUSES: Mapping[tuple[str, str], Finding] = {}
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -82,6 +85,7 @@ def problems_of(
     events: Iterable[EventFacts],
     workloads: Iterable[WorkloadFacts],
     now: float,
+    causes: Mapping[tuple[str, str], Finding] = NO_CAUSES,
 ) -> list[Problem]:
     """Return the problems of a cluster, the most urgent first. Pure, and bounded whatever the cluster's size.
 
@@ -92,6 +96,7 @@ def problems_of(
         events: The newest ones.
         workloads: All jobs; what failed on the way of one that has finished is past.
         now: Seconds since the epoch.
+        causes: What the logs of runs give as the reason that their pods fail, by run and stage.
     """
     jobs = list(workloads)
     done = {(job.kind, job.namespace, job.name) for job in jobs if job.state == "finished"}
@@ -113,12 +118,23 @@ def problems_of(
         if findings:
             explained |= {f"{pod.namespace}/{pod.name}" for pod in scope.pods}
         for one in findings:
-            found.setdefault((one.code.value, one.headline), _problem(one, scope, facts, lost))
+            known = _deeper(one, scope, facts, causes)
+            found.setdefault((known.code.value, known.headline), _problem(known, scope, facts, lost))
     for pod in chosen:
         if pod.key not in explained:
             plain = _plain(pod)
             found.setdefault((plain.code, f"{plain.title} {plain.text}"), plain)
     return sorted(found.values(), key=_urgency)
+
+
+def _deeper(
+    one: Finding, scope: Evidence, facts: Mapping[str, PodFacts], causes: Mapping[tuple[str, str], Finding]
+) -> Finding:
+    """Return the cause in a run's log in the place of what the facts of its pods alone give: that they fail."""
+    if one.code not in LAST_RESORTS:
+        return one
+    own = (facts[f"{pod.namespace}/{pod.name}"] for pod in scope.pods)
+    return next((causes[pod.run, pod.stage] for pod in own if (pod.run, pod.stage) in causes), one)
 
 
 def _urgency(problem: Problem) -> tuple[int, int, str]:
@@ -132,11 +148,7 @@ def _is_passing(pod: PodFacts, now: float) -> bool:
     if pod.reason == "Terminating":
         return age < _TERMINATING_SECONDS
     is_new = age < _SETTLING_SECONDS and not pod.restarts
-    return is_new and pod.phase in ("Pending", "Running") and not _waits_badly(pod)
-
-
-def _waits_badly(pod: PodFacts) -> bool:
-    return any(word in pod.reason for word in _WAITING)
+    return is_new and pod.phase in ("Pending", "Running") and not waits_badly(pod)
 
 
 def _few_of_each(pods: Iterable[PodFacts]) -> list[PodFacts]:
@@ -211,7 +223,7 @@ def _containers(pod: PodFacts) -> Iterator[Container]:
         is_ready = place >= len(pod.containers) - pod.ready
         if is_ready:
             state = ObservedState("running", since=pod.started_at)
-        elif _waits_badly(pod) or word in ("ContainerCreating", "PodInitializing"):
+        elif waits_badly(pod) or word in ("ContainerCreating", "PodInitializing"):
             state = ObservedState("waiting", word, pod.message)
         elif word == "OOMKilled":
             state = ObservedState("terminated", word, exit_code=137)

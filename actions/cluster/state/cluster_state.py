@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from operator import attrgetter
 from typing import NoReturn, TypedDict, TypeVar
 
@@ -119,9 +120,10 @@ class ClusterState:
                 probe_liveness(self._session, self._liveness, clock=self._clock, is_wanted=self._is_live_anywhere)
             )
             group.create_task(self._served.run())
+            decode_here = partial(decode_node, region=self._session.region)
             group.create_task(
                 self._reflector(
-                    _NODES.list_path(), self._nodes, decode_node, resume_version=self._known_versions.nodes
+                    _NODES.list_path(), self._nodes, decode_here, resume_version=self._known_versions.nodes
                 ).run()
             )
             group.create_task(self._reflector(_CLAIMS.list_path(), self._claims, decode_claim).run())

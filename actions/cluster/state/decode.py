@@ -162,7 +162,7 @@ def facts_of_pod(
         status: Its status.
         requests: The resources that it occupies on its node.
         created_at: Seconds since the epoch.
-        started_at: The start of its first container, likewise; 0.0 for none.
+        started_at: The newest start of one of its containers, likewise; 0.0 for none.
         owner: Kind and name of the controller, empty for none.
         run: Label of our run.
         stage: Label of our stage.
@@ -190,8 +190,12 @@ def facts_of_pod(
     )
 
 
-def decode_node(raw: Raw) -> NodeFacts:
+def decode_node(raw: Raw, *, region: str = "") -> NodeFacts:
     """Decode one node.
+
+    Args:
+        raw: Its JSON.
+        region: Of the cluster, which is that of a node without a label for it.
 
     Raises:
         msgspec.DecodeError: It is not a node.
@@ -205,7 +209,7 @@ def decode_node(raw: Raw) -> NodeFacts:
         uid=safe(meta.uid),
         name=shared(meta.name),
         instance_type=_first(labels, (_TYPE, "beta.kubernetes.io/instance-type")),
-        region=_first(labels, (_REGION,)),
+        region=_first(labels, (_REGION,)) or region,
         zone=_first(labels, (_ZONE,)),
         capacity_type=_capacity_type(labels),
         pool=_first(labels, _POOL),
@@ -334,7 +338,7 @@ def _started_at(statuses: list[ContainerStatus] | tuple[()]) -> float:
         for state in (entry.state.running, entry.state.terminated)
         if state is not None and (moment := _epoch(state.started_at))
     ]
-    return min(moments, default=0.0)
+    return max(moments, default=0.0)
 
 
 def _first(labels: dict[str, str], names: tuple[str, ...]) -> str:

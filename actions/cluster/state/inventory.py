@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -58,8 +59,8 @@ async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = No
         ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
     async with _beside(_fetch_devices(session, left_out)) as devices:
-        path = "/api/v1/nodes"
-        nodes = {node.name: node async for few in _pages(session, path, decode_node, left_out=left_out) for node in few}
+        read = _pages(session, "/api/v1/nodes", partial(decode_node, region=session.region), left_out=left_out)
+        nodes = {node.name: node async for few in read for node in few}
         index = PodIndex()
         found: dict[str, PodFacts] = {}
         layer = DeviceLayer(nodes, index.usage, found)

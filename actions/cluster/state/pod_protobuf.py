@@ -67,14 +67,14 @@ def _running(pod: Message, *, run: str, stage: str) -> PodFacts | None:
     if status.phase != "Running" or status.reason or status.message or status.init or meta.HasField("deleted"):
         return None
     ready = restarts = 0
-    started_at = float("inf")
+    started_at = 0.0
     for entry in status.containers[:]:
         state, at = _state(entry.state)
         if state is not _RUNNING:
             return None
         ready += entry.ready
         restarts += entry.restarts
-        started_at = min(started_at, at)
+        started_at = max(started_at, at)
     containers = spec.containers[:]
     owner = _owner_of(meta)
     return PodFacts(
@@ -88,7 +88,7 @@ def _running(pod: Message, *, run: str, stage: str) -> PodFacts | None:
         restarts=restarts,
         requests=_requests(spec, containers),
         created_at=_moment(meta.created),
-        started_at=started_at if started_at != float("inf") else 0.0,
+        started_at=started_at,
         owner_kind=shared(owner[0]),
         owner_name=shared(owner[1]),
         run=run,
@@ -111,7 +111,7 @@ def _any(pod: Message, *, run: str, stage: str) -> PodFacts:
         ),
         requests=_requests(spec, spec.containers[:]),
         created_at=_moment(meta.created),
-        started_at=min(filter(None, [_state(entry.state)[1] for entry in status.containers]), default=0.0),
+        started_at=max((_state(entry.state)[1] for entry in status.containers), default=0.0),
         owner=_owner_of(meta),
         run=run,
         stage=stage,

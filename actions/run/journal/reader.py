@@ -32,7 +32,17 @@ from actions.run.spending import Spending, held_titles, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Created, JournalRecord, RunRequest
-from actions.run.state.view import GIVEN_UP, OVER, Notice, NoticeKind, RunState, RunView, StageState, StageView
+from actions.run.state.view import (
+    GIVEN_UP,
+    OVER,
+    Notice,
+    NoticeKind,
+    RunState,
+    RunView,
+    StageState,
+    StageView,
+    with_troubles,
+)
 
 _ATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full: running work continues, no further stage begins.",
@@ -242,7 +252,7 @@ class RunReader:
             notices = (Notice(NoticeKind.HOME_BEHIND, HOME_BEHIND), *notices)
         notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)
         view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
-        self.newest = _with_troubles(_with_notes(view, notes), troubles)
+        self.newest = with_troubles(_with_notes(view, notes), troubles)
         return self.newest
 
     def _has_left_home_behind(self, view: RunView) -> bool:
@@ -266,7 +276,7 @@ class RunReader:
             return None
         self._seen, self._is_alive = seen, mark.is_live
         view = replace(view, state=state_with(view.state, notices), notices=notices)
-        self.newest = _with_troubles(_with_notes(view, mark.notes), mark.troubles)
+        self.newest = with_troubles(_with_notes(view, mark.notes), mark.troubles)
         return self.newest
 
     def _near_limits(self) -> tuple[Notice, ...]:
@@ -496,15 +506,6 @@ def _require_folder(folder: Path) -> None:
 _UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})
 _FAILED = frozenset({StageState.FAILED})
 _OVER = OVER | {RunState.TEARING_DOWN}
-
-
-def _with_troubles(view: RunView, troubles: Mapping[str, str]) -> RunView:
-    at_work = {stage.id for stage in view.stages if stage.state is StageState.RUNNING} & troubles.keys()
-    if not at_work:
-        return view
-    stages = tuple(replace(one, trouble=troubles[one.id]) if one.id in at_work else one for one in view.stages)
-    found = [Notice(NoticeKind.PODS, f"{one.title}: {one.trouble}") for one in stages if one.trouble]
-    return replace(view, stages=stages, notices=(*view.notices, *found))
 
 
 def _with_notes(view: RunView, notes: Mapping[str, str]) -> RunView:

@@ -29,7 +29,7 @@ from actions.run.journal.elsewhere import takeover_command
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts, stopped_sentence
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, ClusterName, Created, JournalRecord, StageOutline
-from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
+from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, with_troubles
 
 
 def open_remote(run: RemoteRun, home: str) -> Path | None:
@@ -192,6 +192,9 @@ def with_lease(run: RemoteRun, lease: HomeLease | None) -> RemoteRun:
     return replace(run, presence=presence, seen_at=max(run.seen_at, lease.renewed_at))
 
 
+NO_TROUBLE: Mapping[str, str] = {}
+
+
 def remote_view(
     run: RemoteRun,
     copy: RunView | None = None,
@@ -199,6 +202,7 @@ def remote_view(
     is_silent: bool = False,
     is_gone: bool = False,
     troubles: Sequence[Notice] = (),
+    pods: Mapping[str, str] = NO_TROUBLE,
 ) -> RunView:
     """Return the run as far as it is known here: by the place that has its later epoch.
 
@@ -209,6 +213,7 @@ def remote_view(
         is_silent: Its heartbeats are missing.
         is_gone: The cluster has no record of it any more.
         troubles: Notices on what cannot be read here.
+        pods: The verdict on its pods, by stage, as far as the cluster shows them to everyone.
     """
     presence = run.presence
     is_priced = copy is not None and bool(copy.prices)  # then its cost is summed up to now
@@ -216,11 +221,11 @@ def remote_view(
     if presence is None:
         return replace(_bare(run), notices=(notice, *troubles))
     if copy is not None and copy.epoch > presence.epoch:
-        return replace(copy, notices=(*copy.notices, *troubles))
+        return with_troubles(replace(copy, notices=(*copy.notices, *troubles)), pods)
     view = copy if copy is not None else _bare(run)
     known = {stage.id: stage for stage in presence.stages}
     titles, is_lost = {stage.id: stage.title for stage in view.stages}, is_silent or is_gone
-    return replace(
+    seen = replace(
         view,
         state=RunState.UNKNOWN if is_lost and not presence.is_over else presence.state,
         stages=tuple(_present(stage, known.get(stage.id), is_lost=is_lost) for stage in view.stages),
@@ -231,6 +236,7 @@ def remote_view(
         prices=view.prices if copy is view else (),  # from the record alone, nothing is known of what was paid when
         notices=(notice, *troubles),
     )
+    return with_troubles(seen, pods)
 
 
 def job_on_screen(run: RemoteRun, stage_id: str = "") -> JobRef | None:

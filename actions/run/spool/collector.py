@@ -31,7 +31,7 @@ from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpooledSource, SpoolWriter
 from actions.run.state.view import StageState
 from actions.telemetry.points import TrainingProgress
-from actions.telemetry.tools.devices import NVIDIA_COMMAND
+from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
 
 SAMPLE_SECONDS = 5.0
 """Interval between two samples of a pod."""
@@ -42,12 +42,10 @@ _LONGEST_REFUSED_SECONDS = 60.0
 _DEVICES = "accelerators"
 _FILES = "count of files"
 _AT_ONCE = 8
-_NEURON = "timeout 15 neuron-monitor | head -n 2 | tail -n 1"
-"""The second record of a program that prints one every five seconds; the first has no data of the runtimes yet."""
 _COMMANDS = {
     LoadTool.NVIDIA_SMI: NVIDIA_COMMAND,
-    LoadTool.NEURON_TOP: ("sh", "-c", _NEURON),
-    LoadTool.NEURON_MONITOR: ("sh", "-c", _NEURON),
+    LoadTool.NEURON_TOP: NEURON_COMMAND,
+    LoadTool.NEURON_MONITOR: NEURON_COMMAND,
 }
 """The command of each tool. neuron-top has no batch mode; neuron-monitor's records hold what it shows."""
 

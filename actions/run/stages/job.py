@@ -12,6 +12,7 @@ from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
+from actions.fleet.health import verdict_of
 from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, PollInterval, retry_unreachable
@@ -24,7 +25,7 @@ from actions.run.objects.writes import apply_objects, uid_of
 from actions.run.spool.last_lines import read_last_lines
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import check_log_result
-from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
+from actions.run.stages.readiness import cause_in, progress_of, restarts_of, troubles_of
 from actions.run.state.view import StageState
 
 LOOK_SECONDS = 1.0
@@ -163,12 +164,14 @@ class JobHandler:
         restarts = restarts_of(pods)
         if restarts != self._restarts:
             self._restarts, self._cause = restarts, ""
-        name, now = self._target.name, self._context.clock.now().timestamp()
-        trouble = trouble_of(pods, job=name, now=now)
-        if trouble and not self._cause:
+        name = self._target.name
+        found = troubles_of(pods, job=name, now=self._context.clock.now().timestamp())
+        if found and not self._cause:
             with suppress(JournalError):
-                self._cause = cause_in(SpoolReader(self._context.folder, self._context.stage.id))
-        return trouble_of(pods, job=name, now=now, cause=self._cause) if trouble else ""
+                spool = SpoolReader(self._context.folder, self._context.stage.id)
+                cause = cause_in(spool, [one.name for one in found])
+                self._cause = cause.headline if cause is not None else ""
+        return verdict_of(found, job=name, cause=self._cause)
 
     async def _fetch(self, connection: ClusterConnection) -> dict[str, Any] | None:
         async def look() -> dict[str, Any] | None:

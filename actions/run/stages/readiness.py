@@ -1,37 +1,22 @@
-"""The pods of a job stage in one line: how many are ready, and which of them crash, restart or were killed."""
+"""The pods of a job stage: how many are ready, which of them crash, restart or were killed, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from actions.base.clock import parse_rfc3339
-from actions.base.untrusted import one_line
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
+from actions.fleet.health import RECENT_SECONDS, PodTrouble
 from actions.run.spool.reader import SpoolReader
 
-RECENT_SECONDS = 600.0
-"""A container that runs again for this long is out of trouble: its restarts are history."""
+if TYPE_CHECKING:
+    from actions.cluster.diagnose.codes import Finding
+
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 200
 
 Pod = Mapping[str, Any]
-
-
-class PodTrouble(msgspec.Struct, frozen=True):
-    """The trouble of one pod."""
-
-    name: str
-    restarts: int
-    reasons: tuple[str, ...]
-    """As kubectl names them: `CrashLoopBackOff`, `OOMKilled`, `exit code 1`."""
-
-    def sentence(self) -> str:
-        """`worker-7 restarted 7×, CrashLoopBackOff, OOMKilled`."""
-        did = f"{self.name} restarted {self.restarts}×" if self.restarts else self.name
-        return ", ".join((did, *self.reasons))
 
 
 def progress_of(verdict: ObjectStatus, pods: Sequence[Pod]) -> str:
@@ -48,21 +33,15 @@ def progress_of(verdict: ObjectStatus, pods: Sequence[Pod]) -> str:
     return f"{counted} {reason.message or reason.reason}".strip()
 
 
-def trouble_of(pods: Iterable[Pod], *, job: str, now: float, cause: str = "") -> str:
-    """Return the pods that crash, restart or were killed, the worst by name; empty if none is.
+def troubles_of(pods: Iterable[Pod], *, job: str, now: float) -> list[PodTrouble]:
+    """Return the trouble of each pod that crashes, restarts or was killed.
 
     Args:
         pods: The stage's pods, as the API gives them.
         job: Name of their workload, which is left out of theirs.
         now: Seconds since the epoch.
-        cause: The reason that their logs give, if it is known.
     """
-    found = [trouble for pod in pods if (trouble := _trouble(pod, job, now)) is not None]
-    if not found:
-        return ""
-    worst = max(found, key=lambda one: one.restarts)
-    more = f" ({len(found) - 1} more pod{'s' * (len(found) > 2)} like it)" if len(found) > 1 else ""
-    return one_line(f"{worst.sentence()}{more}{f': {cause}' if cause else ''}")
+    return [trouble for pod in pods if (trouble := _trouble(pod, job, now)) is not None]
 
 
 def restarts_of(pods: Iterable[Pod]) -> int:
@@ -70,8 +49,12 @@ def restarts_of(pods: Iterable[Pod]) -> int:
     return sum(int(entry.get("restartCount") or 0) for pod in pods for entry in _statuses(pod))
 
 
-def cause_in(spool: SpoolReader) -> str:
-    """Return what the newest lines of the stage's log give as the reason of a failure; empty without one.
+def cause_in(spool: SpoolReader, troubled: Collection[str] = ()) -> Finding | None:
+    """Return what the newest lines of the stage's log give as the reason of a failure; `None` without one.
+
+    Args:
+        spool: The stage's.
+        troubled: Ends of the names of pods whose logs are read; those of all without any.
 
     Raises:
         JournalError: The spool cannot be read.
@@ -83,11 +66,11 @@ def cause_in(spool: SpoolReader) -> str:
     lines, _ = spool.lines(spool.tail_offset(_TAIL_BYTES))
     texts: dict[str, list[str]] = {}
     for line in lines:
-        if not line.is_marker:
+        if not line.is_marker and (not troubled or line.pod.endswith(tuple(troubled))):
             texts.setdefault(line.pod, []).append(line.text)
     logs = tuple(Log("\n".join(said[-_TAIL_LINES:]), pod) for pod, said in texts.items())
     found = [one for one in diagnose(Evidence(logs=logs)) if one.severity is Severity.ERROR]
-    return next((one.headline for one in found if one.code not in LAST_RESORTS), "")
+    return next((one for one in found if one.code not in LAST_RESORTS), None)
 
 
 def _trouble(pod: Pod, job: str, now: float) -> PodTrouble | None:

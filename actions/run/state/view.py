@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
 from actions.base.process import ProcessIdentity
@@ -406,3 +407,13 @@ def notice_line(notice: Notice) -> str:
 def notice_words(notice: Notice) -> str:
     """Return a short form for headers: `disk full since 12:03:04 UTC`."""
     return notice.kind.value if notice.since is None else f"{notice.kind.value} since {time_of_day(notice.since)} UTC"
+
+
+def with_troubles(view: RunView, troubles: Mapping[str, str]) -> RunView:
+    """Return a run with the trouble of the pods of its stages at work, by stage, which is a notice, too."""
+    at_work = {stage.id for stage in view.stages if stage.state is StageState.RUNNING} & troubles.keys()
+    if not at_work:
+        return view
+    stages = tuple(replace(one, trouble=troubles[one.id]) if one.id in at_work else one for one in view.stages)
+    found = [Notice(NoticeKind.PODS, f"{one.title}: {one.trouble}") for one in stages if one.trouble]
+    return replace(view, stages=stages, notices=(*view.notices, *found))

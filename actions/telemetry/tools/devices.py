@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.readonly import reading_command
 from actions.telemetry.tools.neuron import (
     CoreUse,
     NeuronListing,
@@ -26,12 +27,14 @@ from actions.telemetry.tools.nvidia_smi_reading import Gpu, MigDevice, SmiReadin
 from actions.telemetry.tools.nvidia_smi_rows import DETAIL_FIELDS
 from actions.telemetry.tools.traffic import TRAFFIC_SCRIPT, Traffic, read_traffic
 
-NVIDIA_COMMAND = (
+NVIDIA_COMMAND = reading_command(
     "sh",
     "-c",
     f"nvidia-smi || exit; nvidia-smi --query-gpu={','.join(DETAIL_FIELDS)} --format=csv,nounits; {TRAFFIC_SCRIPT}",
 )
 """The table, then what it lacks: one unknown field fails a query, and the table still stands; then links."""
+NEURON_COMMAND = reading_command("sh", "-c", "timeout 15 neuron-monitor | head -n 2 | tail -n 1")
+"""The second record of a program that prints one every five seconds; the first has no data of the runtimes yet."""
 _MIB = 1 << 20
 _DEFAULT_CORES = 2
 """Cores of a device if the record has no number: those of Trainium 1 and Inferentia 2."""

@@ -173,6 +173,15 @@ def test_a_number_of_pods_may_be_any_quantity() -> None:
     assert decode_node(msgspec.json.encode(document)).pods_allocatable == 1000
 
 
+def test_a_node_without_a_label_for_it_is_in_the_region_of_its_cluster() -> None:
+    """Else each of its prices was `?`, below a header with the region."""
+    labels = {name: text for name, text in NODE["metadata"]["labels"].items() if not name.endswith("/region")}
+    bare = {**NODE, "metadata": {**NODE["metadata"], "labels": labels}}
+    assert decode_node(msgspec.json.encode(bare)).region == ""
+    assert decode_node(msgspec.json.encode(bare), region="eu-west-1").region == "eu-west-1"
+    assert decode_node(msgspec.json.encode(NODE), region="eu-west-1").region != "eu-west-1"
+
+
 def test_an_event_is_read_in_both_forms() -> None:
     old = decode_event(msgspec.json.encode(EVENT))
     assert (old.kind, old.name, old.count) == ("Pod", "esm1nv-pretraining-worker-0", 3)

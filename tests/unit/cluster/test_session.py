@@ -7,16 +7,20 @@ import stat
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
 from aiohttp import web
 
 from actions.base.errors import AccessError, ConfigError, MissingError, RefusedError, UnreachableError
-from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth import session
+from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_context
 from actions.cluster.auth.session import KubeSession, TokenSource
 from actions.cluster.http.errors import ApiConflictError, ApiUnavailableError, SilenceError
+from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
 from tests.support.virtual import virtually
 from tests.unit.cluster.servers import serving, session_to, write_kubeconfig
 
@@ -236,6 +240,61 @@ async def test_read_only_sends_nothing_that_changes(tmp_path: Path) -> None:
             async with session.websocket("/api/v1/namespaces/x/pods/y/exec"):
                 pass
     assert sent == ["GET"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "further", "is_sent"),
+    [
+        (NVIDIA_COMMAND, (), True),
+        (NEURON_COMMAND, (), True),
+        (NVIDIA_COMMAND, (("stdin", "true"),), False),
+        (NVIDIA_COMMAND, (("tty", "true"),), False),
+        (("nvidia-smi", "-r"), (), False),
+        ((*NVIDIA_COMMAND, "x"), (), False),
+        (NVIDIA_COMMAND[:2], (), False),
+        ((), (), False),
+    ],
+)
+async def test_a_read_only_session_has_exactly_the_commands_carried_out_that_read_devices(
+    tmp_path: Path, argv: tuple[str, ...], further: tuple[tuple[str, str], ...], is_sent: bool
+) -> None:
+    sent = list[str]()
+
+    async def note(request: web.Request) -> web.WebSocketResponse:
+        sent.append(request.path)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        return socket
+
+    query = [("container", "x"), ("stdout", "true"), ("stderr", "true"), *further, *(("command", one) for one in argv)]
+    async with session_to(note, tmp_path, readonly=True) as session:
+        for what in ("attach", "portforward", "exec"):
+            with suppress(RefusedError):
+                async with session.websocket(f"/api/v1/namespaces/x/pods/y/{what}", query=query):
+                    pass
+    assert sent == ["/api/v1/namespaces/x/pods/y/exec"] * is_sent
+
+
+def test_no_other_command_is_called_a_reading_one() -> None:
+    sources = Path(session.__file__).parents[3].glob("*/**/*.py")
+    named = [line for path in sources if path.parts[-4:-3] != ("tests",) for line in _reading_commands_in(path)]
+    assert named == ["NVIDIA_COMMAND", "NEURON_COMMAND"]
+
+
+def _reading_commands_in(path: Path) -> list[str]:
+    lines = path.read_text(errors="replace").splitlines() if "tests" not in path.parts else []
+    return [line.partition(" =")[0] for line in lines if " reading_command(" in line and not line.startswith("def ")]
+
+
+def test_a_region_is_that_of_the_arn_or_of_the_address() -> None:
+    def region_of(context: str, server: str = "https://10.0.0.1") -> str:
+        chosen = ChosenContext("config", context, context, server, "default")
+        return KubeSession(chosen, cast(Any, None), cast(Any, None), readonly=True).region
+
+    assert region_of("arn:aws:eks:eu-west-1:111122223333:cluster/train") == "eu-west-1"
+    assert region_of("arn:aws-us-gov:eks:us-gov-west-1:111122223333:cluster/train") == "us-gov-west-1"
+    assert region_of("train", "https://4F2A77.gr7.us-east-2.eks.amazonaws.com") == "us-east-2"
+    assert region_of("kind-train") == ""
 
 
 async def test_refusals_carry_the_status(tmp_path: Path) -> None:

@@ -93,6 +93,34 @@ async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
     assert feed.past is None
 
 
+def _loads(folder: Path, pod: str, *samples: tuple[float, int]) -> None:
+    writer = SpoolWriter(folder, "train")
+    for at, load in samples:
+        writer.write_sample(pod, AcceleratorSample(at, ROW.replace(" 97,", f" {load},"), "node-1"))
+    writer.close()
+
+
+async def test_means_of_the_past_are_over_the_time_in_which_all_were_sampled(tmp_path: Path) -> None:
+    """Two workers that were sampled later stood with 95 % beside six with 71 %: their first samples were of no work."""
+    _loads(tmp_path, "worker-0", (1000, 0), (1100, 0), (1200, 90), (1300, 90))
+    _loads(tmp_path, "worker-1", (1200, 94), (1300, 96))
+    feed = a_feed()
+    await feed._show_past(Sampled(tmp_path, "train"))
+    assert feed.past is not None
+    assert [worker.reading.devices[0].load_pct for worker in feed.past.readings] == [90, 95]
+    assert (feed.past.began_at, feed.past.ended_at, feed.past.is_common) == (1200, 1300, True)
+
+
+async def test_means_without_a_common_time_are_called_so(tmp_path: Path) -> None:
+    _loads(tmp_path, "worker-0", (1000, 80), (1100, 80))
+    _loads(tmp_path, "worker-0b", (1200, 94), (1300, 96))
+    feed = a_feed()
+    await feed._show_past(Sampled(tmp_path, "train"))
+    assert feed.past is not None
+    assert [worker.reading.devices[0].load_pct for worker in feed.past.readings] == [80, 95]
+    assert (feed.past.began_at, feed.past.ended_at, feed.past.is_common) == (1000, 1300, False)
+
+
 class Asked:
     """A session whose pods have a sidecar first, and `run_in_pod` for them."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,15 @@ from msgspec.structs import replace
 
 from actions.blueprint.catalogue import Catalogue
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.logs.lines import LogLine
 from actions.cluster.state.snapshot import ChangeLog
 from actions.fleet.facts import NodeFacts, PodFacts
+from actions.fleet.health import UNREAD
 from actions.fleet.totals import totals_of
 from actions.run.journal.reader import list_runs
+from actions.run.spool.writer import SpoolWriter
+from actions.run.state.view import Notice, NoticeKind
+from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock, a_node, a_pod, a_run, a_snapshot
 from tests.unit.run.world import make_run
 from tui.feeds import home as feeds
@@ -25,9 +31,12 @@ _BLUEPRINTS = Path(__file__).parents[3] / "blueprints"
 
 
 class Turning(StillClock):
-    """A clock whose monotonic time a test sets."""
+    """A clock whose time a test sets."""
 
     seconds = 100.0
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds - 100.0)
 
     def monotonic(self) -> float:
         return self.seconds
@@ -75,8 +84,10 @@ def test_trouble_follows_changes_to_where_a_whole_look_ends() -> None:
                 log.node(other)
         log.close(revision - 1, revision)
         snapshot = replace(a_snapshot(nodes.values(), pods.values(), revision=revision), history=log)
-        assert followed.follow(snapshot)
-        assert not followed.follow(snapshot)
+        known = followed.revision
+        followed.follow(snapshot)
+        followed.follow(snapshot)
+        assert followed.revision == known + 1
         whole = FleetTrouble()
         whole.follow(snapshot)
         assert followed.totals == whole.totals == totals_of(nodes.values(), snapshot.usage)
@@ -193,7 +204,7 @@ async def test_a_pod_that_crashes_again_and_again_is_a_problem_while_it_runs_in_
     calm = replace(a_pod("worker-7"), restarts=2)
     feed.follow(replace(a_snapshot([a_node()], [calm], revision=1), history=log))
     await until(waits, lambda: feed.problems == ())
-    again = replace(calm, restarts=3)
+    again = replace(calm, restarts=3, started_at=clock.now().timestamp() + feeds.PROBLEMS_EVERY_SECONDS)
     log.pod(again.key)
     log.close(1, 2)
     clock.seconds += feeds.PROBLEMS_EVERY_SECONDS
@@ -202,8 +213,60 @@ async def test_a_pod_that_crashes_again_and_again_is_a_problem_while_it_runs_in_
     await until(waits, lambda: bool(feed.problems))
 
     assert [one.text for one in feed.problems or ()] == ["runs again after 3 restarts, the last one minutes ago"]
-    assert waits.later == [feeds.RESTARTED_SECONDS]
+    assert set(waits.later) == {feeds.RESTARTED_SECONDS}
     clock.seconds += feeds.RESTARTED_SECONDS
     feed.follow(snapshot)
     await until(waits, lambda: feed.problems == ())
+    feed.close()
+
+
+async def test_a_restart_before_the_console_started_is_a_problem_too() -> None:
+    """Between two restarts of a pod that had crashed before, Home had no problem."""
+    clock = Turning()
+    feed, waits = a_feed(clock)
+    between = replace(a_pod("worker-7"), restarts=12, started_at=NOW.timestamp() - 20)
+    feed.follow(a_snapshot([a_node()], [between, replace(a_pod("worker-6"), restarts=3, started_at=1.0)]))
+    await until(waits, lambda: bool(feed.problems))
+    assert [one.name for one in feed.problems or ()] == ["worker-7"]
+    feed.close()
+
+
+def test_the_pods_of_a_run_have_a_verdict_by_its_stage() -> None:
+    now, trouble = NOW.timestamp(), FleetTrouble()
+    loop = {"run": "r-1", "stage": "train", "owner_kind": "Job", "owner_name": "esm", "reason": "CrashLoopBackOff"}
+    pods = [replace(a_pod(f"esm-{n}"), restarts=n, ready=0, **loop) for n in range(3)]
+    fine = replace(a_pod("other-0"), run="r-2", stage="train")
+    snapshot = a_snapshot([a_node()], [*pods, fine])
+    trouble.follow(snapshot)
+    told = {"train": f"2 restarted 2×, CrashLoopBackOff (2 more pods like it): {UNREAD}"}
+    assert trouble.of_run("r-1", snapshot, now) == told
+    assert trouble.of_run("r-2", snapshot, now) == {}
+
+
+async def test_the_cause_in_the_log_of_a_run_is_the_problem_with_its_remedy(tmp_path: Path) -> None:
+    """Home said to correct the image or the command, where `w` named the memory of a GPU."""
+    folder = tmp_path / "r-1"
+    writer = SpoolWriter(folder, "train")
+    text = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
+    writer.write_lines(writer.source("default", "esm-7", "pytorch", "uid"), [LogLine(int(NOW.timestamp() * 1e9), text)])
+    writer.close()
+    clock = Turning()
+    feed, waits = a_feed(clock)
+    pod = a_pod("esm-7", reason="CrashLoopBackOff")
+    loop = replace(pod, restarts=9, ready=0, run="r-1", stage="train", owner_kind="Job", owner_name="esm")
+    feed.follow(a_snapshot([a_node()], [loop]))
+    await until(waits, lambda: bool(feed.problems))
+    (plain,) = feed.problems or ()
+    assert plain.code == "CRASH_LOOP"
+    assert "Correct the image" not in plain.next_step
+
+    summary = fixed_runs.summaries(tmp_path)[0]
+    pods = Notice(NoticeKind.PODS, "Pre-training: esm-7 restarted 9×")
+    feed.weigh((replace(summary, folder=folder, stage="train", notices=(pods,)),), None)
+    clock.seconds += feeds.PROBLEMS_EVERY_SECONDS
+    feed.follow(a_snapshot([a_node()], [loop]))
+    await until(waits, lambda: bool(feed.problems) and feed.problems != (plain,))
+    (known,) = feed.problems or ()
+    assert (known.code, known.kind, known.name) == ("GPU_OOM", "Job", "esm")
+    assert "batch" in known.next_step
     feed.close()

@@ -17,7 +17,7 @@ from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tests.unit.run.world import make_run
 from tui.panes.run import RunPane
-from tui.present.run import TEARDOWN_PREFIX
+from tui.present.rail import TEARDOWN_PREFIX
 from tui.present.subject import Subject
 from tui.screens.status_lines import selected_run
 from tui.textual_private import screen_text
@@ -193,3 +193,18 @@ async def test_the_result_of_an_audit_is_told_once() -> None:
         assert "The audit " in screen_text(app)
         assert said not in screen_text(app)
         assert "· audit" not in screen_text(app)
+
+
+async def test_the_rail_has_the_room_that_details_leave() -> None:
+    """Never more than three fifths: of 24 stages eighteen were shown, above nine empty rows."""
+    stages = [a_stage(f"s{number:02}", StageState.SUCCEEDED, started_seconds_ago=900) for number in range(24)]
+    app = PaneApp(RunPane(console_services(view=a_run(*stages))))
+    async with app.run_test(size=(100, 34)) as pilot:
+        app.pane.refresh_data()
+        await wait_for(pilot, lambda: screen_text(app).count("done  ") == 24, "all stages")
+    reason = " ".join(f"word{number}" for number in range(90))
+    failed = replace(a_stage("train", StageState.FAILED, started_seconds_ago=90), message=reason)
+    app = PaneApp(RunPane(console_services(view=a_run(*stages, failed, state=RunState.FAILED))))
+    async with app.run_test(size=(58, 30)) as pilot:
+        app.pane.refresh_data()
+        await wait_for(pilot, lambda: "word89" in screen_text(app) and screen_text(app).count("done  ") >= 9, "both")

@@ -13,6 +13,7 @@ from tests.support.builders import a_pod
 from tui.feeds.accelerators import PastReadings, Sampled, WorkerReading
 from tui.present.accelerators import (
     DeviceRow,
+    answered,
     clock_cell,
     cores_cell,
     device_rows,
@@ -87,7 +88,28 @@ def test_a_worker_without_an_answer_says_why() -> None:
     assert [text_of(name_cell(row)) for row in rows] == ["NVIDIA A10G", "forbidden: pods/exec"]
     assert text_of(load_cell(rows[1])) == "forbidden: pods/exec"
     assert "1 worker did not answer" in text_of(summary(rows)[0])
-    assert [text_of(line) for line in summary(rows[1:])] == ["✗ No worker answered.", "forbidden: pods/exec"]
+    assert [text_of(line) for line in summary(rows[1:])] == ["No worker answered: forbidden: pods/exec"]
+
+
+def test_one_reason_of_all_workers_is_one_line_and_no_rows() -> None:
+    """Eight rows had the same words, each cut, below them."""
+    refused = [silent(f"train-{n}", f'pods "train-{n}" is forbidden') for n in range(8)]
+    assert not answered(device_rows(refused))
+    assert len(answered(device_rows([*refused, silent("train-8", "It did not end.")]))) == 9
+    assert len(answered(device_rows([*refused, busy("train-8", 97)]))) == 9
+
+
+def test_the_first_samples_of_a_job_are_no_warning_and_busy_devices_are_counted() -> None:
+    """`no device is busy: 95% at most` stood below `24% busy on average`, and a warning below the first sample."""
+    pods = [busy(f"w-{n}", 95 if n > 5 else 0) for n in range(8)]
+    assert text_of(summary(device_rows(pods))[1]) == "▲ 2 of 8 devices are busy: 95% at most"
+    new, long = DeviceHistory(), DeviceHistory()
+    for second in range(40):
+        long.add_sample(1000.0 + second, Device(0, "0", load_pct=0))
+    new.add_sample(1000.0, Device(0, "0", load_pct=0))
+    worker = busy("w-0", 0)
+    for history, told in ((new, "no device is busy yet"), (long, "▲ no device is busy: 0% at most")):
+        assert text_of(summary(device_rows([worker], {(worker.pod.key, "0"): history}))[1]) == told
 
 
 def drawing(*watts: float, degrees: int = 60) -> list[WorkerReading]:
@@ -312,23 +334,6 @@ def test_the_past_is_compared_by_the_means_of_all_its_time() -> None:
     assert text_of(summary(rows)[1]) == "▲ slowest: rank 1, w-0 GPU 1 at 30% (others: 98%)"
 
 
-def test_the_past_is_compared_over_the_time_in_which_all_were_sampled() -> None:
-    """A worker that was sampled before its training began is not the slowest for that."""
-    gpus = (
-        Device(0, "0", "NVIDIA A10G", 70, power_w=87, clock_mhz=1300),
-        Device(1, "1", "NVIDIA A10G", 95, power_w=113, clock_mhz=1695),
-    )
-    worker = WorkerReading(a_pod("w-0"), DeviceReading(gpus), at=0.0)
-    early, late = DeviceHistory(), DeviceHistory()
-    for place, load in enumerate((0, 94, 95, 96)):
-        device = Device(0, "0", "", load, power_w=load, clock_mhz=1695 if load else 210)
-        early.add_sample(1000 + place * 10.0, device)
-        if load:
-            late.add_sample(1000 + place * 10.0, device)
-    rows = device_rows([worker], {(worker.pod.key, "0"): early, (worker.pod.key, "1"): late}, is_past=True)
-    assert text_of(summary(rows)[1]) == "slowest: rank 0, w-0 GPU 0 at 95% while all were sampled, no lag"
-
-
 def test_the_past_is_told_with_its_end() -> None:
     rows = device_rows([busy("w-0", 90, 80)])
     past = PastReadings(Sampled(Path("run"), "train"), (), began_at=0.0, ended_at=7325.0)
@@ -337,6 +342,8 @@ def test_the_past_is_told_with_its_end() -> None:
     assert text_of(summary(rows, past)[0]) == head.format("last sample at")
     once = PastReadings(past.place, (), began_at=7325.0, ended_at=7325.0)
     assert text_of(summary(rows, once)[0]) == "2 GPUs, sampled once, at 02:02:05 UTC, 85% busy on average · NVIDIA A10G"
+    apart = PastReadings(past.place, (), began_at=0.0, ended_at=7325.0, is_common=False)
+    assert "over 2h02m (each over its own part of it)" in text_of(summary(rows, apart)[0])
     still = device_rows([busy("w-0", 0, 0)], is_past=True)
     assert text_of(summary(still, past)[1]) == "▲ no device was busy: 0% at most"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from tui.present.run import GLYPHS
+from tui.present.rail import GLYPHS
 from tui.settings.appearance import plain
 
 
@@ -20,6 +20,9 @@ from tui.settings.appearance import plain
         ("61°C · 3 µs", "61 C . 3 us"),
         ("◐ Cordoned", "o Cordoned"),
         ("é", "?"),
+        ("≥ $13.08/h", ">=$13.08/h"),
+        ("≥$1", ">$1"),
+        ("1 … 0", "1...0"),
     ],
 )
 def test_a_text_is_ascii_and_takes_the_same_columns(text: str, shown: str) -> None:
@@ -29,3 +32,7 @@ def test_a_text_is_ascii_and_takes_the_same_columns(text: str, shown: str) -> No
 
 def test_every_look_of_a_stage_has_a_likeness() -> None:
     assert "?" not in {plain(glyph.sign) for look, glyph in GLYPHS.items() if look.value not in ("waiting", "unknown")}
+
+
+def test_the_cursor_what_runs_and_at_least_are_told_apart() -> None:
+    assert len({plain("›"), plain("▶"), plain("≥ "), plain("◀"), plain("●"), plain("◆")}) == 6

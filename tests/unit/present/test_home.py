@@ -99,9 +99,9 @@ def test_the_lines_that_are_left_show_the_newest_events_and_a_screen_without_any
         (event.last_seen_at for event in snapshot.events), reverse=True
     )
     facts = some_facts(latest=newest.events)
-    board = home_board(facts, 198, 60)
+    board = home_board(facts, 198, 50)
     text = "\n".join(texts(board))
-    assert len(board.lines) == 60
+    assert len(board.lines) == 50
     assert "Latest events ──" in text
     assert "── 8 all events" in text
     first = newest.events[0]
@@ -189,6 +189,25 @@ def test_a_run_whose_pods_crash_is_red_and_tells_it() -> None:
     assert "  worker-7 restart" in shown(some_facts(runs=(crashing,)), 78, 24), (
         "its trouble can be read on eighty columns"
     )
+
+
+@pytest.mark.parametrize(("width", "height"), [(198, 48), (118, 60)])
+def test_the_trouble_of_a_run_is_whole_where_rows_are_free(width: int, height: int) -> None:
+    """Its cause was cut at 200 columns, above three blank rows."""
+    run = next(run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
+    remote = next(one for one in fixed_runs.remote_runs() if not one.is_over)
+    text = "A GPU of worker-7 is out of memory, 12 restarts: asked 17.94 GiB, free 0.49 GiB; CrashLoopBackOff, end"
+    crashing = replace(run, notices=(Notice(NoticeKind.PODS, f"Pre-training: {text}"),))
+    facts = some_facts(runs=(run, crashing), elsewhere=(remote,), troubles={remote.id: text})
+    assert shown(facts, width, height).count("CrashLoopBackOff, end") == 2
+    rows = [line for line in shown(facts, width, height).splitlines() if " running " in line]
+    assert ["▲" in row[:3] for row in rows] == [True, True, False], "those in trouble come first"
+
+
+def test_what_blueprints_are_for_is_told_before_the_first_run_alone() -> None:
+    summary = _blueprints()[0].summary.split(",")[0][:30]
+    assert summary in shown(some_facts(runs=()), 118, 70)
+    assert summary not in shown(some_facts(), 118, 70)
 
 
 def test_a_run_whose_accelerators_are_not_used_tells_it() -> None:

@@ -12,16 +12,8 @@ from actions.run.state.records import CheckResult, HeldPrice, StageFinding
 from actions.run.state.view import Audit, Notice, NoticeKind, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
-from tui.present.run import (
-    StageLook,
-    ending_lines,
-    home_words,
-    idle_lines,
-    rail_of,
-    run_heading,
-    stage_detail,
-    stage_of,
-)
+from tui.present.rail import KEPT, SKIPPED, StageLook, rail_of, row_key, skipped_lines, stage_of
+from tui.present.run import ending_lines, home_words, idle_lines, run_heading, stage_detail
 
 NOW_SECONDS = NOW.timestamp()
 
@@ -37,6 +29,31 @@ def test_a_running_stage_counts_up_and_a_finished_one_stands() -> None:
     rail = rail_of(a_run(done, running), now=NOW_SECONDS)
 
     assert [(line.look, line.elapsed_seconds) for line in rail] == [(StageLook.DONE, 50), (StageLook.RUNNING, 90)]
+
+
+def test_stages_that_are_skipped_and_what_a_teardown_keeps_are_one_row_each() -> None:
+    """They took three of eight rows, each with an expected time."""
+    skipped = [a_stage(name, StageState.SKIPPED) for name in ("network", "cluster")]
+    kept = replace(a_stage("volume", StageState.SKIPPED), message="Kept: it holds data.")
+    view = replace(
+        a_run(skipped[0], a_stage("data", StageState.SUCCEEDED), skipped[1], a_stage("train")),
+        teardown=(a_stage("data", StageState.SUCCEEDED), kept),
+    )
+
+    rows = rail_of(view, now=NOW_SECONDS)
+
+    assert [row.title for row in rows] == [
+        "Data",
+        "Train",
+        "2 skipped: Network, Cluster",
+        "undo Data",
+        "1 kept: Volume",
+    ]
+    assert [rows[2].expected_seconds, rows[4].expected_seconds] == [None, None]
+    assert row_key(view, "network") == SKIPPED
+    assert row_key(view, "train") == "train"
+    assert texts(skipped_lines(view, SKIPPED, 80)) == "– Network\n– Cluster"
+    assert texts(skipped_lines(view, KEPT, 80)) == "– Volume Kept: it holds data."
 
 
 def test_the_heading_says_what_is_still_to_come() -> None:
@@ -74,7 +91,7 @@ def test_a_start_on_another_day_has_a_date() -> None:
 
 def test_where_a_run_is_kept_is_named() -> None:
     run = a_run(a_stage("train"))
-    assert home_words(run) == "on this machine alone"
+    assert home_words(run) == ""
     kept = replace(run, home="s3://team-runs/ml")
     assert home_words(kept) == "home s3://team-runs/ml"
     away = Notice(NoticeKind.HOME_AWAY, "It does not answer.", NOW_SECONDS)

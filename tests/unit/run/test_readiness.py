@@ -11,15 +11,17 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.process import own_identity
+from actions.cluster.diagnose.codes import Code
 from actions.cluster.logs.lines import LogLine
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState
+from actions.fleet.health import PodTrouble, trouble_of, verdict_of
 from actions.run.journal.lease import Heartbeat, read_heartbeat
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
-from actions.run.stages.readiness import cause_in, progress_of, restarts_of, trouble_of
+from actions.run.stages.readiness import cause_in, progress_of, restarts_of, troubles_of
 from actions.run.state.view import Notice, NoticeKind
 from tests.support import fixed_runs
-from tests.support.builders import NOW
+from tests.support.builders import NOW, a_pod
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import Scene, a_fixed_console
 from tui.textual_private import screen_text
@@ -52,8 +54,8 @@ def crashing(number: int = 7, restarts: int = 7) -> dict[str, Any]:
     return a_worker(number, ready=False, state=LOOP, lastState=an_end("OOMKilled", 137), restartCount=restarts)
 
 
-def trouble(*pods: dict[str, Any], cause: str = "") -> str:
-    return trouble_of(pods, job=JOB, now=NOW.timestamp(), cause=cause)
+def trouble(*pods: dict[str, Any], cause: str | None = "") -> str:
+    return verdict_of(troubles_of(pods, job=JOB, now=NOW.timestamp()), job=JOB, cause=cause)
 
 
 def test_a_pod_in_a_crash_loop_is_not_counted_as_ready_although_its_phase_is_running() -> None:
@@ -72,8 +74,34 @@ def test_trouble_names_the_pod_its_restarts_and_the_reason() -> None:
     assert trouble(crashing(1, 2), crashing()) == (
         "worker-7 restarted 7×, CrashLoopBackOff, OOMKilled (1 more pod like it)"
     )
-    assert trouble(crashing(), cause="A GPU is out of memory").endswith("OOMKilled: A GPU is out of memory")
+    assert trouble(crashing(), cause="A GPU is out of memory: asked 17.94 GiB") == (
+        "A GPU is out of memory, 7 restarts: asked 17.94 GiB; CrashLoopBackOff, OOMKilled"
+    )
     assert restarts_of([crashing(), crashing(1, 2), a_worker()]) == 9
+
+
+def test_the_cause_comes_first_and_is_told_of_the_pod_that_it_is_of() -> None:
+    """The banner had the restarts of worker-7 beside the memory of worker-1."""
+    cause = f"A GPU of {JOB}-worker-1 is out of memory: asked 17.94 GiB, free 0.49 GiB"
+    assert trouble(crashing(1, 4), crashing(7, 12), crashing(12, 30), cause=cause) == (
+        "A GPU of worker-1 is out of memory, 4 restarts: asked 17.94 GiB, free 0.49 GiB;"
+        " CrashLoopBackOff, OOMKilled (2 more pods like it)"
+    )
+    assert trouble(crashing(), cause=None).endswith("OOMKilled: cause unknown, log not read")
+    assert not trouble(a_worker(), cause=cause)
+
+
+def test_the_facts_of_a_console_and_the_pods_of_a_runner_give_one_verdict() -> None:
+    """A colleague who looks at the run saw it running, healthy."""
+    now = NOW.timestamp()
+    loop = replace(a_pod(f"{JOB}-worker-7"), restarts=7, reason="CrashLoopBackOff", ready=0, started_at=now - 400)
+    here = verdict_of([found] if (found := trouble_of(loop, now, job=JOB)) else [], job=JOB, cause=None)
+    there = trouble(a_worker(7, ready=False, state=LOOP, restartCount=7), cause=None)
+    assert here == there == "worker-7 restarted 7×, CrashLoopBackOff: cause unknown, log not read"
+    between = replace(loop, reason="", ready=1, started_at=now - 20)
+    assert trouble_of(between, now, job=JOB) == PodTrouble("worker-7", 7, ())
+    for calm in (replace(between, started_at=now - 3600), replace(between, restarts=0), replace(loop, phase="Failed")):
+        assert trouble_of(calm, now, job=JOB) is None
 
 
 @pytest.mark.parametrize(("ago", "is_told"), [(20.0, True), (3_600.0, False)])
@@ -98,8 +126,13 @@ def test_the_cause_is_read_in_the_log(tmp_path: Path) -> None:
     text = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
     writer.write_lines(source, [LogLine(int(NOW.timestamp() * 1e9), text)])
     writer.close()
-    assert "out of memory: asked 20.00 GiB" in cause_in(SpoolReader(tmp_path, "train"))
-    assert cause_in(SpoolReader(tmp_path, "silent")) == ""
+    found = cause_in(SpoolReader(tmp_path, "train"))
+    assert found is not None
+    assert found.code is Code.GPU_OOM
+    assert "out of memory: asked 20.00 GiB" in found.headline
+    assert cause_in(SpoolReader(tmp_path, "train"), ["worker-7"]) == found
+    assert cause_in(SpoolReader(tmp_path, "train"), ["worker-1"]) is None, "its log is of a pod without trouble"
+    assert cause_in(SpoolReader(tmp_path, "silent")) is None
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
@@ -128,11 +161,11 @@ async def test_a_crash_loop_is_red_in_rail_tab_runs_and_footer(
         assert "worker-7" in rail
         assert "pods run" not in screen_text(console.app)
         await console.line("open nodes")
-        await console.calm(("run▲", "▲ worker-7 restarted 7×"))
+        await console.calm(("run▲", "▲ A GPU of worker-7"))
         footer = screen_text(console.app).splitlines()[-1]
-        assert "▲ worker-7 restarted 7×, CrashLoopBackOff" in footer
+        assert "▲ A GPU of worker-7 is out of memory, 7 restarts" in footer
         await console.line("open runs")
-        await console.calm(("▲ running", "worker-7 restarted 7×" if size[0] > 100 else "worker-"))
+        await console.calm(("▲ running", "A GPU of worker-7" if size[0] > 120 else "train"))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
@@ -155,7 +188,7 @@ async def test_a_crash_loop_of_another_run_is_red_in_its_tab_and_the_footer(
         assert "4 run▶" in lines[1], "the run on screen is well"
         words = "▲ efa-nccl-tests-1121-w5c2"
         assert f"0 {words[:24]}" in lines[-1]
-        assert size[0] < 100 or f"0 {words}: worker-3 restarted 4×, CrashLoopBackOff" in lines[-1]
+        assert size[0] < 100 or f"0 {words}: A GPU is lost, 4 restarts" in lines[-1]
         assert lines[-1].rstrip().endswith("? help  q quit")
         await console.line("open runs")
         await console.calm("[0 runs▲]")

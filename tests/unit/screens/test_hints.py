@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.run.journal.reader import RunSummary
-from actions.run.state.view import RunState
-from tests.support.builders import a_run, console_services
+from actions.run.state.view import RunState, StageState
+from tests.support.builders import a_run, a_stage, console_services
 from tui.present.cells import Link, Span, Tone, link_at, text_of, width_of
 from tui.present.subject import Subject
 from tui.screens.status_lines import Alone, SelectedRun, hints_line, run_mark, selected_run, tabs_line
@@ -202,3 +202,21 @@ def test_every_tab_opens_its_pane_and_every_hint_presses_its_key() -> None:
     pressed = {link.key for x in range(80) if (link := link_at(hints, x))}
     assert pressed == {"esc", *dict(footer(KeyContext.NODES))}
     assert link_at(hints, 200) is None
+
+
+@pytest.mark.parametrize("current", ["home", "run", "runs"])
+def test_every_pane_has_its_key_on_sixty_columns(current: str) -> None:
+    """The last two, and the key of commands, were beyond the edge."""
+    text = text_of(tabs_line(PANES, ("run", "logs"), current, width=60, marks={"run": Span("▶"), "runs": None}))
+    assert len(text) <= 60
+    words = text.translate(str.maketrans("[]▶", "   ")).split()
+    assert [word for word in words if len(word) == 1] == [*"H123456789K0"]
+    assert f" {current}" in text
+
+
+@pytest.mark.parametrize("context", PANES)
+def test_commands_have_their_key_on_sixty_columns(context: str) -> None:
+    run = a_run(a_stage("train", StageState.RUNNING))
+    line = hints_line(KeyContext(context), run=run, selected=SelectedRun(run.state), alone=Alone.TABBED, width=60)
+    assert " : do " in text_of(line)
+    assert "next" in text_of(line)

@@ -16,6 +16,7 @@ from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import read_nccl
 from actions.telemetry.tools.devices import read_devices
 from tests.support import fixed_runs
+from tests.support.builders import a_pod
 from tests.support.fixed_cluster import RUN, picture, workers
 from tests.support.fixed_console import ACCOUNT, FixedConsole, Scene, a_fixed_console
 from tui.cli.main import main
@@ -145,13 +146,14 @@ async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monk
     scene = Scene(picture(), view=replace(view, stages=stages), summaries=summaries, is_busy=False)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("layout watch")
+        await console.line("resize right 1")  # panes without anything to show stay
         await console.calm(("No log yet", "No curve yet", " accelerators of "))
         rows = [row.strip() for row in screen_text(console.app).replace("││", "│").split("│")]
         assert any(row.endswith("of a workload.") for row in rows), "the end of the hint"
         assert any(row.startswith("No curve yet. Curves are read from the logs of jobs:") for row in rows)
         assert any(row.endswith("Pre-training.") for row in rows)
         short = "bionemo-esm1nv-1121-k3v7"
-        assert f" {short} · on this machine alone ─" in screen_text(console.app)
+        assert f" {short} ─" in screen_text(console.app)
         assert " accelerators of …k3v7/train · " in screen_text(console.app), "stage and job, not the run's whole name"
 
 
@@ -330,3 +332,27 @@ async def test_the_takeover_dialog_names_who_has_the_run_and_where(
         assert "grace@bastion-2 has it, last heartbeat 11:59:48 UTC." in shown
         assert "cluster bionemo-on-eks · region us-west-2" in shown
         assert "account 111122223333" in shown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_crash_loop_of_a_run_of_another_machine_is_red_for_the_colleague(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    """It was healthy in rail, tab, list and Home, while the same screen had the error of its pods as a problem."""
+    remote = next(run for run in fixed_runs.remote_runs() if run.presence is not None and not run.is_over)
+    assert remote.presence is not None
+    labels = {"run": remote.id, "stage": remote.presence.stage, "owner_kind": "PyTorchJob", "owner_name": "esm"}
+    loop = replace(a_pod("esm-worker-7", reason="CrashLoopBackOff"), restarts=12, ready=0, **labels)
+    snapshot = picture()
+    snapshot = replace(snapshot, pods={**snapshot.pods, loop.key: loop})
+    scene = Scene(snapshot, summaries=fixed_runs.summaries(tmp_path), remotes=(remote,))
+    async with a_fixed_console(scene, monkeypatch, size=size) as console:
+        await console.line("open home")
+        await console.calm(("▲ bionemo-e", "0 runs▲"))
+        await console.line("open runs")
+        await console.calm(("▲ running", "train"))
+        await console.line(f"open run of={remote.id}")
+        await console.calm(("worker-7 restarted 12×, CrashLoopBackOff", "run▲"))
+        rail = next(row for row in screen_text(console.app).splitlines() if "│ ▲ " in row and "worker-7" in row)
+        assert "12×" in rail or size[0] < 100
+        assert "cause unknown, log not read" in " ".join(screen_text(console.app).replace("│", " ").split())

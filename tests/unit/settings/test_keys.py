@@ -25,6 +25,7 @@ from tui.settings.keys import (
     explanation,
     footer,
     free_letters,
+    help_page,
     keys_of,
     keys_page,
     name_of,
@@ -156,3 +157,13 @@ def test_the_letters_of_the_page_are_free_in_every_pane_and_there_are_no_others(
 def test_letters_that_stop_or_remove_are_capitals() -> None:
     stops = {row.keys for row in KEYS if row.does in ("cancel", "park", "teardown")}
     assert stops == {("C",), ("P",), ("T",)}
+
+
+@pytest.mark.parametrize(
+    ("pane", "keys"), [("logs", ("/ n N", "&", "b B")), ("charts", ("left right", "+ - =", "L E t"))]
+)
+def test_the_help_of_a_pane_begins_with_the_keys_of_its_widget(pane: str, keys: tuple[str, ...]) -> None:
+    """They were sixty lines further down."""
+    section = help_page(KeyContext(pane)).split("\n\n")[0]
+    assert section.startswith(f"In the {pane} pane")
+    assert all(f"\n  {name} " in section for name in keys)

@@ -102,7 +102,7 @@ class SplitApp(App[None]):
 async def test_the_focus_moves_by_direction(moves: list[Direction], ends_at: str) -> None:
     app = SplitApp()
     async with app.run_test(size=(120, 40)) as pilot:
-        app.split.go_to("a")
+        app.split.reveal("a")
         await wait_for(pilot, lambda: app.focused_key() == "a", "the first pane")
         for move in moves:
             app.split.go(move)
@@ -117,7 +117,7 @@ async def test_zoom_gives_all_the_room_and_takes_it_back() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         before = {"a": (0, 0, 60, 40), "b": (60, 0, 60, 20), "c": (60, 20, 60, 20)}
         await wait_for(pilot, lambda: app.regions() == before, "three panes")
-        app.split.go_to("c")
+        app.split.reveal("c")
         app.split.zoom()
         await wait_for(pilot, lambda: app.regions() == {"c": (0, 0, 120, 40)}, "one pane alone")
         app.split.zoom()
@@ -131,7 +131,7 @@ async def test_a_small_screen_shows_one_pane_at_a_time() -> None:
         await wait_for(pilot, lambda: app.regions() == {"a": (0, 0, 40, 9)}, "the first pane alone")
         app.split.go("right")
         await wait_for(pilot, lambda: app.regions() == {"b": (0, 0, 40, 9)}, "the second pane")
-        app.split.go_to("c")
+        app.split.reveal("c")
         await wait_for(pilot, lambda: app.regions() == {"c": (0, 0, 40, 9)}, "the third pane")
         await pilot.resize_terminal(120, 40)
         await wait_for(pilot, lambda: set(app.regions()) == {"a", "b", "c"}, "all of them on a large screen")
@@ -141,7 +141,7 @@ async def test_a_pane_that_is_not_in_the_tree_is_shown_in_front_of_it() -> None:
     app = SplitApp()
     async with app.run_test(size=(120, 40)) as pilot:
         before = {"a": (0, 0, 60, 40), "b": (60, 0, 60, 20), "c": (60, 20, 60, 20)}
-        app.split.go_to("b")
+        app.split.reveal("b")
         app.split.reveal("d")
         await wait_for(pilot, lambda: app.regions() == {"d": (0, 0, 120, 40)}, "the other pane alone")
         await wait_for(pilot, lambda: app.focused_key() == "d", "the focus on it")

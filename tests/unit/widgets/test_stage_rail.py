@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
 from actions.base.wording import brief_duration, duration, duration_range
 from tests.support.waiting import wait_for
 from tui.present.cells import bar
-from tui.present.run import GLYPHS, StageLine, StageLook
+from tui.present.rail import GLYPHS, StageLine, StageLook
 from tui.present.text import clock_of
 from tui.textual_private import screen_text
 from tui.widgets.stage_rail import StageRail
@@ -76,6 +77,30 @@ async def test_the_cursor_goes_along_until_the_operator_moves_it() -> None:
         await wait_for(pilot, lambda: app.rail.selected_key == "data", "the stage at work")
 
 
+async def test_another_run_is_followed_again() -> None:
+    """The cursor that was moved in one run stayed on the last stage of the next one, out of sight of what worked."""
+    app = RailApp()
+    async with app.run_test(size=(80, 6)) as pilot:
+        app.rail.show(STAGES, "one")
+        app.rail.step(1)
+        assert app.rail.selected_key == "train"
+        app.rail.show(list(STAGES), "one")
+        assert app.rail.selected_key == "train"
+        app.rail.show(STAGES, "two")
+        assert app.rail.selected_key == "data"
+        app.rail.show([replace(STAGES[0], look=StageLook.RUNNING)], "two")
+        await wait_for(pilot, lambda: app.rail.selected_key == "provision", "it follows")
+
+
+async def test_a_row_of_skipped_stages_takes_the_whole_line() -> None:
+    app = RailApp()
+    async with app.run_test(size=(60, 6)) as pilot:
+        titles = "3 skipped: Network, Cluster, Operator of the jobs"
+        app.rail.show([*STAGES, StageLine(":skipped", titles, StageLook.SKIPPED)])
+        await wait_for(pilot, lambda: f"– {titles}" in screen_text(app), "the row")
+        assert "Train " in screen_text(app)
+
+
 async def test_a_stage_that_takes_too_long_says_so() -> None:
     app = RailApp()
     async with app.run_test(size=(90, 6)) as pilot:
@@ -124,7 +149,7 @@ def test_a_bar_shows_a_sliver_early_and_fills_only_at_the_end(width: int) -> Non
     assert bar(float("nan"), width) == ""
 
 
-@pytest.mark.parametrize(("width", "cells"), [(80, 10), (160, 30), (240, 40)])
+@pytest.mark.parametrize(("width", "cells"), [(80, 10), (160, 36), (300, 60)])
 async def test_the_bar_takes_the_width_that_there_is(width: int, cells: int) -> None:
     app = RailApp()
     async with app.run_test(size=(width, 6)) as pilot:

@@ -8,7 +8,8 @@ import msgspec
 from textual.geometry import Region
 
 from tests.unit.widgets.painting import Painter
-from tui.widgets.table_model import Column
+from tui.present.cells import text_of
+from tui.widgets.table_model import Column, RowOrder
 from tui.widgets.table_renderer import TableRenderer
 
 
@@ -74,3 +75,17 @@ async def test_a_cell_whose_source_is_the_same_is_not_asked_again() -> None:
         segments = renderer.row(painter, "n1", Row("n1", ("h100",), 5), painter.resolved_styles.base)
         assert asked.facts == 2
         assert "h100" in "".join(text for text, _, _ in segments)
+
+
+def test_a_title_that_fills_its_column_is_whole_beside_its_arrow() -> None:
+    """`RESTAR…▼` was a title."""
+    columns = (
+        Column[Row]("key", "RESTARTS", lambda row: row.key, width=8),
+        Column[Row]("used", "USED", lambda row: str(row.used), width=6),
+    )
+    order = RowOrder[Row](key=lambda row: row.key, search=lambda row: row.key)
+    for place, shown in ((0, "RESTARTS▼USED   "), (1, "RESTARTS USED▼  ")):
+        renderer = TableRenderer(columns)
+        renderer.fit_to(16)
+        order.sort_on(columns[place], reverse=True)
+        assert text_of(renderer.header(order))[:16] == shown

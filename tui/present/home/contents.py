@@ -75,6 +75,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
         runs_error: The reason why it cannot be read.
         elsewhere: Runs that other machines carry out, the newest first.
         silent: Ids of those whose heartbeats are missing.
+        troubles: The verdict on the pods of those that have some in trouble, by run.
         names: Short names of runs.
         money: Money and holds, by run.
         unused: Accelerators at 0 % for minutes, in words, by run.
@@ -100,6 +101,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     runs_error: str = ""
     elsewhere: tuple[RemoteRun, ...] = ()
     silent: frozenset[str] = frozenset()
+    troubles: Mapping[str, str] = msgspec.field(default_factory=dict)
     names: Mapping[str, str] = msgspec.field(default_factory=dict)
     money: Mapping[str, RunMoney] = msgspec.field(default_factory=dict)
     unused: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -277,7 +279,7 @@ def _runs(facts: HomeFacts, width: int) -> Section:
         text = facts.runs_error or "Reading the runs."
         return Section("Runs", _texts(text, width, Tone.BAD if facts.runs_error else Tone.MUTED))
     taken = {run.id for run in facts.elsewhere}
-    shown = sorted((run for run in facts.runs if _is_present(run) and run.id not in taken), key=_run_rank)
+    shown = [run for run in facts.runs if _is_present(run) and run.id not in taken]
     if not shown and not facts.elsewhere:
         count = len(facts.runs)
         all_of_them = f"All {count} runs are torn down: {key} lists them." if count > 1 else ""
@@ -290,8 +292,9 @@ def _runs(facts: HomeFacts, width: int) -> Section:
         others = Span(f"{len(facts.elsewhere)} on other machines", Tone.MUTED)
         note = (*note, _DOT, others) if note else (others,)
     room = _name_room(shown, facts, width)
-    rows = tuple(_run_row(run, facts, width, room) for run in shown)
-    rows += tuple(_remote_row(run, facts, width, room) for run in facts.elsewhere)
+    ranked = [(_run_rank(run), _run_row(run, facts, width, room)) for run in shown]
+    ranked += [(_remote_rank(run, facts), _remote_row(run, facts, width, room)) for run in facts.elsewhere]
+    rows = tuple(row for _, row in sorted(ranked, key=lambda one: one[0]))
     count = len(taken | {run.id for run in facts.runs})
     return Section("Runs", rows, f"{key} all runs ({count})", BoardEntry("more runs", "open runs"), note)
 
@@ -312,20 +315,31 @@ def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tup
 def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:
     """Return the row of a run of another machine: dim, with who carries it out and where."""
     presence = run.presence
-    sign = _SIGNS[presence.state] if presence else "✘"
+    sign, trouble = _SIGNS[presence.state] if presence else "✘", facts.troubles.get(run.id, "")
     name_width, stage_width = room
     is_silent = run.id in facts.silent
     stage_width = 0 if is_silent else stage_width
+    state = remote_state(run, is_silent=is_silent)
+    state = Span(state.text, Tone.BAD) if trouble else state
     line = (
-        Span(f"{sign} ", Tone.MUTED),
+        Span("▲ ", Tone.BAD) if trouble else Span(f"{sign} ", Tone.MUTED),
         *fit_ends(Span(facts.names.get(run.id, run.id), Tone.MUTED), name_width),
         Span(" "),
-        *fit(remote_state(run, is_silent=is_silent), 20 if is_silent else 12),
+        *fit(state, 20 if is_silent else 12),
         *fit(Span(f" {presence.stage if presence else ''}", Tone.MUTED), stage_width),
         Span(f"  {run.owner}", Tone.MUTED),
         Span(f"  {remote_spent(run)}" if remote_spent(run) else "", Tone.MUTED),
+        *([Span(f"  {trouble}", Tone.BAD)] if trouble else []),
     )
-    return BoardRow(line, BoardEntry(f"run {run.id}", f"open run of={run.id}", Subject("Run", run.id)))
+    entry = BoardEntry(f"run {run.id}", f"open run of={run.id}", Subject("Run", run.id), weight=2 if trouble else 0)
+    return BoardRow(line, entry, _whole(trouble, line, width))
+
+
+def _whole(trouble: str, line: Cells, width: int) -> tuple[Cells, ...]:
+    """Return the lines below a run whose trouble is cut at the end of its own line: shown where rows are free."""
+    if width_of(line) <= width:
+        return ()
+    return tuple((Span("    "), Span(part, Tone.BAD)) for part in _wrapped(trouble, max(20, width - 6), max_lines=3))
 
 
 def _is_present(run: RunSummary) -> bool:
@@ -333,10 +347,14 @@ def _is_present(run: RunSummary) -> bool:
 
 
 def _run_rank(run: RunSummary) -> int:
-    """Return the place of a run: those that wait for a person, those at work, then those that only cost money."""
+    """Return the place of a run: first what waits for a person, then trouble, work, and what only costs money."""
     if run.error or run.state is RunState.TORN_DOWN:
-        return 3
-    return 0 if run.state in _WAITS else 1 if run.state in _AT_WORK else 2
+        return 4
+    return 0 if run.state in _WAITS else 1 if trouble_in(run.notices) else 2 if run.state in _AT_WORK else 3
+
+
+def _remote_rank(run: RemoteRun, facts: HomeFacts) -> int:
+    return 1 if run.id in facts.troubles else 5
 
 
 def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:
@@ -376,7 +394,7 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int
     )
     weight = 3 if is_waiting else 2 if trouble or unused else 1
     entry = BoardEntry(f"run {run.id}", f"open run of={run.id}", subject, weight=weight)
-    return BoardRow(line, entry)
+    return BoardRow(line, entry, _whole(trouble, line, width) if trouble else ())
 
 
 def _unused_word(text: str) -> str:
@@ -471,7 +489,8 @@ def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardR
     title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
     name = fit(Span(blueprint.id, Tone.STRONG), min(names, 30))
     cells = (Span("  "), *name, *figures, Span(f"  {title}", Tone.MUTED))
-    summary = _wrapped(blueprint.summary, max(20, width - 6), max_lines=2)
+    is_known = facts.runs or facts.elsewhere  # who has launched one does not need to be told what it is for
+    summary = () if is_known else _wrapped(blueprint.summary, max(20, width - 6), max_lines=2)
     details = tuple((Span(f"    {line}", Tone.MUTED),) for line in summary)
     entry = BoardEntry(f"blueprint {blueprint.id}", f"launch {blueprint.id}", Subject("Blueprint", blueprint.id))
     return BoardRow(cells, entry, details)

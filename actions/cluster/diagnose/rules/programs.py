@@ -328,7 +328,7 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         Code.KILLED_SIGKILL if was_killed(error) else Code.CRASH_LOOP,
         f"{headline}: {on_one_line(cause)}" if cause else headline,
         quotes,
-        remedy_of(error) or _next_step(pod, container, failed),
+        remedy_of(error) or _next_step(pod, container, failed, is_told=bool(error)),
     )
 
 
@@ -337,14 +337,15 @@ _NO_PROGRAM = frozenset({126, 127})
 """Exit codes of a shell that cannot run, or does not find, a program."""
 
 
-def _next_step(pod: Pod, container: Container, failed: ObservedState | None) -> str:
+def _next_step(pod: Pod, container: Container, failed: ObservedState | None, *, is_told: bool) -> str:
     """Return where to look for an error of no known family."""
     if failed is None and container.state.reason not in _NO_START_ERRORS:
         return "Correct what it names in the pod template or the image; the kubelet tries again by itself."
-    is_wrong = failed is not None and (failed.reason in _NOT_STARTED or failed.exit_code in _NO_PROGRAM)
-    return f"{'Correct the image or the command' if is_wrong else 'Read its whole error'}: " + (
-        f"kubectl logs --previous {pod.name} (restart count {container.restarts})."
-    )
+    if failed is not None and (failed.reason in _NOT_STARTED or failed.exit_code in _NO_PROGRAM):
+        step = "Correct the image or the command"
+    else:
+        step = "Read its whole error" if is_told else "Its reason is in its log, which was not read"
+    return f"{step}: kubectl logs --previous {pod.name} (restart count {container.restarts})."
 
 
 _TOLD_ELSEWHERE = frozenset({"DeadlineExceeded", "NodeLost"})
