@@ -347,9 +347,10 @@ class LimitArguments(Arguments, frozen=True):
 
 
 class ResumeArguments(Arguments, frozen=True):
-    """Start the runner of a run again."""
+    """Have a run go on."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+    stage: Annotated[str, Meta(description="Only if this stage is left to do. Empty: any.")] = ""
     takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is stopped first.", ge=0)] = 0
 
 
@@ -357,13 +358,6 @@ class ApproveArguments(Arguments, frozen=True):
     """Approve the plan of a waiting stage."""
 
     stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
-    run: str = ""
-
-
-class RetryArguments(Arguments, frozen=True):
-    """Try a failed stage again."""
-
-    stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
     run: str = ""
 
 

@@ -20,27 +20,25 @@ from actions.run.client import (
     RunMissingError,
     RunSummary,
     find_run,
-    idle_words,
     list_runs,
     load_run,
-    replace_runner,
     resume_interrupted,
+    resume_run,
     send_request,
-    stalled_runner,
     start_runner,
     with_losses,
 )
-from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
-from actions.run.state.view import OVER, RunState, RunView, StageState
+from actions.run.state.view import OVER, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
+from tui.cli.run_verbs.arguments import OLD_VERBS
 from tui.cli.tables.output import print_table
-from tui.cli.target import aws_environment
+from tui.cli.target import asked, aws_environment
 
 if TYPE_CHECKING:
     from actions.run.results import Copy
@@ -62,12 +60,10 @@ _LEAVING_ALONE = frozenset(
         "teardown",
         "cancel",
         "park",
-        "retry",
         "import",
         "waive",
         "export",
         "pause",
-        "unpause",
         "rm",
         "gc",
         "takeover",
@@ -88,6 +84,7 @@ def run(options: Namespace) -> int:
     Raises:
         ConsoleError: It cannot be done.
     """
+    options.verb = OLD_VERBS.get(options.verb, options.verb)
     if options.readonly and options.verb not in _LOOKING:
         raise RefusedError(f"runs {options.verb} would change a run, and --readonly is set.", hint="Omit --readonly.")
     verbs: dict[str, Callable[[Namespace], int]] = {
@@ -108,9 +105,7 @@ def run(options: Namespace) -> int:
         "waive": _waive,
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
-        "retry": lambda chosen: _wish(chosen, RequestKind.RETRY),
         "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
-        "unpause": lambda chosen: _wish(chosen, RequestKind.UNPAUSE),
         "gc": _stored,
         "takeover": _take_over,
         "adopt": _adopt,
@@ -357,35 +352,38 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    view = load_run(folder)  # reports a damaged journal here rather than in the runner's log
-    if view.state is RunState.PARKED and not (options.restored or options.takeover):
-        return _wish(options, RequestKind.RETRY)  # its runner has nothing to do before it is asked to
-    idle = idle_words(view)
     if options.restored:
         from tui.cli.run_verbs.takeover import take_up
 
         take_up(options, folder)
-    else:
-        _to_change(options)
-    if options.takeover:
-        started = replace_runner(folder, options.takeover, environment=_environment(options))
-    else:
-        _refuse_stalled(folder)
-        started = start_runner(folder, environment=_environment(options))
-    goes_on = f"Run {folder.name} continues as process {started.pid}." if started else ""
-    _say((goes_on and idle) or goes_on or f"Run {folder.name} is already running.")
+        start_runner(folder, environment=_environment(options))
+        _say(f"This machine carries out {folder.name}, which is {load_run(folder).state.value}.")
+        return 0
+    _to_change(options)
+    _require_yes(options, load_run(folder))
+    _say(resume_run(folder, stage=options.stage, takeover=options.takeover, environment=_environment(options)))
     return 0
 
 
-def _refuse_stalled(folder: Path) -> None:
-    """Refuse to start beside a stalled runner: it may continue at any moment, so it is ended only by its process id."""
-    stalled = stalled_runner(folder)
-    if stalled is not None:
-        refuse_elsewhere(folder, load_run(folder))
-        raise RefusedError(
-            f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
-            hint=f"Add --takeover {stalled.pid} to end it and start another.",
-        )
+def _require_yes(options: Namespace, view: RunView) -> None:
+    """Print what follows a resume; ask, if it buys something.
+
+    Raises:
+        UsageError: It costs money, and nobody can be asked.
+        RefusedError: Nothing follows, or the answer was no.
+    """
+    from actions.run.resume import resume_of
+
+    resume = resume_of(view, options.stage)
+    if resume.request is None:
+        return
+    sys.stderr.write("".join(f"{line}\n" for line in resume.lines()))
+    if not resume.rate or view.is_cost_simulated or options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("A resume costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
+    if not asked(f"Resume {view.id}?"):
+        raise RefusedError("Nothing was resumed.")
 
 
 def _take_over(options: Namespace) -> int:
@@ -477,7 +475,7 @@ def _import(options: Namespace) -> int:
     stage = request_import(folder, options.address, options.id, stage=options.stage).stage
     _say(
         f"{options.address} of {stage} will be imported by the next step; "
-        f"continue with: eksml-tui runs retry {folder.name}"
+        f"continue with: eksml-tui runs resume {folder.name}"
     )
     return 0
 
@@ -487,7 +485,7 @@ def _waive(options: Namespace) -> int:
 
     folder = find_run(options.run)
     stage = waive(folder, options.address, confirm=options.confirm, stage=options.stage).stage
-    _say(f"Waived {options.address} of {stage}; continue with: eksml-tui runs retry {folder.name}")
+    _say(f"Waived {options.address} of {stage}; continue with: eksml-tui runs resume {folder.name}")
     return 0
 
 

@@ -48,8 +48,13 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
     others = list(_runs_of_this_machine(folder))
     users = runs_using(view, others, deletes_data=deletes_data)
     if users:
-        circle = _circle(view, others, deletes_data=deletes_data)
-        hint = _CIRCLE_HINT.format(listed([one.id for one in circle], len(circle))) if circle else SHARING_HINT
+        anyway = f"eksml-tui runs teardown {view.id} --confirm {view.cluster.name} --even-if-shared"
+        if _is_in_circle(view, others, deletes_data=deletes_data):
+            hint = f"Each uses what the other removes. Begin with one whose work is over: {anyway}"
+        else:
+            first = next(other for other in others if runs_using(view, [other], deletes_data=deletes_data))
+            before = f"eksml-tui runs teardown {first.id} --confirm {first.cluster.name}"
+            hint = f"Tear that down first: {before}; or remove it all the same: {anyway}"
         raise RefusedError(sharing_sentence(view, users), hint=hint)
 
 
@@ -68,12 +73,6 @@ def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]
 
 
 SHARING_HINT = "Tear those down first. To remove it anyway, add --even-if-shared, in the console even_if_shared=true."
-
-
-_CIRCLE_HINT = (
-    "The runs {} use what the others remove, so none can be the first without more: choose one whose work is over, and "
-    "add --even-if-shared, in the console even_if_shared=true."
-)
 
 
 def sharing_sentence(view: RunView, users: Collection[str]) -> str:
@@ -107,8 +106,8 @@ def runs_using(view: RunView, others: Iterable[RunView], *, deletes_data: bool) 
     return found
 
 
-def _circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> list[RunView]:
-    """Return a run and those that have to be torn down before it, if it has to be torn down before them as well."""
+def _is_in_circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> bool:
+    """Return whether a run has to be torn down before those that have to be torn down before it."""
     before: dict[str, RunView] = {}
     asked = [view]
     while asked:
@@ -117,7 +116,7 @@ def _circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> 
             if other.id not in {one.id, *before} and runs_using(one, [other], deletes_data=deletes_data):
                 before[other.id] = other
                 asked.append(other)
-    return list(before.values()) if view.id in before else []
+    return view.id in before
 
 
 def removes_cluster(view: RunView, *, deletes_data: bool) -> bool:
