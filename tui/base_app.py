@@ -44,6 +44,8 @@ _ERROR_SECONDS = 8.0
 """Time that a notification of an error stays."""
 
 
+_ERROR_LENGTH = 800
+"""Characters of one: its way out stands at the end."""
 _NAMES = {
     ":": "colon",
     "/": "slash",
@@ -201,7 +203,7 @@ class TypeAheadApp(RedactingApp[ResultT]):
     def notify_error(self, error: ConsoleError) -> None:
         """Show an error; a refusal as a warning."""
         severity: SeverityLevel = "warning" if isinstance(error, RefusedError) else "error"
-        text = one_line(redact(" ".join(error.sentences())))
+        text = one_line(redact(self.worded(" ".join(error.sentences()))), limit=_ERROR_LENGTH)
         self.notify(text, severity=severity, markup=False, timeout=_ERROR_SECONDS)
 
     def choose_theme(self, name: str) -> None:

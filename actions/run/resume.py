@@ -58,12 +58,8 @@ def resume_of(view: RunView, stage: str = "") -> Resume:
     if stage and all(one.id != stage for one in view.stages):
         known = ", ".join(one.id for one in view.stages)
         raise MissingError(f"Run {view.id} has no stage {stage!r}.", hint=f"It has {known}.")
-    steps = view.teardown if view.goal is Goal.TEARDOWN else view.stages
-    open_steps = [step for step in steps if step.state not in _DONE]
-    again = tuple(step for step in open_steps if step.state is StageState.UNDONE and step.reached in _DONE)
-    left = tuple(step for step in open_steps if step not in again)
-    is_home_behind = any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices)
-    if view.state in OVER and not (left or is_home_behind):
+    left, again = _open_steps(view)
+    if not has_work_left(view):
         raise RefusedError(f"Nothing is left to do in run {view.id}: {_reason(view, again)}.", hint=way_on(view))
     if stage and all(one.id != stage for one in (*left, *again)):
         raise RefusedError(f"Stage {stage} of run {view.id} is done.", hint=f"Left to do: {_titles(left)}.")
@@ -75,12 +71,17 @@ def resume_of(view: RunView, stage: str = "") -> Resume:
 
 
 def has_work_left(view: RunView) -> bool:
-    """Return whether a resume of the run is not refused."""
-    try:
-        resume_of(view)
-    except RefusedError:
-        return False
-    return True
+    """Return whether a run that goes on would do more than to make again what was undone."""
+    is_home_behind = any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices)
+    return view.state not in OVER or is_home_behind or bool(_open_steps(view)[0])
+
+
+def _open_steps(view: RunView) -> tuple[tuple[StageView, ...], tuple[StageView, ...]]:
+    """Return the stages, or steps of a teardown, that are left to do, and those that were done and are undone since."""
+    steps = view.teardown if view.goal is Goal.TEARDOWN else view.stages
+    open_steps = [step for step in steps if step.state not in _DONE]
+    again = tuple(step for step in open_steps if step.state is StageState.UNDONE and step.reached in _DONE)
+    return tuple(step for step in open_steps if step not in again), again
 
 
 def peak_rate(view: RunView, stages: Collection[StageView]) -> str:

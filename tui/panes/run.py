@@ -20,6 +20,7 @@ from tui.present import run
 from tui.present.cells import Cells, Span, Tone
 from tui.present.cost import held_cost
 from tui.present.subject import Subject
+from tui.present.text import console_words
 from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
@@ -197,6 +198,7 @@ class RunPane(Pane):
             return
         if stage.kind == Action.AUDIT and view.audit is not None:
             stage = replace(stage, message="")  # the end of the teardown tells its result, name by name
+        stage = replace(stage, message=console_words(stage.message, self.services))
         now = self.services.clock.now().timestamp()
         keys, width, no_changes = self._keys, self.size.width - 6, self._no_changes()
         detail = run.stage_detail(
@@ -218,7 +220,7 @@ class RunPane(Pane):
             no_changes=no_changes,
             width=width,
         )
-        ending = run.ending_lines(view, width=width)
+        ending = run.ending_lines(view, width=width, worded=lambda text: console_words(text, self.services))
         if stage.state is StageState.FAILED:  # the reason is on the first screen, whatever its size
             self._detail.show([*detail, *idle, *ending])
         else:

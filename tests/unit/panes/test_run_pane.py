@@ -75,7 +75,7 @@ async def test_a_runner_that_was_just_requested_is_not_said_to_have_died(tmp_pat
         await wait_for(pilot, lambda: "tearing down · its runner starts" in screen_text(app), "it starts")
         selected = selected_run(services, Subject("Run", folder.name))
         assert selected is not None
-        assert not selected.is_interrupted
+        assert not selected.is_resumable
 
         clock.later = 60.0  # whoever wrote the request has not started it
         services.runs.catch_up()

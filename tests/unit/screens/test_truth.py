@@ -9,8 +9,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
 from actions.command.arguments import LaunchArguments
-from actions.run.state.records import CheckResult, HeldPrice, RequestKind, StageFinding
+from actions.run.client import list_runs, load_run
+from actions.run.journal.store import append_record
+from actions.run.state.records import (
+    Action,
+    CheckResult,
+    HeldPrice,
+    Intent,
+    Outcome,
+    RequestKind,
+    Result,
+    RunRequest,
+    StageFinding,
+)
 from actions.run.state.view import OwnedObject, RunState, RunView, StageState
 from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import read_nccl
@@ -18,6 +31,7 @@ from actions.telemetry.tools.devices import read_devices
 from tests.support import fixed_runs
 from tests.support.fixed_cluster import RUN, picture, workers
 from tests.support.fixed_console import ACCOUNT, FixedConsole, Scene, a_fixed_console
+from tests.unit.run.world import make_run
 from tui.cli.main import main
 from tui.feeds.accelerators import WorkerReading
 from tui.present.accelerators import device_rows, summary
@@ -73,11 +87,15 @@ async def test_the_teardown_dialog_names_the_runs_that_count_on_what_it_deletes(
     async with a_fixed_console(scene, monkeypatch, size=(80, 24)) as console:
         await console.line("open run")
         await console.calm("failed")
-        await console.line("teardown")
+        await console.line("teardown")  # refused before a name is typed, with the ways on
+        await console.calm("Others use what")
+        shown = " ".join(re.findall(r"▌ (\S.*?) *│?\n", screen_text(console.app)))
+        assert "run llama2-trn1-ray-1122-aaaa uses PersistentVolumeClaim" in shown
+        assert re.search(r":teardown\W+run=llama2-trn1-ray-1122-aaaa;", shown)
+        assert ":teardown even_if_shared=true" in shown
+        assert not isinstance(console.app.screen, TypeNameModal)
+        await console.line("teardown even_if_shared=true")
         await console.calm(TypeNameModal)
-        shown = " ".join(screen_text(console.app).replace("│", " ").split())
-        assert "Others use what it removes: run llama2-trn1-ray-1122-aaaa uses PersistentVolumeClaim" in shown
-        assert "refused unless they are torn down first" in shown
 
 
 async def test_the_time_to_go_is_that_of_the_jobs_own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,21 +309,35 @@ def test_a_device_that_is_requested_and_stands_still_is_a_figure_of_its_own() ->
     assert "requested" not in text_of(first)
 
 
-async def test_resuming_a_parked_run_takes_it_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resume_of_a_parked_run_asks_first_and_names_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[tuple[str, RequestKind]] = []
 
     def send(folder: Path, kind: RequestKind, **_: object) -> str:
         sent.append((folder.name, kind))
         return ""
 
-    monkeypatch.setattr("tui.feeds.run_actions.send_request", send)
-    parked = next(run for run in fixed_runs.summaries(tmp_path) if run.state is RunState.PARKED)
-    scene = Scene(picture(), summaries=fixed_runs.summaries(tmp_path))
-    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
-        await console.calm("Clusters")
-        await console.line(f"resume {parked.id}")
-        await console.calm(f"Run {parked.id} continues")
-    assert sent == [(parked.id, RequestKind.RETRY)]
+    monkeypatch.setattr("actions.run.client.send_request", send)
+    folder = make_run(tmp_path, SystemClock())
+    for body in (RunRequest(RequestKind.PARK), Intent(Action.DRAIN), Outcome(Action.DRAIN, Result.DONE)):
+        append_record(folder, body, deed="the park")
+    scene = Scene(
+        picture(), view=load_run(folder), folder=folder, summaries=tuple(list_runs(folder.parent)), is_busy=False
+    )
+    async with a_fixed_console(scene, monkeypatch, size=(80, 24)) as console:
+        await console.line("open run")
+        await console.calm("parked")
+        await console.pilot.press("R")
+        await console.calm(ConfirmModal)
+        shown = screen_text(console.app)
+        assert f"Resume {folder.name}?" in shown
+        assert "Left to do: Provision, Operators, Train" in shown
+        assert "scroll" not in shown
+        assert sent == []
+        await console.pilot.press("y")
+        await console.calm(f"Run {folder.name} continues")
+    assert sent == [(folder.name, RequestKind.RETRY)]
 
 
 def test_a_process_whose_gpu_is_not_known_says_so(capsys: pytest.CaptureFixture[str]) -> None:
