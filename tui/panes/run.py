@@ -193,7 +193,7 @@ class RunPane(Pane):
 
     def _show_detail(self) -> None:
         view = self.services.runs.view
-        stage = run.stage_of(view, self._rail.selected_key) if view else None
+        stage = view.step(self._rail.selected_key) if view else None
         if view is None or stage is None:
             return
         if stage.kind == Action.AUDIT and view.audit is not None:

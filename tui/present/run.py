@@ -15,6 +15,7 @@ from actions.fleet.cost import FleetCost
 from actions.run.spending import kept_text, rate_at_rest, spending_of, unfinished_teardown
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import (
+    TEARDOWN_PREFIX,
     Notice,
     NoticeKind,
     RunState,
@@ -149,10 +150,6 @@ def stage_state_text(state: StageState) -> str:
 
 _STEPS: Mapping[str, str] = {Action.DRAIN: "draining", Action.AUDIT: "auditing"}
 """The work of a step of a teardown that undoes no stage."""
-TEARDOWN_PREFIX = "teardown:"
-"""Prefix of the ids of teardown steps, where stages and steps share a rail."""
-
-
 NO_PROGRESS: Mapping[str, float] = {}
 
 
@@ -220,14 +217,6 @@ def warning_of(stage: StageView) -> str:
         return ""
     wrong = next((found for found in stage.findings if found.result is CheckResult.FAILED), None)
     return "" if wrong is None else f"▲ {wrong.subject} {wrong.detail}"
-
-
-def stage_of(view: RunView, key: str) -> StageView | None:
-    """Return the stage or step of a rail's row."""
-    if key.startswith(TEARDOWN_PREFIX):
-        step_id = key.removeprefix(TEARDOWN_PREFIX)
-        return next((step for step in view.teardown if step.id == step_id), None)
-    return next((stage for stage in view.stages if stage.id == key), None)
 
 
 RUNNER_STARTS = Span("its runner starts", Tone.MUTED)

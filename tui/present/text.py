@@ -180,6 +180,7 @@ _SHELL_LINE = re.compile(
     r"`?eksml-tui (?:runs (approve|cancel|export|limit|park|pause|resume|teardown|terraform|waive)|(launch)) "
     rf"([\w-]+)({_FLAG}*)`?"
 )
+_DELETE = re.compile(r"kubectl delete -n ([\w-]+)((?: [\w.-]+/[\w-]+(?:\.[\w-]+)*)+)")
 _OMITTED = ("--confirm", "--help", "--yes", "--restored")
 """Flags that the console's own questions make needless."""
 
@@ -210,6 +211,11 @@ def as_keys(text: str, keymap: Keymap, *, shown: str = "", names: Mapping[str, s
         named = [] if run == shown else [f"run={names.get(run, run)}"]
         return f":{' '.join([verb, *named, *words])}"
 
+    def deleted(line: re.Match[str]) -> str:
+        names = [name.replace("/", f"/{line[1]}/") for name in line[2].split()]
+        return f":delete {','.join(names)}"
+
+    text = _DELETE.sub(deleted, text).replace("--existing-cluster", "the form's Use this cluster")
     return _SHELL_LINE.sub(spoken, text)
 
 

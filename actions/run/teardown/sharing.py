@@ -20,6 +20,7 @@ from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import inventory_of, ref_of_owned
 from actions.run.objects.ownership import Ownership, entry_of
 from actions.run.objects.survey import ObjectListing, survey
+from actions.run.objects.writes import claims_of
 from actions.run.state.planner import kept_stages
 from actions.run.state.view import OwnedObject, RunState, RunView, is_watched_only
 
@@ -181,7 +182,7 @@ async def _users_of_claims(context: StageContext, connection: ClusterConnection)
     pods: dict[str, tuple[dict[str, Any], str]] = {}
     for namespace in sorted({space for space, _ in claims}):
         for pod in await connection.list_objects("v1", "Pod", namespace=namespace):
-            name = next((name for name in _claims_of(pod) if (namespace, name) in claims), "")
+            name = next((name for name in claims_of(pod) if (namespace, name) in claims), "")
             if name and object_status(pod).state is not WorkState.FINISHED:
                 pods[str(pod["metadata"]["uid"])] = (pod, name)
     entries = [entry_of(pod, "", "Pod") for pod, _ in pods.values()]
@@ -194,13 +195,6 @@ async def _users_of_claims(context: StageContext, connection: ClusterConnection)
         for one in contents.judged
         if one.standing is Ownership.FOREIGN
     ]
-
-
-def _claims_of(pod: dict[str, Any]) -> Iterator[str]:
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
-        claim = volume.get("persistentVolumeClaim")
-        if isinstance(claim, dict):
-            yield str(claim.get("claimName", ""))
 
 
 def _removed(view: RunView, *, deletes_data: bool) -> list[OwnedObject]:

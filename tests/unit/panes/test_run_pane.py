@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.run.journal.store import append_record
 from actions.run.state.records import RequestKind, RunRequest
-from actions.run.state.view import RunState, StageState
+from actions.run.state.view import TEARDOWN_PREFIX, RunState, StageState
 from tests.support import fixed_runs
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tests.unit.run.world import make_run
 from tui.panes.run import RunPane
-from tui.present.run import TEARDOWN_PREFIX
 from tui.present.subject import Subject
 from tui.screens.status_lines import selected_run
 from tui.textual_private import screen_text

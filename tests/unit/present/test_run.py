@@ -20,7 +20,6 @@ from tui.present.run import (
     rail_of,
     run_heading,
     stage_detail,
-    stage_of,
 )
 
 NOW_SECONDS = NOW.timestamp()
@@ -164,7 +163,7 @@ def test_steps_of_a_teardown_stand_below_the_stages() -> None:
 
     assert [line.key for line in rail] == ["train", "teardown:train"]
     assert rail[1].look is StageLook.UNDOING
-    assert stage_of(view, "teardown:train") is view.teardown[0]
+    assert view.step("teardown:train") is view.teardown[0]
 
 
 def test_an_audit_that_found_something_names_it() -> None:

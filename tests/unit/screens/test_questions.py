@@ -50,7 +50,7 @@ async def test_a_long_question_is_read_to_its_end_by_keys_before_the_yes() -> No
     assert answers == [True]
 
 
-@pytest.mark.parametrize(("text", "answer"), [("y  yes", [True]), ("n  no", [False]), ("Go on?", [])])
+@pytest.mark.parametrize(("text", "answer"), [("y  yes", [True]), ("n  enter  no", [False]), ("Go on?", [])])
 async def test_a_click_on_a_key_answers(text: str, answer: list[bool]) -> None:
     app = Asking()
     answers: list[bool | None] = []
@@ -86,7 +86,7 @@ async def test_on_a_screen_of_ten_rows_the_keys_that_answer_are_seen() -> None:
     app = Asking()
     async with app.run_test(size=(40, 10)) as pilot:
         await app.push_screen(ConfirmModal(LONG))
-        await wait_for(pilot, lambda: "y  yes      n  no" in screen_text(app), "yes and no")
+        await wait_for(pilot, lambda: "y  yes      n  enter  no" in screen_text(app), "yes and no")
         await app.push_screen(TypeNameModal(Confirmation("Tear down", LONG.lines, word="prod", word_is="its name")))
         await wait_for(pilot, lambda: "esc  cancel" in screen_text(app), "how to type, and how to leave")
 
