@@ -137,8 +137,8 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
 
     Args:
         text: The line so far.
-        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, of one command, by both
-            names: `{"drain object": ["node-1"]}`, or behind a first value: `{"open run of": ["train"]}`.
+        choices: Known values by what an argument names, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, or of one command
+            by its argument: `{"drain object": ["node-1"]}`, also behind a first value: `{"open run of": ["train"]}`.
     """
     head, separator, last = text.rpartition(" ")
     if not separator:
@@ -155,21 +155,32 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
     fields = command.fields()
     if equals:
         field = next((field for field in fields if field.name == name), None)
-        known = _known_values(words, field, choices) if field is not None else choices.get(name, ())
+        known = _known_values(words, field, choices) if field is not None else ()
         return tuple(f"{head} {name}={value}" for value in known if value.startswith(prefix))
     place = sum("=" not in word for word in words[1:])
     candidates = [*_known_values(words, fields[place], choices)] if place < len(fields) else []
     candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
+    candidates += [f"{name}=" for name in choices.get(" ".join([*words[:2], "set"]), ())]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
 
 
 def _known_values(
     words: Sequence[str], field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
 ) -> Sequence[str]:
-    """Return what an argument may be behind the words of a line: what is known most closely, else what its type has."""
-    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", field.name)
+    """Return what an argument may be behind the words of a line: what is known most closely, else by its type."""
+    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", _what_is_named(field.type))
     known = next((values for name in names if (values := choices.get(name))), None)
     return known or (("true",) if _is_switch(field.type) else _choices_of(field.type))
+
+
+def _what_is_named(annotation: object) -> str:
+    """Return what a text names, such as a context; empty if it is no name."""
+    inner = msgspec.inspect.type_info(annotation)
+    while isinstance(inner, msgspec.inspect.Metadata):
+        if inner.extra and "names" in inner.extra:
+            return str(inner.extra["names"])
+        inner = inner.type
+    return ""
 
 
 def _words() -> list[str]:

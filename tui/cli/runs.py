@@ -36,7 +36,6 @@ from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import OVER, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
-from tui.cli.run_verbs.arguments import OLD_VERBS
 from tui.cli.tables.output import print_table
 from tui.cli.target import asked, aws_environment
 
@@ -84,7 +83,6 @@ def run(options: Namespace) -> int:
     Raises:
         ConsoleError: It cannot be done.
     """
-    options.verb = OLD_VERBS.get(options.verb, options.verb)
     if options.readonly and options.verb not in _LOOKING:
         raise RefusedError(f"runs {options.verb} would change a run, and --readonly is set.", hint="Omit --readonly.")
     verbs: dict[str, Callable[[Namespace], int]] = {

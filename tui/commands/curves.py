@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.errors import ConfigError, RefusedError
 from actions.base.executors import in_thread
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
@@ -110,13 +110,10 @@ class CurveCommands:
             MissingError: There is none, or more than one.
         """
         runs = self._services.runs
-        by_id: dict[str, RunSummary | RemoteRun] = {run.id: run for run in runs.listed_elsewhere()}
-        by_id |= {run.id: run for run in runs.summaries}
-        known = by_id.values()
-        found = [run for run in known if run.id == typed] or [run for run in known if run.id.startswith(typed)]
-        if len(found) > 1:
-            raise MissingError(f"{typed!r} is the beginning of {len(found)} run ids.", hint="Type more of the id.")
-        return found[0] if found else runs.find(typed)
+        wanted = runs.whole_id(typed)
+        elsewhere = next((run for run in runs.listed_elsewhere() if run.id == wanted), None)
+        here = any(run.id == wanted for run in runs.summaries)
+        return elsewhere if elsewhere is not None and not here else runs.find(wanted)
 
     def _pane(self) -> ChartsPane:
         from tui.panes.charts import ChartsPane

@@ -206,7 +206,8 @@ class RunFeed:
             raise refusal_of(remote)
 
     def _elsewhere(self, run_id: str) -> RemoteRun | None:
-        return next((run for run in self.listed_elsewhere() if run.id == run_id), None)
+        wanted = self.whole_id(run_id)
+        return next((run for run in self.listed_elsewhere() if run.id == wanted), None)
 
     def _show_remote(self) -> None:
         from actions.run.presence.remote_view import remote_view
@@ -223,13 +224,13 @@ class RunFeed:
             self._tell()
 
     def find(self, run_id: str) -> RunSummary:
-        """Return the run with this id, or the one on screen for an empty id.
+        """Return the run with this id, or its beginning; the one on screen for an empty id.
 
         Raises:
-            MissingError: There is none.
+            MissingError: There is none, or several.
             RefusedError: It is on another machine.
         """
-        wanted = run_id or (self.view.id if self.view else "")
+        wanted = self.whole_id(run_id) or (self.view.id if self.view else "")
         for summary in self.summaries:
             if summary.id == wanted:
                 return summary
@@ -237,6 +238,18 @@ class RunFeed:
         if run_id:
             raise MissingError(f"There is no run {run_id!r}.", hint="The runs pane lists all runs.")
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
+
+    def whole_id(self, run_id: str) -> str:
+        """Return the id of a run by its beginning, as screens show it; a text that begins none as it is.
+
+        Raises:
+            MissingError: It is the beginning of several.
+        """
+        known = {run.id for run in self.summaries} | {run.id for run in (self.others.runs if self.others else ())}
+        found = [one for one in known if one.startswith(run_id)] if run_id and run_id not in known else []
+        if len(found) > 1:
+            raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
+        return found[0] if found else run_id
 
     async def refresh_list(self) -> None:
         """Read the list of runs now."""

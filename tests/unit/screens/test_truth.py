@@ -175,7 +175,7 @@ async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monk
 
 def dialog_of(console: FixedConsole) -> str:
     """The lines of the dialog in front, joined by blanks."""
-    assert isinstance(console.app.screen, ConfirmModal)
+    assert isinstance(console.app.screen, TypeNameModal)
     return " ".join(" ".join(map(text_of, console.app.screen._question.lines)).split())
 
 
@@ -184,18 +184,18 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         await console.line("launch efa-nccl-tests auto_approve=true region=us-west-2")
         await console.calm("launch efa-nccl-tests")
         await console.press("enter")
-        await console.calm(ConfirmModal)
+        await console.calm(TypeNameModal)
         shown = dialog_of(console)
         assert "Makes cluster nvidia-gpu-efa · region us-west-2" in shown
         assert f"account {ACCOUNT}" in shown
         assert "All plans of Terraform are carried out without asking." in shown
-        await console.press("n")
+        await console.press("escape")
         await console.calm(LaunchScreen)
         await console.press("escape")
         await console.line("launch bionemo-esm1nv existing_cluster=true")
         await console.calm("launch bionemo-esm1nv")
         await console.press("enter")
-        await console.calm(ConfirmModal)
+        await console.calm(TypeNameModal)
         shown = dialog_of(console)
         assert f"In cluster arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks" in shown
         assert "without asking" not in shown
@@ -210,8 +210,8 @@ async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.Mo
         await console.line("launch efa-nccl-tests")
         await console.calm("launch efa-nccl-tests")
         await console.press("enter")
-        await console.calm(ConfirmModal)
-        await console.press("y")
+        await console.calm(TypeNameModal)
+        await console.press(*("-" if letter == "-" else letter for letter in "nvidia-gpu-efa"), "enter")
         await console.calm("Launching efa-nccl-tests.")
 
 
@@ -226,8 +226,8 @@ async def test_all_plans_can_be_approved_in_the_form(monkeypatch: pytest.MonkeyP
         await console.press(*["shift+tab"] * 3, "right")
         await console.calm("‹ yes ›")
         await console.press("enter")
-        await console.calm(ConfirmModal)
-        await console.press("y")
+        await console.calm(TypeNameModal)
+        await console.press(*("-" if letter == "-" else letter for letter in "nvidia-gpu-efa"), "enter")
         await console.calm(LaunchScreen)
     assert [one.auto_approve for one in launched] == [True]
 

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from tui.cli.options import Commands
 
 
-OLD_VERBS = {"retry": "resume", "unpause": "resume"}
-"""Earlier names of verbs, which scripts may use."""
-
-
 def run_commands(runs: argparse.ArgumentParser) -> None:
     """Add the verbs of `runs`."""
     verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -39,7 +35,6 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     _runs_curves(verbs)
     resume = verbs.add_parser(
         "resume",
-        aliases=[*OLD_VERBS],
         help="go on with a run that failed, was cancelled, parked or paused, or whose runner died",
     )
     resume.add_argument("run", metavar="RUN", help=RUN)
