@@ -39,6 +39,7 @@ ALIASES: Mapping[str, str] = {
     "run": "open run",
     "events": "open events",
     "charts": "open charts",
+    "curves": "open charts",
     "accelerators": "open accelerators",
     "cost": "open cost",
     "obj": "open objects",
@@ -52,6 +53,8 @@ _FLAG = re.compile(r"-[A-Za-z](=|\Z)|--[A-Za-z]")
 _OF_TEXT = ("filter", "search")
 """Commands on a text, which may begin with a hyphen."""
 
+_FEW = 8
+"""Values that are named in a sentence."""
 _MISSPELT = 0.8
 """Likeness, from 0 to 1, from which an unknown word is taken for a misspelt command."""
 
@@ -104,11 +107,14 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
             raise ParameterError(f"{command.id} has no argument {name!r}.", hint=nearest_hint(str(name), known))
     for field in fields:
         if field.required and field.name not in value:
-            raise ParameterError(f"{command.id} needs {field.name}.", hint=_usage(command))
+            values = _choices_of(field.type)
+            wanted = f"one of {', '.join(values)}" if 0 < len(values) <= _FEW else field.name
+            raise ParameterError(f"{command.id} needs {wanted}.", hint=_usage(command))
     try:
         return convert(dict(value), command.arguments, strict=strict)
     except msgspec.ValidationError as error:
-        raise ParameterError(f"{command.id}: {plain(error, command.arguments)}.", hint=_usage(command)) from error
+        said = plain(error, command.arguments).removeprefix(f"{command.id}: ")
+        raise ParameterError(f"{command.id}: {said}.", hint=_usage(command)) from error
 
 
 def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:

@@ -50,6 +50,15 @@ _RUN_FIELDS = (
     "last_loss", "spent.usd", "spent.usd_per_hour", "spent.idle_usd", "spent.unpriced", "spent.by_use",
     "spent.simulated", "holds", "limits", "leftovers", "unknown", "error", "notices",
 )  # fmt: skip
+_CURVES = {
+    ".txt": "plot",
+    ".svg": "svg",
+    ".png": "png",
+    ".csv": "csv",
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 _LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "disk", "archive")
 _LEAVING_ALONE = frozenset(
     {
@@ -239,6 +248,7 @@ def _curves(options: Namespace) -> int:
     from actions.run.comparison import curves_json, read_run, series_csv
     from tui.cli.tables.output import formatted
     from tui.cli.tables.plots import run_picture, run_plot
+    from tui.settings.settings import form_of, write_file
 
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied
@@ -249,22 +259,22 @@ def _curves(options: Namespace) -> int:
     unknown = [metric for metric in options.metric if metric not in run.metrics()]
     if unknown:
         raise MissingError(f"Run {run.id} has no {unknown[0]!r}.", hint=f"It has {', '.join(run.metrics()) or 'none'}.")
-    match options.output:
+    output = options.output or "plot"
+    if options.file is not None:
+        output = form_of(options.file, _CURVES, options.output)
+    match output:
         case "csv":
             data = series_csv({metric: run.series(metric) for metric in options.metric or run.metrics()}).encode()
         case "json" | "yaml":
-            data = formatted(options.output, curves_json(run, options.metric or run.metrics())).encode()
+            data = formatted(output, curves_json(run, options.metric or run.metrics())).encode()
         case "svg" | "png":
-            data = run_picture(run, options.metric, options.output)
+            data = run_picture(run, options.metric, output)
         case _:
             data = "".join(f"{line}\n" for line in run_plot(run, options.metric)).encode()
     if options.file is None:
-        _print_bytes(data, is_text=options.output != "png")
-        return 0
-    try:
-        options.file.write_bytes(data)
-    except OSError as error:
-        raise ConfigError(f"{options.file} cannot be written: {error.strerror or error}.") from error
+        _print_bytes(data, is_text=output != "png")
+    else:
+        write_file(options.file, data)
     return 0
 
 

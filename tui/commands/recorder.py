@@ -323,4 +323,5 @@ def _command_line(settings: ConsoleSettings, script: str) -> str:
     }
     for option, value in given.items():
         words += [option, value] if value else []
+    words += ["--readonly"] * settings.readonly + ["--ascii"] * settings.is_ascii
     return shlex.join([*words, "--script", script])

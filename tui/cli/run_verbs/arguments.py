@@ -186,8 +186,8 @@ def _runs_curves(verbs: Commands) -> None:
         "--output",
         "-o",
         choices=("plot", "json", "yaml", "csv", "svg", "png"),
-        default="plot",
-        help="format of the output (default: plot)",
+        default="",
+        help="format of the output (default: by the ending of FILE, else plot)",
     )
 
 
