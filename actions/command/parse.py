@@ -180,7 +180,7 @@ def _known_values(
 
 
 def _what_is_named(annotation: object) -> str:
-    """Return what a text names, such as a context; empty if it is no name."""
+    """Return what a text names, such as a context; empty for a text of another use."""
     inner = msgspec.inspect.type_info(annotation)
     while isinstance(inner, msgspec.inspect.Metadata):
         if inner.extra and "names" in inner.extra:

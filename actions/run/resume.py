@@ -1,4 +1,4 @@
-"""What a resume does to a run: the request that it writes, the stages that follow, what they cost by the hour. Pure."""
+"""The effect of a resume on a run: its request, the stages that follow, their price by the hour. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = 6
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """What follows a resume of a run."""
+    """The request of a resume, and the stages that follow it."""
 
     request: RequestKind | None
     """The request that it takes; `None` if the run only lacks a runner."""
@@ -28,7 +28,7 @@ class Resume(msgspec.Struct, frozen=True):
     again: tuple[StageView, ...] = ()
     """Those that were done, and are undone since: they are made again first."""
     rate: str = ""
-    """What an hour costs at the peak, `$54.89/h`; empty if nothing more is paid for."""
+    """The price of an hour at the peak, `$54.89/h`; empty if nothing more is paid for."""
 
     def lines(self) -> list[str]:
         """Return it in two or three sentences: what is made again, what is left, the price of an hour."""

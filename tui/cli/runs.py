@@ -377,7 +377,7 @@ def _require_yes(options: Namespace, view: RunView) -> None:
     """Print what follows a resume; ask, if it buys something.
 
     Raises:
-        UsageError: It costs money, and nobody can be asked.
+        UsageError: It costs money, and there is no terminal to ask on.
         RefusedError: Nothing follows, or the answer was no.
     """
     from actions.run.resume import resume_of

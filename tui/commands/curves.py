@@ -11,6 +11,7 @@ from actions.base.errors import RefusedError
 from actions.base.executors import in_thread
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
+from tui.feeds.runs import whole_id
 from tui.feeds.services import ConsoleServices
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.settings import form_of
@@ -109,7 +110,7 @@ class CurveCommands:
             MissingError: There is none, or more than one.
         """
         runs = self._services.runs
-        wanted = runs.whole_id(typed)
+        wanted = whole_id(runs, typed)
         elsewhere = next((run for run in runs.listed_elsewhere() if run.id == wanted), None)
         here = any(run.id == wanted for run in runs.summaries)
         return elsewhere if elsewhere is not None and not here else runs.find(wanted)

@@ -21,7 +21,7 @@ from actions.command.verbs import (
     Call,
     Danger,
 )
-from tui.feeds.runs import RunFeed
+from tui.feeds.runs import RunFeed, whole_id
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject
 from tui.screens.workspace import PaneWorkspace
@@ -221,5 +221,5 @@ def with_whole_run(call: Call, runs: RunFeed) -> Call:
         return call
     if not call.arguments.run and runs.view is None:
         raise MissingError("No run is selected.", hint="Put the cursor on one in the runs pane, or name it.")
-    run = runs.whole_id(call.arguments.run) or (runs.view.id if runs.view else "")
+    run = whole_id(runs, call.arguments.run) or (runs.view.id if runs.view else "")
     return Call(call.command, replace(call.arguments, run=run))

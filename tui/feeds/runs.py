@@ -206,7 +206,7 @@ class RunFeed:
             raise refusal_of(remote)
 
     def _elsewhere(self, run_id: str) -> RemoteRun | None:
-        wanted = self.whole_id(run_id)
+        wanted = whole_id(self, run_id)
         return next((run for run in self.listed_elsewhere() if run.id == wanted), None)
 
     def _show_remote(self) -> None:
@@ -230,7 +230,7 @@ class RunFeed:
             MissingError: There is none, or several.
             RefusedError: It is on another machine.
         """
-        wanted = self.whole_id(run_id) or (self.view.id if self.view else "")
+        wanted = whole_id(self, run_id) or (self.view.id if self.view else "")
         for summary in self.summaries:
             if summary.id == wanted:
                 return summary
@@ -238,18 +238,6 @@ class RunFeed:
         if run_id:
             raise MissingError(f"There is no run {run_id!r}.", hint="The runs pane lists all runs.")
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
-
-    def whole_id(self, run_id: str) -> str:
-        """Return the id of a run by its beginning, as screens show it; a text that begins none as it is.
-
-        Raises:
-            MissingError: It is the beginning of several.
-        """
-        known = {run.id for run in self.summaries} | {run.id for run in (self.others.runs if self.others else ())}
-        found = [one for one in known if one.startswith(run_id)] if run_id and run_id not in known else []
-        if len(found) > 1:
-            raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
-        return found[0] if found else run_id
 
     async def refresh_list(self) -> None:
         """Read the list of runs now."""
@@ -351,6 +339,19 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def whole_id(runs: RunFeed, run_id: str) -> str:
+    """Return the id of a run by its beginning, as screens show it; a text that begins none as it is.
+
+    Raises:
+        MissingError: It is the beginning of several.
+    """
+    known = {run.id for run in runs.summaries} | {run.id for run in (runs.others.runs if runs.others else ())}
+    found = [one for one in known if one.startswith(run_id)] if run_id and run_id not in known else []
+    if len(found) > 1:
+        raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
+    return found[0] if found else run_id
 
 
 def is_list_complete(runs: RunFeed) -> bool:

@@ -152,7 +152,7 @@ def launch_title(blueprint: Blueprint, plan: LaunchPlan | None, *, is_simulated:
 def cost_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     """Return the nodes and the price of a launch's dearest hour, and its time, in a line or two."""
     dearest = max(plan.stages, key=lambda stage: stage.usd_per_hour or 0, default=None)
-    nodes = ", ".join(f"{count} × {instance}" for instance, count in dearest.nodes) if dearest is not None else ""
+    nodes = ", ".join(f"{count}\xa0×\xa0{instance}" for instance, count in dearest.nodes) if dearest is not None else ""
     least, peak = bound_text(plan), plan.peak_usd_per_hour
     rate = f"{least}{format_usd(peak)}/h at the peak" if peak is not None else "an hour at the peak has no known price"
     of_nodes = f", with {nodes}" if nodes else ""
@@ -346,13 +346,13 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
 
 def refusal_lines(lines: Sequence[DoctorLine], width: int, *, worded: Callable[[str], str] = str) -> list[Cells]:
     """Return why a launch is refused; it is launched all the same by the names of the checks."""
-    sentence = "This launch would fail. Fix the cause, or waive each failed check by name."
+    sentence = "This launch would fail: fix the cause, or type what failed."
     refusing = [line for line in lines if line.blocks]
     return [*_wrapped(sentence, Tone.STRONG, width), *check_lines(refusing, 0, width, worded=worded)[1:]]
 
 
 def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:
-    return [(Span(line, tone),) for line in folded(text, max(1, width), further="  ")]
+    return [(Span(line.replace("\xa0", " "), tone),) for line in folded(text, max(1, width), further="  ")]
 
 
 def _stage_lines(stages: Sequence[StagePlan], width: int) -> list[Cells]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
@@ -131,6 +132,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._checking: Worker[None] | None = None
         self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
+        self._worded = partial(console_words, services=services)
         self._header = Lines(id="header")
         self._form = ParameterForm(self._fields(), values=self._entries())
         self._lines = Lines(id="plan-lines")
@@ -239,7 +241,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     async def _confirm(self, bound: Bound, found: Sequence[DoctorLine]) -> bool:
         """Ask whether to launch: the names of the checks that refuse it, the cluster's where it costs, else a yes."""
         services, refusing = self._services, [line.check for line in found if line.blocks]
-        title = launch_title(self._blueprint, self._plan, is_simulated=self._is_simulated)
+        is_simulated = services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
+        title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated)
         lines = place_lines(
             self._blueprint,
             bound,
@@ -248,30 +251,23 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             auto_approve=self._auto_approve,
             width=BODY_COLUMNS,
         )
-        lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
-        lines += note_lines(self._limit_notes or ("No limits.",), BODY_COLUMNS)
-        lines += chosen_lines(
-            self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
-        )
         if refusing:
             lines = refusal_lines(found, BODY_COLUMNS, worded=self._worded) + lines
-            word, word_is = ", ".join(refusing), f"the name{'s' * (len(refusing) > 1)} of the failed check"
-            word_is += "s" * (len(refusing) > 1)
-            title = f"Launch {self._blueprint.id} all the same?" if self._is_simulated else title
+            word, word_is = ", ".join(refusing), "the names of the failed checks"
+            if len(refusing) == 1:
+                word_is = "the name of the failed check"
+            title = title.replace("?", " all the same?")
         else:
             lines = warning_lines(found, BODY_COLUMNS) + lines
+            lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
+            lines += note_lines(self._limit_notes or ("No limits.",), BODY_COLUMNS)
+            lines += chosen_lines(
+                self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
+            )
             word, word_is = bound.text("cluster_name", self._blueprint.cluster.name), "the cluster's name"
-        if self._is_simulated and not refusing:
+        if is_simulated and not refusing:
             return await self.app.push_screen_wait(ConfirmModal(Confirmation(title, lines)))
         return await self.app.push_screen_wait(TypeNameModal(Confirmation(title, lines, word=word, word_is=word_is)))
-
-    @property
-    def _is_simulated(self) -> bool:
-        """Whether no account is paid: the embedded one, or a rehearsal."""
-        return self._services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
-
-    def _worded(self, text: str) -> str:
-        return console_words(text, self._services)
 
     @work(exclusive=True, group="plan")
     async def _plan_anew(self) -> None:

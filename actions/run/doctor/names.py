@@ -14,13 +14,13 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
 from actions.cloud.aws_session import AwsSession, pages
 from actions.cloud.eks import describe_cluster
+from actions.cluster.kinds import JOB_NAMES
 from actions.run.checks.external import aws_session
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.journal.reader import RunSummary, list_runs, load_run
-from actions.run.state.planner import JOB_KINDS
 from actions.run.state.records import CheckResult
 from actions.run.state.view import OVER, RunState, RunView
 
@@ -203,10 +203,9 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
 def left_of(view: RunView) -> list[str]:
     """Return what a run that is over has left: its jobs as `kind/name`, then the titles of its Terraform stages.
 
-    Other objects are found and used by a later run, or replaced. A run that never got so far is in nobody's way.
+    Other objects are found and used by a later run, or replaced. One that never got so far is not in the way.
     """
-    jobs = {stage.id for stage in view.stages if stage.kind in JOB_KINDS}
-    made = [item for item in view.owned if item.stage in jobs and not (item.existed or item.is_deleted)]
+    made = [item for item in view.owned if item.kind in JOB_NAMES and not (item.existed or item.is_deleted)]
     roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.held and stage.held[-1].end is None]
     return [*(f"{item.kind.lower()}/{item.name}" for item in made), *(stage.title for stage in roots)]
 

@@ -1,4 +1,4 @@
-"""What a resume does: what follows, what it buys, and where it only would buy."""
+"""A resume names the stages that follow and their price, and is refused where it only would buy."""
 
 from __future__ import annotations
 

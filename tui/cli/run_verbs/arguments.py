@@ -33,24 +33,7 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     logs.add_argument("--stage", default="", help="only this stage")
     logs.add_argument("--follow", "-f", action="store_true", help="follow until the run ends")
     _runs_curves(verbs)
-    resume = verbs.add_parser(
-        "resume",
-        help="go on with a run that failed, was cancelled, parked or paused, or whose runner died",
-    )
-    resume.add_argument("run", metavar="RUN", help=RUN)
-    resume.add_argument("--stage", default="", help="only if this stage is left to do")
-    resume.add_argument("--yes", "-y", action="store_true", help="do not ask, also if it costs money")
-    resume.add_argument(
-        "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
-    )
-    resume.add_argument(
-        "--restored",
-        action="store_true",
-        help="carry out a run restored from an archive; only if no other machine does",
-    )
-    resume.add_argument(
-        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its home or cluster is away"
-    )
+    _resume(verbs)
     _requests(verbs)
     _runs_storage(verbs)
     approve_options(verbs.add_parser("approve", help="approve the Terraform plan of the stage that waits"))
@@ -79,6 +62,27 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     repair = verbs.add_parser("repair", help="repair a run's damaged logs and curves; copy what is left of its journal")
     repair.add_argument("run", metavar="RUN", help=RUN)
     output_option(repair)
+
+
+def _resume(verbs: Commands) -> None:
+    resume = verbs.add_parser(
+        "resume",
+        help="go on with a run that failed, was cancelled, parked or paused, or whose runner died",
+    )
+    resume.add_argument("run", metavar="RUN", help=RUN)
+    resume.add_argument("--stage", default="", help="only if this stage is left to do")
+    resume.add_argument("--yes", "-y", action="store_true", help="do not ask, also if it costs money")
+    resume.add_argument(
+        "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
+    )
+    resume.add_argument(
+        "--restored",
+        action="store_true",
+        help="carry out a run restored from an archive; only if no other machine does",
+    )
+    resume.add_argument(
+        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its home or cluster is away"
+    )
 
 
 def _requests(verbs: Commands) -> None:
