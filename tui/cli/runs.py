@@ -60,30 +60,8 @@ _CURVES = {
     ".yml": "yaml",
 }
 _LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "disk", "archive")
-_LEAVING_ALONE = frozenset(
-    {
-        "resume",
-        "repair",
-        "approve",
-        "teardown",
-        "cancel",
-        "park",
-        "import",
-        "waive",
-        "export",
-        "pause",
-        "rm",
-        "gc",
-        "takeover",
-        "adopt",
-        "limit",
-        "archive",
-        "restore",
-        "compact",
-        "disk",
-    }
-)
-"""Verbs that start the run's runner themselves, or must not find one that was just started for them."""
+_RESUMING = ("list", "show", "logs", "compare", "curves", "runbook", "results", "terraform")
+"""Verbs that restart runners which have died. Others start one themselves, or must not find one just started."""
 
 
 def run(options: Namespace) -> int:
@@ -123,7 +101,7 @@ def run(options: Namespace) -> int:
         "compact": _stored,
         "disk": _stored,
     }
-    if not options.readonly and options.verb not in _LEAVING_ALONE:
+    if not options.readonly and options.verb in _RESUMING:
         _resume_interrupted(options)
     try:
         return verbs[options.verb](options)

@@ -30,7 +30,7 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.diagnose.select import ObjectSelector
-    from actions.run.state.view import RunView
+    from actions.run.state.view import TEARDOWN_PREFIX, RunView
 
 
 _STAGE = "Stage"
@@ -111,6 +111,8 @@ class WhyCommand:
             parts.append(error.sentence())
             return lambda _: "\n\n".join([_stage_line(self._services.runs.view, subject.name, []), *parts])
         head = "\n\n".join([_stage_line(self._services.runs.view, subject.name, found), *parts])
+        if not found and subject.name.startswith(TEARDOWN_PREFIX):  # its objects were looked at, and nothing else
+            return lambda _: head
         found = [replace(one, next_step=console_words(one.next_step, self._services)) for one in found]
         return lambda width: f"{head}\n\n{_findings_page(found, width)}"
 

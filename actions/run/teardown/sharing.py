@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,10 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
     others = list(_runs_of_this_machine(folder))
     users = runs_using(view, others, deletes_data=deletes_data)
     if users:
+        first = next(other for other in others if runs_using(view, [other], deletes_data=deletes_data))
+        before = f"eksml-tui runs teardown {first.id} --confirm {first.cluster.name}"
         anyway = f"eksml-tui runs teardown {view.id} --confirm {view.cluster.name} --even-if-shared"
-        if _is_in_circle(view, others, deletes_data=deletes_data):
-            hint = f"Each uses what the other removes. Begin with one whose work is over: {anyway}"
-        else:
-            first = next(other for other in others if runs_using(view, [other], deletes_data=deletes_data))
-            before = f"eksml-tui runs teardown {first.id} --confirm {first.cluster.name}"
-            hint = f"Tear that down first: {before}; or remove it all the same: {anyway}"
+        hint = f"Tear that down first: {before}; or, if each uses what the other removes, begin with this one: {anyway}"
         raise RefusedError(sharing_sentence(view, users), hint=hint)
 
 
@@ -105,19 +102,6 @@ def runs_using(view: RunView, others: Iterable[RunView], *, deletes_data: bool) 
             names = [ref_of_owned(item).describe() for item in used]
             found.append(f"run {other.id} uses {listed(names, _NAMED)}")
     return found
-
-
-def _is_in_circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> bool:
-    """Return whether a run has to be torn down before those that have to be torn down before it."""
-    before: dict[str, RunView] = {}
-    asked = [view]
-    while asked:
-        one = asked.pop()
-        for other in (view, *others):
-            if other.id not in {one.id, *before} and runs_using(one, [other], deletes_data=deletes_data):
-                before[other.id] = other
-                asked.append(other)
-    return view.id in before
 
 
 def removes_cluster(view: RunView, *, deletes_data: bool) -> bool:

@@ -30,7 +30,7 @@ async def test_the_name_of_a_run_that_the_screen_shows_opens_it(
             assert runs.find(short).id == run.id
             assert whole_id(runs, short) == run.id
         with pytest.raises(MissingError, match="prefix of"):
-            whole_id(runs, "llama2-trn1")
+            whole_id(runs, "llama2-trn1-")
         with pytest.raises(MissingError, match="There is no run 'nemo-nothing'"):
             runs.find("nemo-nothing")
 
