@@ -141,14 +141,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("approve", "Approve the plan", "Continue the stage that waits.", ApproveArguments, Danger.CONFIRM, True),
     Command("pause", "Pause the run", "Start no further stage.", RunArguments, is_mutation=True),
-    Command(
-        "resume",
-        "Resume the run",
-        "Go on with what is left to do, after a failure, a cancel, a park or a pause, or without a runner.",
-        ResumeArguments,
-        Danger.CONFIRM,
-        True,
-    ),
+    Command("resume", "Resume the run", "Go on with what is left to do.", ResumeArguments, Danger.CONFIRM, True),
     Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", RunArguments, Danger.CONFIRM, True),
     Command(
         "park", "Park the run", "Free the accelerators; keep cluster and data.", RunArguments, Danger.CONFIRM, True

@@ -233,7 +233,7 @@ def resume_run(
 
     Raises:
         MissingError: It has no such stage.
-        RefusedError: Nothing follows, its runner is at work, or is stalled and was not named; or see `send_request`.
+        RefusedError: Nothing follows, its runner is stalled and was not named; or see `send_request`.
     """
     view = _own_run(folder, f"the resume of {folder.name}")
     resume = resume_of(view, stage)
@@ -250,7 +250,7 @@ def resume_run(
     elif started is None:
         started = start_runner(folder, environment=environment)
         if started is None:
-            raise RefusedError(f"Run {folder.name} is already running.", hint=way_on(view))
+            return f"Run {folder.name} is already running. {way_on(view)}".rstrip()
     by = f" as process {started.pid}" if started is not None else ""
     return " ".join(filter(None, (f"Run {folder.name} continues{by}.", warning)))
 

@@ -68,7 +68,7 @@ def test_after_its_teardown_the_place_is_free_and_a_cancelled_run_is_resumed_to_
     done = program.command(*LAUNCH)
     assert done.returncode == 0, done.stderr
     second = newest(program)
-    wait(lambda: load_run(second).stage("cluster").attempt > 0, "its cluster", deadline_seconds=LONGEST_SECONDS)
+    wait(lambda: load_run(second).stage("provision").attempt > 0, "its cluster", deadline_seconds=LONGEST_SECONDS)
     assert program.command("--demo", "runs", "cancel", "latest").returncode == 0
     is_now(second, RunState.CANCELLED)
     resumed = program.command("--demo", "runs", "resume", "latest")

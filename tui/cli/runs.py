@@ -22,6 +22,7 @@ from actions.run.client import (
     find_run,
     list_runs,
     load_run,
+    refuse_restored,
     resume_interrupted,
     resume_run,
     send_request,
@@ -345,6 +346,7 @@ def _resume(options: Namespace) -> int:
         start_runner(folder, environment=_environment(options))
         _say(f"This machine carries out {folder.name}, which is {load_run(folder).state.value}.")
         return 0
+    refuse_restored(folder)
     _to_change(options)
     _require_yes(options, load_run(folder))
     _say(resume_run(folder, stage=options.stage, takeover=options.takeover, environment=_environment(options)))
