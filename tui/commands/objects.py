@@ -13,6 +13,7 @@ from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import find_word
 from actions.command import arguments as args
 from actions.fleet.facts import PodFacts
+from actions.run.state.view import TEARDOWN_PREFIX
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.devices import DeviceDetails
 from tui.feeds.logs import LogBegin
@@ -30,7 +31,7 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.diagnose.select import ObjectSelector
-    from actions.run.state.view import TEARDOWN_PREFIX, RunView
+    from actions.run.state.view import RunView
 
 
 _STAGE = "Stage"

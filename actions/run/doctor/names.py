@@ -189,10 +189,10 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
                 f"{run.taken_by} has taken over the run {run.id} of this blueprint in {launch.namespace} of "
                 f"{run.cluster}: what is left of it there is not known here."
             )
-        elif is_in_place and (run.state not in OVER or left_of(view)):
+        elif is_in_place and (run.state not in OVER or jobs_of(view) or (launch.makes_cluster and has_roots(view))):
             detail = f"The run {run.id} of this blueprint, {run.state}, is in {launch.namespace} of {run.cluster}."
             return failed(detail, remedy=_remedy(view, launch))
-        elif launch.makes_cluster and not view.existing_cluster and (run.state not in OVER or left_of(view)):
+        elif launch.makes_cluster and not view.existing_cluster and (run.state not in OVER or has_roots(view)):
             detail = f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide."
             return failed(detail, remedy=_remedy(view, launch))
     if unsure:
@@ -200,14 +200,15 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
     return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")
 
 
-def left_of(view: RunView) -> list[str]:
-    """Return what a run that is over has left: its jobs as `kind/name`, then the titles of its Terraform stages.
-
-    Other objects are found and used by a later run, or replaced. One that never got so far is not in the way.
-    """
+def jobs_of(view: RunView) -> list[str]:
+    """Return the jobs that a run has left, as `kind/name`; other objects are found and used by a later run."""
     made = [item for item in view.owned if item.kind in JOB_NAMES and not (item.existed or item.is_deleted)]
-    roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.held and stage.held[-1].end is None]
-    return [*(f"{item.kind.lower()}/{item.name}" for item in made), *(stage.title for stage in roots)]
+    return [f"{item.kind.lower()}/{item.name}" for item in made]
+
+
+def has_roots(view: RunView) -> bool:
+    """Return whether a run has left what Terraform has made for it."""
+    return any(stage.kind == "terraform" and stage.held and stage.held[-1].end is None for stage in view.stages)
 
 
 def _remedy(view: RunView, launch: PlannedLaunch) -> str:
@@ -216,11 +217,13 @@ def _remedy(view: RunView, launch: PlannedLaunch) -> str:
         return "Wait until it is torn down; or choose another cluster_name."
     ways = [f"Tear it down: eksml-tui runs teardown {view.id} --confirm {view.cluster.name}"]
     is_alike = view.blueprint_id == launch.blueprint.id and view.cluster.namespace == launch.namespace
-    jobs = [name for name in left_of(view) if "/" in name] if is_alike and view.state in OVER else []
-    if jobs:
-        ways.append(f"or delete its job: kubectl delete -n {view.cluster.namespace} {' '.join(jobs)}")
-    if launch.makes_cluster and (view.state in OVER or not is_alike):
-        ways.append(f"{'and' if jobs else 'or'} use its cluster: --existing-cluster")
+    jobs = jobs_of(view) if is_alike and view.state in OVER else []
+    if jobs:  # the run's journal does not have what others delete
+        delete = f"or delete its job: kubectl delete -n {view.cluster.namespace} {' '.join(jobs)}"
+        reuse = ", use its cluster: --existing-cluster" if launch.makes_cluster else ""
+        ways.append(f"{delete}{reuse}, and waive this check")
+    elif launch.makes_cluster and (view.state in OVER or not is_alike):
+        ways.append("or use its cluster: --existing-cluster")
     if launch.makes_cluster:
         ways.append("or choose another cluster_name")
     return f"{'; '.join(ways)}."

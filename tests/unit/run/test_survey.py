@@ -205,7 +205,13 @@ async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
 @pytest.mark.parametrize(
     ("name", "ways"),
     [
-        ("bionemo-esm1nv", ["or delete its job: kubectl delete -n default pytorchjob/", "and use its cluster"]),
+        (
+            "bionemo-esm1nv",
+            [
+                "or delete its job: kubectl delete -n default pytorchjob/",
+                "use its cluster: --existing-cluster, and waive this check",
+            ],
+        ),
         ("nemo-gpt3-5b", ["or use its cluster: --existing-cluster", "or choose another cluster_name"]),
     ],
 )
@@ -235,3 +241,7 @@ async def test_a_run_that_is_over_refuses_too_while_its_objects_are_there(
         require_no_other_run(planned(blueprint, bound, "default"))
     monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: replace(view, owned=(), stages=()))
     require_no_other_run(planned(blueprint, bound, "default"))  # it came to nothing: it is in nobody's way
+    inside = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=True)
+    without_jobs = replace(view, owned=())
+    monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: without_jobs)
+    require_no_other_run(planned(blueprint, inside, "default"))  # its cluster is used, and no job of it is left

@@ -24,7 +24,9 @@ async def test_the_name_of_a_run_that_the_screen_shows_opens_it(
 ) -> None:
     scene = Scene(picture(), summaries=fixed_runs.summaries(tmp_path))
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.calm("Runs")
         runs = console.app.services.runs
+        assert runs.summaries
         for run in runs.summaries:
             short = runs.names.get(run.id, run.id)
             assert runs.find(short).id == run.id

@@ -362,3 +362,16 @@ async def test_the_takeover_dialog_names_who_has_the_run_and_where(
         assert "grace@bastion-2 has it, last heartbeat 11:59:48 UTC." in shown
         assert "cluster bionemo-on-eks · region us-west-2" in shown
         assert "account 111122223333" in shown
+
+
+async def test_w_on_a_step_of_a_teardown_tells_its_state_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(picture(), view=fixed_runs.a_torn_down_run(), folder=tmp_path / RUN, is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("why stage/teardown:audit")
+        await console.calm("Why: Audit")
+        shown = screen_text(console.app)
+        assert "Audit, succeeded" in shown
+        assert "has no stage" not in shown
+        assert "Nothing is wrong" not in shown, "that was not looked at"
