@@ -52,7 +52,13 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
         first = next(other for other in others if runs_using(view, [other], deletes_data=deletes_data))
         before = f"eksml-tui runs teardown {first.id} --confirm {first.cluster.name}"
         anyway = f"eksml-tui runs teardown {view.id} --confirm {view.cluster.name} --even-if-shared"
-        hint = f"Tear that down first: {before}; or, if each uses what the other removes, begin with this one: {anyway}"
+        if _is_in_circle(view, others, deletes_data=deletes_data):
+            hint = (
+                "Each uses what the other removes, so none can be the first without more. "
+                f"Of the run whose work is over: {anyway}; or {before} --even-if-shared"
+            )
+        else:
+            hint = f"Tear that down first: {before}; or remove it all the same: {anyway}"
         raise RefusedError(sharing_sentence(view, users), hint=hint)
 
 
@@ -102,6 +108,19 @@ def runs_using(view: RunView, others: Iterable[RunView], *, deletes_data: bool) 
             names = [ref_of_owned(item).describe() for item in used]
             found.append(f"run {other.id} uses {listed(names, _NAMED)}")
     return found
+
+
+def _is_in_circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> bool:
+    """Return whether a run has to be torn down before those that have to be torn down before it."""
+    before: dict[str, RunView] = {}
+    asked = [view]
+    while asked:
+        one = asked.pop()
+        for other in (view, *others):
+            if other.id not in {one.id, *before} and runs_using(one, [other], deletes_data=deletes_data):
+                before[other.id] = other
+                asked.append(other)
+    return view.id in before
 
 
 def removes_cluster(view: RunView, *, deletes_data: bool) -> bool:
