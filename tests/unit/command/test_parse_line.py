@@ -214,3 +214,14 @@ def test_earlier_names_of_commands_stand_for_the_present_one() -> None:
         call = parse_line(line)
         assert (call.command.id, call.values()) == ("resume", values)
     assert decode(command_of("retry"), "train") == decode(command_of("resume"), {"stage": "train"})
+
+
+def test_a_wrong_or_missing_theme_is_told_once_and_with_those_that_there_are() -> None:
+    with pytest.raises(ParameterError, match=r"^theme: 'nope' is not one of "):
+        parse_line("theme nope")
+    with pytest.raises(ParameterError, match=r"^theme needs one of dark, high-contrast, light, transparent\.$"):
+        parse_line("theme")
+
+
+def test_curves_are_the_charts() -> None:
+    assert parse_line("curves").values() == {"pane": "charts"}
