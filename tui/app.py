@@ -21,6 +21,7 @@ from tui.defects import shown
 from tui.feeds.alarms import call_sequence
 from tui.feeds.services import ConsoleServices
 from tui.feeds.ticker import Ticker
+from tui.present.text import console_words
 from tui.screens.console import CommandProvider, ConsoleScreen
 from tui.screens.live_screen import LiveScreen
 from tui.screens.workspace import PaneWorkspace
@@ -135,6 +136,10 @@ class ConsoleApp(BaseApp[Any]):
         from tui.commands.handlers import handlers_for
 
         return handlers_for(self, self.services, self.workspace, self._run_actions)
+
+    def worded(self, text: str) -> str:
+        """Return a text with the shell lines of its remedies as keys."""
+        return console_words(text, self.services)
 
     def _ring(self, text: str) -> None:
         send_to_terminal(self, call_sequence(self.services.settings.alarms, text, is_in_tmux="TMUX" in os.environ))

@@ -46,6 +46,8 @@ _MOST_TOASTS = 2
 """More errors at once would cover what they are about: the next one takes their place."""
 
 
+_ERROR_LENGTH = 800
+"""Characters of one: its way out stands at the end."""
 _NAMES = {
     ":": "colon",
     "/": "slash",
@@ -203,7 +205,7 @@ class TypeAheadApp(RedactingApp[ResultT]):
     def notify_error(self, error: ConsoleError) -> None:
         """Show an error; a refusal as a warning."""
         severity: SeverityLevel = "warning" if isinstance(error, RefusedError) else "error"
-        text = one_line(redact(" ".join(error.sentences())))
+        text = one_line(redact(self.worded(" ".join(error.sentences()))), limit=_ERROR_LENGTH)
         if len(self.screen.query("Toast")) >= _MOST_TOASTS:
             self.clear_notifications()
         self.notify(text, severity=severity, markup=False, timeout=_ERROR_SECONDS)

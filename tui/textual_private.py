@@ -136,14 +136,18 @@ class RedactingApp(App[ResultT]):
         self.ends_badly(" ".join(str(item) for item in renderables if isinstance(item, str)))
         super().panic(*renderables)
 
+    def worded(self, text: str) -> str:
+        """Return a text with remedies in the words of the app; overridden by apps that have keys for them."""
+        return text
+
     def notify_plainly(self, text: str) -> None:
         """Show one sentence, without secrets, as long as reading it takes; markup in it is not interpreted."""
-        line = one_line(redact(text))
+        line = one_line(redact(self.worded(text)))
         self.notify(line, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(line) / _READ_PER_SECOND))
 
     def withdraw_notification(self, text: str) -> None:
         """Take a sentence away that is no longer true; nothing if it is not on screen."""
-        self.call_later(self._withdraw, one_line(redact(text)))  # behind the message that shows it
+        self.call_later(self._withdraw, one_line(redact(self.worded(text))))  # behind the message that shows it
 
     def _withdraw(self, line: str) -> None:
         for notification in [one for one in self._notifications if one.message == line]:

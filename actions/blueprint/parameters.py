@@ -220,11 +220,13 @@ def _parameter(blueprint: Blueprint, name: str) -> Parameter:
 
 
 def _other_names(name: str, blueprint: Blueprint) -> str:
-    """Return a hint: the names that are written like this one, or all if they fit into a sentence."""
+    """Return a hint: the names with this title in the form, or that are written alike; all if they are few."""
     import difflib  # not at the start
 
     known = list(blueprint.parameters)
-    near = difflib.get_close_matches(name, known, n=2)
+    title = " ".join(re.split(r"[\s_-]+", name.casefold()))
+    titled = [known for known, one in blueprint.parameters.items() if one.title.casefold() == title]
+    near = titled or difflib.get_close_matches(name, known, n=2)
     if near:
         return f"Did you mean {' or '.join(near)}?"
     if len(known) > _NAMES_IN_A_SENTENCE:

@@ -108,7 +108,11 @@ class JobWatch:
             raise RefusedError(f"A {self.job.kind} cannot be watched.", hint=f"Watch one of {watched_names()}.")
         session, job = self._session(), self.job
         ref = ObjectRef(row.api_version, job.kind, job.namespace, job.name)
-        document = await fetch(session, Discovery(session), ref)
+        try:
+            document = await fetch(session, Discovery(session), ref)
+        except MissingError as error:
+            hint = f"List those that there are: kubectl get -A {row.plural}, in the console :{row.plural}."
+            raise MissingError(f"There is no {ref.describe()}.", hint=hint) from error
         status = document.get("status") or {}
         self.job = replace(job, cluster=one_line(str(status.get("rayClusterName") or "")))
 

@@ -12,6 +12,11 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The base of every command's arguments. An empty text stands for the selected object."""
 
 
+def _naming(what: str, description: str = "") -> Meta:
+    """Return the description of a text that names a thing of the screen: `complete` offers those that there are."""
+    return Meta(description=description or None, extra={"names": what})
+
+
 PaneName = Literal[
     "home", "nodes", "pods", "blueprints", "run", "logs", "accelerators", "charts", "events", "cost", "objects", "runs"
 ]
@@ -30,7 +35,7 @@ class NoArguments(Arguments, frozen=True):
 class OpenArguments(Arguments, frozen=True):
     """Show a pane."""
 
-    pane: Annotated[PaneName, Meta(description="The pane to show.")]
+    pane: Annotated[PaneName, _naming("pane", "The pane to show.")]
     of: Annotated[str, Meta(description="The node, stage or pod to show in it. Empty: the selected one.")] = ""
 
 
@@ -46,14 +51,14 @@ class FilterArguments(Arguments, frozen=True):
 class SortArguments(Arguments, frozen=True):
     """Order the focused table."""
 
-    column: Annotated[str, Meta(description="Title of the column.")]
+    column: Annotated[str, _naming("column", "Title of the column.")]
     descending: bool = False
 
 
 class ColumnsArguments(Arguments, frozen=True):
     """Choose the columns of the focused table."""
 
-    names: Annotated[str, Meta(description="Titles with commas between: NAME,STATUS. Empty: all of them again.")] = ""
+    names: Annotated[str, _naming("column", "Titles with commas between: NAME,STATUS. Empty: all of them again.")] = ""
 
 
 class LayoutArguments(Arguments, frozen=True):
@@ -61,16 +66,16 @@ class LayoutArguments(Arguments, frozen=True):
 
     name: Annotated[
         str,
-        Meta(description="single, watch (a run), job (of the cluster), quad, or a saved one; save, delete, list."),
+        _naming("layout", "single, watch (a run), job (of the cluster), quad, or a saved one; save, delete, list."),
     ]
-    saved: Annotated[str, Meta(description="The name to save or delete.")] = ""
+    saved: Annotated[str, _naming("saved layout", "The name to save or delete.")] = ""
 
 
 class SplitArguments(Arguments, frozen=True):
     """Cut the place of the focused pane in two."""
 
     direction: Annotated[Literal["right", "down"], Meta(description="right or down.")]
-    pane: Annotated[str, Meta(description="The pane for the new place. Empty: the last one that is not shown.")] = ""
+    pane: Annotated[str, _naming("pane", "The pane for the new place. Empty: the last one that is not shown.")] = ""
 
 
 class ResizeArguments(Arguments, frozen=True):
@@ -83,13 +88,13 @@ class ResizeArguments(Arguments, frozen=True):
 class SwapArguments(Arguments, frozen=True):
     """Exchange the focused pane with another one."""
 
-    pane: Annotated[str, Meta(description="left, right, up, down, next, previous, or a pane's name.")] = "next"
+    pane: Annotated[str, _naming("pane", "left, right, up, down, next, previous, or a pane's name.")] = "next"
 
 
 class FocusArguments(Arguments, frozen=True):
     """Move to a pane that is on screen."""
 
-    pane: Annotated[str, Meta(description="A pane's name or number, or next, previous, left, right, up, down.")]
+    pane: Annotated[str, _naming("pane", "A pane's name or number, or next, previous, left, right, up, down.")]
 
 
 class ObjectArguments(Arguments, frozen=True):
@@ -97,9 +102,9 @@ class ObjectArguments(Arguments, frozen=True):
 
     object: Annotated[
         str,
-        Meta(
-            description="`namespace/name` of a pod, `kind/name`, or a name of the kind on screen. Empty: the selected "
-            "one."
+        _naming(
+            "object",
+            "`namespace/name` of a pod, `kind/name`, or a name of the kind on screen. Empty: the selected one.",
         ),
     ] = ""
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
@@ -108,10 +113,10 @@ class ObjectArguments(Arguments, frozen=True):
 class KindArguments(Arguments, frozen=True):
     """Show objects of one kind."""
 
-    kind: Annotated[str, Meta(description="A kind that the cluster serves: plural, short name, `plural.group`.")]
-    namespace: Annotated[str, Meta(description="Only those of this namespace; `all`, or empty: of the chosen one.")] = (
-        ""
-    )
+    kind: Annotated[str, _naming("kind", "A kind that the cluster serves: plural, short name, `plural.group`.")]
+    namespace: Annotated[
+        str, _naming("namespace", "Only those of this namespace; `all`, or empty: of the chosen one.")
+    ] = ""
     labels: Annotated[str, Meta(description="Label selector, as kubectl's -l.")] = ""
     fields: Annotated[str, Meta(description="Field selector, as kubectl's --field-selector.")] = ""
 
@@ -119,7 +124,7 @@ class KindArguments(Arguments, frozen=True):
 class NamespaceArguments(Arguments, frozen=True):
     """Narrow the panes to one namespace."""
 
-    namespace: Annotated[str, Meta(description="Its name; `all` for all of them. Empty: list them.")] = ""
+    namespace: Annotated[str, _naming("namespace", "Its name; `all` for all of them. Empty: list them.")] = ""
 
 
 Propagation = Literal["background", "foreground", "orphan"]
@@ -130,10 +135,10 @@ class TargetArguments(Arguments, frozen=True):
 
     object: Annotated[
         str,
-        Meta(
-            description="`kind/name` or `kind/namespace/name`, several with commas; a name alone is of the kind on "
-            "screen, else a pod's; `@UID` after a name means that one object. Empty: the marked ones, or the selected "
-            "one."
+        _naming(
+            "object",
+            "`kind/name` or `kind/namespace/name`, several with commas; a name alone is of the kind on screen, else a "
+            "pod's; `@UID` after a name means that one object. Empty: the marked ones, or the selected one.",
         ),
     ] = ""
 
@@ -158,7 +163,7 @@ class ScaleArguments(Arguments, frozen=True):
     """Set the replicas of workloads."""
 
     replicas: Annotated[int, Meta(description="How many.", ge=0)]
-    object: Annotated[str, Meta(description="As for delete. Empty: the marked ones, or the selected one.")] = ""
+    object: Annotated[str, _naming("object", "As for delete. Empty: the marked ones, or the selected one.")] = ""
 
 
 TARGETED = (TargetArguments, ScaleArguments)
@@ -168,7 +173,7 @@ TARGETED = (TargetArguments, ScaleArguments)
 class LogsArguments(Arguments, frozen=True):
     """Follow the log of a pod."""
 
-    object: Annotated[str, Meta(description="`namespace/name` of a pod. Empty: the selected one.")] = ""
+    object: Annotated[str, _naming("object", "`namespace/name` of a pod. Empty: the selected one.")] = ""
     container: Annotated[str, Meta(description="Container; empty: all.")] = ""
     since: Annotated[str, Meta(description="Begin this long ago: 10m, 1h30m, 2d.")] = ""
     tail: Annotated[int, Meta(description="Begin with this many of the last lines.", ge=1, le=1_000_000)] = 2_000
@@ -178,7 +183,7 @@ class LogsArguments(Arguments, frozen=True):
 class CopyArguments(Arguments, frozen=True):
     """Copy what is selected."""
 
-    column: Annotated[str, Meta(description="Title of a column, for its cell. Empty: the name, or the lines.")] = ""
+    column: Annotated[str, _naming("column", "Title of a column, for its cell. Empty: the name, or the lines.")] = ""
 
 
 class OnlyArguments(Arguments, frozen=True):
@@ -254,7 +259,7 @@ class ExportArguments(Arguments, frozen=True):
     """Copy the results of a run to S3."""
 
     to: Annotated[str, Meta(description="s3://BUCKET/PREFIX; empty: below the run's results_bucket.")] = ""
-    run: str = ""
+    run: Annotated[str, _naming("run")] = ""
     service_account: Annotated[
         str, Meta(description="Service account whose AWS role the Job uses; empty: the run's own, if it has one.")
     ] = ""
@@ -275,8 +280,8 @@ class ChartArguments(Arguments, frozen=True):
 class CompareArguments(Arguments, frozen=True):
     """Overlay the curves of runs."""
 
-    run: Annotated[str, Meta(description="Id of a run, or its beginning; alone: compared with the one on screen.")]
-    other: Annotated[str, Meta(description="The run to compare it with; several separated by commas.")] = ""
+    run: Annotated[str, _naming("other run", "Id of a run, or its beginning; alone: compared with the one on screen.")]
+    other: Annotated[str, _naming("other run", "The run to compare it with; several separated by commas.")] = ""
     metric: Annotated[str, Meta(description="train_loss, lr, throughput… Empty: the first that all runs have.")] = ""
 
 
@@ -291,9 +296,7 @@ class WatchArguments(Arguments, frozen=True):
 
     job: Annotated[
         str,
-        Meta(
-            description="`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: of the selected pod. `run`: the run."
-        ),
+        _naming("job", "`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: of the selected pod. `run`: the run."),
     ] = ""
 
 
@@ -310,7 +313,7 @@ YesNo = Literal["", "yes", "no"]
 class LaunchArguments(Arguments, frozen=True):
     """Start a blueprint."""
 
-    blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
+    blueprint: Annotated[str, _naming("blueprint", "Id of the blueprint.")]
     preset: Annotated[str, Meta(description="A named set of parameters from the blueprint.")] = ""
     existing_cluster: Annotated[bool, Meta(description="Use the current cluster: provision nothing.")] = False
     auto_approve: Annotated[bool, Meta(description="Apply every plan without asking.")] = False
@@ -329,13 +332,13 @@ class LaunchArguments(Arguments, frozen=True):
 class RunArguments(Arguments, frozen=True):
     """Send a request to a run."""
 
-    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+    run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the one on screen.")] = ""
 
 
 class LimitArguments(Arguments, frozen=True):
     """Set the limits of a run: what is not given stays, `none` takes a limit away."""
 
-    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+    run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the one on screen.")] = ""
     until: _Until = ""
     budget: _Budget = ""
     max_hourly: _MaxHourly = ""
@@ -347,31 +350,25 @@ class LimitArguments(Arguments, frozen=True):
 
 
 class ResumeArguments(Arguments, frozen=True):
-    """Start the runner of a run again."""
+    """Have a run go on."""
 
-    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+    run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the one on screen.")] = ""
+    stage: Annotated[str, _naming("stage", "Only if this stage is left to do. Empty: any.")] = ""
     takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is stopped first.", ge=0)] = 0
 
 
 class ApproveArguments(Arguments, frozen=True):
     """Approve the plan of a waiting stage."""
 
-    stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
-    run: str = ""
-
-
-class RetryArguments(Arguments, frozen=True):
-    """Try a failed stage again."""
-
-    stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
-    run: str = ""
+    stage: Annotated[str, _naming("stage", "The stage. Empty: the one that waits.")] = ""
+    run: Annotated[str, _naming("run")] = ""
 
 
 class TeardownArguments(Arguments, frozen=True):
     """Remove what a run made."""
 
     confirm: Annotated[str, Meta(description="The exact name of the cluster.")] = ""
-    run: str = ""
+    run: Annotated[str, _naming("run")] = ""
     delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
     even_if_shared: Annotated[bool, Meta(description="Remove it although other runs or pods use it.")] = False
 
@@ -379,7 +376,7 @@ class TeardownArguments(Arguments, frozen=True):
 class TakeoverArguments(Arguments, frozen=True):
     """Carry out a run of another machine on this one."""
 
-    run: Annotated[str, Meta(description="Id of the run, or its beginning. Empty: the selected one.")] = ""
+    run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the selected one.")] = ""
     home: Annotated[str, Meta(description="Its home, s3://BUCKET/PREFIX. Empty: the one of the settings.")] = ""
     confirm: Annotated[str, Meta(description="The run's id in full, as a confirmation.")] = ""
     machine_is_gone: Annotated[bool, Meta(description="The other machine does not exist any more.")] = False
@@ -390,8 +387,8 @@ class ImportArguments(Arguments, frozen=True):
 
     address: Annotated[str, Meta(description="Address of the resource, as Terraform writes it.")]
     id: Annotated[str, Meta(description="Its id, as the provider's `terraform import` takes it.")]
-    stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
-    run: str = ""
+    stage: Annotated[str, _naming("stage", "The stage, if it is open in several.")] = ""
+    run: Annotated[str, _naming("run")] = ""
 
 
 class WaiveArguments(Arguments, frozen=True):
@@ -399,8 +396,8 @@ class WaiveArguments(Arguments, frozen=True):
 
     address: Annotated[str, Meta(description="Address of the resource, or errored.tfstate.")]
     confirm: Annotated[str, Meta(description="The exact address again.")] = ""
-    stage: Annotated[str, Meta(description="The stage, if it is open in several.")] = ""
-    run: str = ""
+    stage: Annotated[str, _naming("stage", "The stage, if it is open in several.")] = ""
+    run: Annotated[str, _naming("run")] = ""
 
 
 class ScreenshotArguments(Arguments, frozen=True):
@@ -432,5 +429,5 @@ class ContextArguments(Arguments, frozen=True):
     """Connect to another cluster."""
 
     name: Annotated[
-        str, Meta(description="A context of the kubeconfig; `run`: the cluster of the run. Empty: list them.")
+        str, _naming("context", "A context of the kubeconfig; `run`: the cluster of the run. Empty: list them.")
     ] = ""

@@ -15,6 +15,7 @@ from actions.base.errors import ParameterError
 from actions.command.arguments import Arguments
 from actions.command.verbs import (
     COMMANDS,
+    OLD_NAMES,
     Call,
     Command,
     command_of,
@@ -38,6 +39,7 @@ ALIASES: Mapping[str, str] = {
     "run": "open run",
     "events": "open events",
     "charts": "open charts",
+    "curves": "open charts",
     "accelerators": "open accelerators",
     "cost": "open cost",
     "obj": "open objects",
@@ -51,6 +53,8 @@ _FLAG = re.compile(r"-[A-Za-z](=|\Z)|--[A-Za-z]")
 _OF_TEXT = ("filter", "search")
 """Commands on a text, which may begin with a hyphen."""
 
+_FEW = 8
+"""Values that are named in a sentence."""
 _MISSPELT = 0.8
 """Likeness, from 0 to 1, from which an unknown word is taken for a misspelt command."""
 
@@ -103,11 +107,14 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
             raise ParameterError(f"{command.id} has no argument {name!r}.", hint=nearest_hint(str(name), known))
     for field in fields:
         if field.required and field.name not in value:
-            raise ParameterError(f"{command.id} needs {field.name}.", hint=_usage(command))
+            values = _choices_of(field.type)
+            wanted = f"one of {', '.join(values)}" if 0 < len(values) <= _FEW else field.name
+            raise ParameterError(f"{command.id} needs {wanted}.", hint=_usage(command))
     try:
         return convert(dict(value), command.arguments, strict=strict)
     except msgspec.ValidationError as error:
-        raise ParameterError(f"{command.id}: {plain(error, command.arguments)}.", hint=_usage(command)) from error
+        said = plain(error, command.arguments).removeprefix(f"{command.id}: ")
+        raise ParameterError(f"{command.id}: {said}.", hint=_usage(command)) from error
 
 
 def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
@@ -124,7 +131,7 @@ def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
     import difflib  # not at the start
 
     word, _, rest = text.strip().partition(" ")
-    if not word or word in ALIASES or any(command.id == word for command in COMMANDS):
+    if not word or word in ALIASES or word in OLD_NAMES or any(command.id == word for command in COMMANDS):
         return parse_line(text)
     if is_kind(word) or not difflib.get_close_matches(word, _words(), n=1, cutoff=_MISSPELT):
         return parse_line(f"objects kind={word} {rest}")
@@ -136,8 +143,8 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
 
     Args:
         text: The line so far.
-        choices: Known values by argument name, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, of one command, by both
-            names: `{"drain object": ["node-1"]}`, or behind a first value: `{"open run of": ["train"]}`.
+        choices: Known values by what an argument names, e.g. `{"blueprint": ["bionemo-esm1nv"]}`, or of one command
+            by its argument: `{"drain object": ["node-1"]}`, also behind a first value: `{"open run of": ["train"]}`.
     """
     head, separator, last = text.rpartition(" ")
     if not separator:
@@ -154,21 +161,32 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
     fields = command.fields()
     if equals:
         field = next((field for field in fields if field.name == name), None)
-        known = _known_values(words, field, choices) if field is not None else choices.get(name, ())
+        known = _known_values(words, field, choices) if field is not None else ()
         return tuple(f"{head} {name}={value}" for value in known if value.startswith(prefix))
     place = sum("=" not in word for word in words[1:])
     candidates = [*_known_values(words, fields[place], choices)] if place < len(fields) else []
     candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
+    candidates += [f"{name}=" for name in choices.get(" ".join([*words[:2], "set"]), ())]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
 
 
 def _known_values(
     words: Sequence[str], field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
 ) -> Sequence[str]:
-    """Return what an argument may be behind the words of a line: what is known most closely, else what its type has."""
-    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", field.name)
+    """Return what an argument may be behind the words of a line: what is known most closely, else by its type."""
+    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", _what_is_named(field.type))
     known = next((values for name in names if (values := choices.get(name))), None)
     return known or (("true",) if _is_switch(field.type) else _choices_of(field.type))
+
+
+def _what_is_named(annotation: object) -> str:
+    """Return what a text names, such as a context; empty for a text of another use."""
+    inner = msgspec.inspect.type_info(annotation)
+    while isinstance(inner, msgspec.inspect.Metadata):
+        if inner.extra and "names" in inner.extra:
+            return str(inner.extra["names"])
+        inner = inner.type
+    return ""
 
 
 def _words() -> list[str]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.command.arguments import (
@@ -41,7 +42,6 @@ from actions.command.arguments import (
     ReplayArguments,
     ResizeArguments,
     ResumeArguments,
-    RetryArguments,
     RunArguments,
     SaveArguments,
     ScaleArguments,
@@ -82,6 +82,7 @@ class Command(msgspec.Struct, frozen=True):
         arguments: The Struct that its arguments are decoded into; the first field is the positional one.
         danger: The confirmation that it requires.
         is_mutation: It may change the cluster or a run; a read-only session refuses it.
+        first: The positional argument, if it is another than the first field.
     """
 
     id: str
@@ -90,10 +91,11 @@ class Command(msgspec.Struct, frozen=True):
     arguments: type[Arguments]
     danger: Danger = Danger.NONE
     is_mutation: bool = False
+    first: str = ""
 
     def fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
         """Return the fields of its arguments, the positional one first."""
-        return msgspec.structs.fields(self.arguments)
+        return tuple(sorted(msgspec.structs.fields(self.arguments), key=lambda field: field.name != self.first))
 
     def usage(self) -> str:
         """Return its usage on the `:` line, such as `launch BLUEPRINT [preset=…] [name=value …]`."""
@@ -139,8 +141,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("approve", "Approve the plan", "Continue the stage that waits.", ApproveArguments, Danger.CONFIRM, True),
     Command("pause", "Pause the run", "Start no further stage.", RunArguments, is_mutation=True),
-    Command("unpause", "Unpause the run", "Start further stages again.", RunArguments, is_mutation=True),
-    Command("retry", "Retry a stage", "Try the failed stage again.", RetryArguments, Danger.CONFIRM, True),
+    Command("resume", "Resume the run", "Go on with what is left to do.", ResumeArguments, Danger.CONFIRM, True),
     Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", RunArguments, Danger.CONFIRM, True),
     Command(
         "park", "Park the run", "Free the accelerators; keep cluster and data.", RunArguments, Danger.CONFIRM, True
@@ -154,7 +155,6 @@ COMMANDS: tuple[Command, ...] = (
         Danger.TYPE_NAME,
         True,
     ),
-    Command("resume", "Resume the run", "Start its runner again, after it died.", ResumeArguments, is_mutation=True),
     Command(
         "takeover",
         "Take a run over",
@@ -283,6 +283,11 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 _BY_ID = {command.id: command for command in COMMANDS}
+OLD_NAMES = {
+    "retry": replace(_BY_ID["resume"], first="stage"),
+    "unpause": _BY_ID["resume"],
+}
+"""Commands by earlier ids, which scripts and aliases of operators may use."""
 
 
 def command_of(identifier: str) -> Command:
@@ -291,7 +296,7 @@ def command_of(identifier: str) -> Command:
     Raises:
         MissingError: There is none; the hint names the nearest ones.
     """
-    found = _BY_ID.get(identifier)
+    found = _BY_ID.get(identifier) or OLD_NAMES.get(identifier)
     if found is None:
         raise MissingError(f"There is no command {identifier!r}.", hint=nearest_hint(identifier, _BY_ID))
     return found

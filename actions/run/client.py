@@ -38,9 +38,10 @@ from actions.run.journal.mirrored import refuse_mirrored
 from actions.run.journal.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.journal.store import append_record, with_reserve
 from actions.run.limits.rules import reached_limit, reached_text
+from actions.run.resume import resume_of, way_on
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Limits, LimitsSet, Operator, RequestKind, RunRequest
-from actions.run.state.view import OVER, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState
+from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState
 
 __all__ = [
     "RunReader",
@@ -51,6 +52,7 @@ __all__ = [
     "refuse_restored",
     "replace_runner",
     "resume_interrupted",
+    "resume_run",
     "send_request",
     "set_limits",
     "stalled_runner",
@@ -209,14 +211,48 @@ def stalled_runner(folder: Path) -> ProcessIdentity | None:
     return reader.holder if is_stalled else None
 
 
-def idle_words(view: RunView) -> str:
-    """Return why a runner that is started for a run will do nothing; empty if it goes on."""
-    if view.state not in OVER or not isinstance(next_step(view), Finish):
-        return ""
-    if any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices):
-        return ""
-    way = " A retry goes on with it." if view.state in TO_RETRY else ""
-    return f"Run {view.id} has nothing left to do: it is {view.state.value}.{way}"
+def resume_run(
+    folder: Path,
+    *,
+    stage: str = "",
+    takeover: int = 0,
+    environment: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> str:
+    """Have a run go on: after a failure, a cancel, a park or a pause, or without a runner.
+
+    Args:
+        folder: The run's folder.
+        stage: A stage that has to be among those that follow; empty for any.
+        takeover: Process id of a stalled runner, which is ended first; 0 for none.
+        environment: See `start_runner`.
+        clock: Stamps the record.
+
+    Returns:
+        A sentence for the operator, with a limit that undoes it.
+
+    Raises:
+        MissingError: It has no such stage.
+        RefusedError: Nothing follows, its runner is stalled and was not named; or see `send_request`.
+    """
+    view = _own_run(folder, f"the resume of {folder.name}")
+    resume = resume_of(view, stage)
+    stalled = stalled_runner(folder)
+    if stalled is not None and not takeover:
+        raise RefusedError(
+            f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
+            hint=f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}",
+        )
+    started = replace_runner(folder, takeover, environment=environment) if takeover else None
+    warning = ""
+    if resume.request is not None:
+        warning = send_request(folder, resume.request, clock=clock, environment=environment)
+    elif started is None:
+        started = start_runner(folder, environment=environment)
+        if started is None:
+            return f"Run {folder.name} is already running. {way_on(view)}".rstrip()
+    by = f" as process {started.pid}" if started is not None else ""
+    return " ".join(filter(None, (f"Run {folder.name} continues{by}.", warning)))
 
 
 def resume_interrupted(
@@ -406,11 +442,13 @@ def refuse_unfit(view: RunView, kind: RequestKind, *, plan_hash: str = "") -> No
     """Refuse a request that the state of the run does not allow.
 
     Raises:
-        RefusedError: With the reason.
+        RefusedError: With the reason, and what helps.
     """
+    if kind is RequestKind.RETRY and view.state in TO_RETRY:
+        resume_of(view)
     reason = _unfit_approval(view, plan_hash) if kind is RequestKind.APPROVE else _unfit_request(view, kind)
     if reason:
-        raise RefusedError(f"Run {view.id} does not accept the request {kind.value}: {reason}.")
+        raise RefusedError(f"Run {view.id} does not accept the request {kind.value}: {reason}.", hint=way_on(view))
 
 
 def _unfit_approval(view: RunView, plan_hash: str) -> str:

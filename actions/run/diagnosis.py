@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import AccessError, MissingError, UnreachableError
+from actions.base.errors import AccessError, ConsoleError, MissingError, UnreachableError
 from actions.base.executors import NamedExecutor
 from actions.base.untrusted import redact
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
@@ -20,9 +21,13 @@ from actions.cluster.diagnose.evidence import Evidence, Log
 from actions.cluster.diagnose.parse_input import log_text
 from actions.cluster.diagnose.rules.unexplained import find_unknown
 from actions.cluster.diagnose.select import ObjectSelector
+from actions.cluster.objects.client import Discovery
+from actions.run.context.access import ClusterConnection
+from actions.run.objects.inventory import ref_of_owned
+from actions.run.objects.writes import CLAIM_GUARD, going, mounting_pods, seen
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import spooled_divergence
-from actions.run.state.view import RunView, StageState, StageView
+from actions.run.state.view import TEARDOWN_PREFIX, RunView, StageState, StageView
 
 _TAIL_BYTES = 1 << 20
 _TAIL_LINES = 300
@@ -45,16 +50,18 @@ async def explain_stage(
         session: The run's cluster; `None` while it cannot be reached.
         view: The run.
         folder: Its folder.
-        stage_id: The stage.
+        stage_id: The stage, or with `TEARDOWN_PREFIX` the step of its teardown.
         clock: Time.
 
     Raises:
         MissingError: The run has no such stage.
     """
-    stage = next((stage for stage in view.stages if stage.id == stage_id), None)
+    stage = view.step(stage_id)
     if stage is None:
         known = ", ".join(each.id for each in view.stages)
         raise MissingError(f"Run {view.id} has no stage {stage_id!r}.", hint=f"It has {known}.")
+    if stage_id.startswith(TEARDOWN_PREFIX):
+        return await _explain_undo(session, view, stage)
     evidence = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
     live = {log.pod for log in evidence.logs}
     thread = NamedExecutor("stage diagnosis")
@@ -73,6 +80,39 @@ async def explain_stage(
         return found or [*_unexplained(stage), *doubts]
     finally:
         thread.close()
+
+
+async def _explain_undo(session: KubeSession | None, view: RunView, step: StageView) -> list[Finding]:
+    """Return what holds the objects of a stage that are being deleted, else what the step itself reports."""
+    if step.state not in _TROUBLED:
+        return []
+    held = await _held_objects(ClusterConnection(session, Discovery(session)), view, step) if session else []
+    logged = diagnose(Evidence(logs=tuple(_journal(step)), taken_at=0.0))
+    if held or logged:
+        return [*held, *(item for item in logged if item.code not in LAST_RESORTS)]
+    if step.state is StageState.FAILED or not step.message:
+        return list(_unexplained(step))
+    wait = "Wait: nothing that is known holds it."
+    return [finding(Code.DELETION_HELD, step.message, [step.message], wait, severity=Severity.INFO)]
+
+
+async def _held_objects(connection: ClusterConnection, view: RunView, step: StageView) -> list[Finding]:
+    """Return a finding for each object of a stage that is being deleted; what may not be read is left out."""
+    found: list[Finding] = []
+    for item in view.owned_by(step.id):
+        ref = ref_of_owned(item)
+        with suppress(ConsoleError):
+            entry = None if item.existed else await seen(connection, ref)
+            if entry is None or not entry.is_going:
+                continue
+            pods = await mounting_pods(connection, ref) if CLAIM_GUARD in entry.finalizers else []
+            names = " ".join(f"pod/{pod.partition('/')[2]}" for pod in pods)
+            way = "See why the controller of that finalizer does not finish."
+            if pods:
+                way = f"Wait for the end of what mounts it, or end it: kubectl delete -n {ref.namespace} {names}"
+            sentence = await going(connection, ref, entry)
+            found.append(finding(Code.DELETION_HELD, sentence, [*entry.finalizers, *pods], way))
+    return found
 
 
 def _waits(found: list[Finding]) -> bool:

@@ -162,11 +162,11 @@ def unfinished_teardown(view: RunView) -> tuple[str, ...]:
     if not failed:
         return ()
     waits = f" {listed([step.title for step in waiting], _SHOWN)} waited for it." if waiting else ""
-    left = [_left(view, step) for step in (*failed, *waiting) if step.kind not in (Action.DRAIN, Action.AUDIT)]
+    left = [priced_title(view, step) for step in (*failed, *waiting) if step.kind not in (Action.DRAIN, Action.AUDIT)]
     return (
         f"The teardown stopped: {listed([step.title for step in failed], _SHOWN)} failed.{waits}",
         *([f"Still there: {listed(left, _SHOWN)}."] if left else []),
-        f"Fix the cause, then: eksml-tui runs retry {view.id}",
+        f"Fix the cause, then: eksml-tui runs resume {view.id}",
     )
 
 
@@ -178,10 +178,10 @@ def kept_text(view: RunView) -> str:
     """Return the stages that a teardown has left on purpose, with the price of what each holds; empty without any."""
     skipped = [step for step in view.teardown if step.state is StageState.SKIPPED]
     kept = {step.id for step in skipped if step.kind not in _HOLD_NOTHING}
-    return listed([_left(view, stage) for stage in view.stages if stage.id in kept], _SHOWN)
+    return listed([priced_title(view, stage) for stage in view.stages if stage.id in kept], _SHOWN)
 
 
-def _left(view: RunView, stage: StageView) -> str:
+def priced_title(view: RunView, stage: StageView) -> str:
     """Return a stage that was not undone, with the price of what it holds, as far as that is known."""
     held = [
         price

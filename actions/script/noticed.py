@@ -23,7 +23,7 @@ _USUAL = ("train_loss",)
 """Metrics to wait for where a stage names no chart that its log has."""
 _ASKED = ("park", "cancel", "teardown")
 """Commands whose own step waits for the end."""
-_GO_ON = ("launch", "retry", "resume")
+_GO_ON = ("launch", "resume")
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Noticed:
         if run is None:
             return
         if self._is_ending(run):
-            self._ends[run.id] = run.state  # it is shown for a moment after a retry, too
+            self._ends[run.id] = run.state  # it is shown for a moment after a resume, too
             return
         for stage in run.stages:
             now = (stage.attempt, stage.state)

@@ -47,9 +47,8 @@ _ENDS = {
     "cancel": (RunState.CANCELLED,),
 }
 """States of the run that end the step of a command."""
-_GO_ON = ("retry", "resume")
 _STOPPED = (StageState.FAILED, StageState.CANCELLED, StageState.UNDONE)
-"""States of a stage that a retry begins again."""
+"""States of a stage that a resume begins again."""
 
 
 class StepFailed(Exception):
@@ -178,7 +177,7 @@ class Player:
         if isinstance(call.arguments, ApproveArguments):
             stage = call.arguments.stage
             await self._wait_for(lambda: self._awaiting(stage), until)
-        stopped = self._stopped() if call.command.id in _GO_ON else {}
+        stopped = self._stopped() if call.command.id == "resume" else {}
         await self._driver.execute(call)
         await self._driver.settle()
         if call.command.id == "launch":

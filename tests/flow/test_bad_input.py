@@ -196,7 +196,11 @@ def test_wrong_usage_ends_with_2(program: Program, arguments: tuple[str, ...]) -
 def test_a_place_for_results_that_cannot_be_written_is_refused_before_the_script(program: Program, option: str) -> None:
     script = program.home / "life.yaml"
     script.write_text("eksml-script: 1\nsteps: [{open: nodes}]\n")
-    place = script / "results" if option == "--artifacts" else script / "report.json"
+    place = (
+        script / "results"
+        if option == "--artifacts"
+        else script / ("report.xml" if option == "--junit" else "report.json")
+    )
     done = program.command("--demo", "--script", str(script), option, str(place))
     refused(done, str(place), "Choose another")
     assert nothing_was_begun(program)

@@ -55,7 +55,7 @@ def test_a_resumed_run_is_warned_of_and_parks_again_without_new_limits(program: 
     (folder,) = program.run_folders()
     done = program.command("--demo", "runs", "retry", "latest")
     assert done.returncode == 0, done.stderr
-    assert "unless it gets another one" in done.stderr
+    assert "unless it gets another one" in done.stdout
     wait(lambda: len(view(folder).limits_reached) == 2, "the second time", deadline_seconds=LONGEST_SECONDS)
     wait(lambda: view(folder).state is RunState.PARKED, "the park", deadline_seconds=LONGEST_SECONDS)
 

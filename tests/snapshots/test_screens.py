@@ -165,7 +165,7 @@ SMALL_DIALOGUES = (
     Shot("prefix-keys", keys("ctrl+w"), PrefixScreen, ("escape",)),
     Shot("message", keys(":", *"teardwon", "enter"), "teardwon"),
     Shot("teardown", line("teardown"), TypeNameModal, ("escape",)),
-    Shot("launch-confirm", keys("enter", after="launch bionemo-esm1nv"), ConfirmModal, ("n", "escape")),
+    Shot("launch-confirm", keys("enter", after="launch bionemo-esm1nv"), TypeNameModal, ("escape", "escape")),
     Shot("approve", both(with_run(fixed_runs.a_run_with_a_plan(), "provision"), line("approve")), ConfirmModal, ("n",)),
 )
 STATES = (

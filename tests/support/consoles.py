@@ -62,9 +62,8 @@ def launch_the_rehearsal(terminal: Terminal) -> None:
     terminal.wait(r"Total: .*, (at least )?\$\d+\.\d\d–\$\d+\.\d\d, peak (at least )?\$\d+\.\d\d/h")
     terminal.press("Enter")
     terminal.wait(r"─ Launch bionemo-esm1nv\? ─")
-    terminal.wait(r"the cost is simulated")
-    terminal.press("G")
-    terminal.wait(r"Pre-training +\S+ +\$\d+\.\d\d +\$\d+\.\d\d")
+    terminal.wait(r"\$\d+\.\d\d/h at the peak, with .*g5\.12xlarge")
+    terminal.wait(r"n  enter  no")
     terminal.press("y")
     terminal.wait(rf"─ {RUN} (?:─|·)")
 

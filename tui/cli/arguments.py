@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -52,9 +53,14 @@ _NOT_WITH_REPLAY = ("demo", "capture", "kubeconfig", "context", "profile", "run"
 _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allow_write")
 
 
+_OLD_VERBS = {"retry": "resume", "unpause": "resume"}
+"""Earlier names of verbs of `runs`, which scripts may use."""
+
+
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 if it is wrong."""
-    words = sys.argv[1:] if argv is None else argv
+    typed = sys.argv[1:] if argv is None else argv
+    words = [_OLD_VERBS.get(word, word) if before == "runs" else word for before, word in pairwise(["", *typed])]
     top = parser(words)
     options, unknown = top.parse_known_args(options_first(top, words))
     if unknown:

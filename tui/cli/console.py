@@ -75,7 +75,9 @@ def run(options: Namespace) -> int:
     """Open the console, or play a script."""
     if options.record:
         from actions.script.recording import require_new
+        from tui.settings.settings import form_of
 
+        form_of(options.record, {".yaml": "script", ".yml": "script"})
         require_new(options.record)
     artifacts = _artifacts_of(options)
     script = _script_of(options, artifacts)
@@ -222,8 +224,11 @@ def _require_cursor_addressing() -> None:
 
 def _require_writable_results(options: Namespace) -> None:
     """Refuse files and folders of results that cannot be written, before hours are spent on the results."""
-    for file in (options.report, options.junit):
+    from tui.settings.settings import form_of
+
+    for file, form in ((options.report, "json"), (options.junit, "xml")):
         if file and file != Path("-"):
+            form_of(file, {f".{form}": form})
             require_writable(file)
     if options.artifacts:
         require_folder(options.artifacts)

@@ -105,11 +105,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs curves latest             its losses, drawn",
         "eksml-tui runs curves latest loss.svg -o svg",
     ),
-    "runs resume": ("eksml-tui runs resume latest              after its runner died",),
+    "runs resume": (
+        "eksml-tui runs resume latest              what is left to do; asks if that costs money",
+        "eksml-tui runs resume latest --yes        in a script",
+    ),
     "runs cancel": ("eksml-tui runs cancel latest              stop its jobs, keep the cluster",),
     "runs park": ("eksml-tui runs park latest                free its accelerators, keep its data",),
     "runs pause": ("eksml-tui runs pause latest               begin no further stage",),
-    "runs unpause": ("eksml-tui runs unpause latest             go on",),
     "runs limit": (
         "eksml-tui runs limit latest              the limits that it has",
         "eksml-tui runs limit latest --until +8h --budget 500",
@@ -138,7 +140,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs import": ("eksml-tui runs import latest aws_eks_cluster.this my-cluster",),
     "runs waive": ("eksml-tui runs waive latest aws_vpc.this --confirm aws_vpc.this",),
     "runs repair": ("eksml-tui runs repair latest              after a full or broken disk",),
-    "runs retry": ("eksml-tui runs retry latest               the stage that failed",),
     "runs teardown": ("eksml-tui runs teardown latest --confirm bionemo-on-eks",),
     "sandbox": (
         "eksml-tui sandbox --speed 6              until Ctrl-C; prints its kubeconfig",

@@ -21,7 +21,7 @@ from actions.blueprint.version_rules import require_together
 from actions.fleet.prices import PriceBook
 from tui.cli.plan import chosen_binding, examine, limit_notes, planned_limits
 from tui.cli.run_verbs.limits import watchdog_lines
-from tui.cli.target import ChosenTarget, chosen_target
+from tui.cli.target import ChosenTarget, asked, chosen_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,9 +106,7 @@ def _require_no_other_run(
 
 
 def _require_yes(blueprint: Blueprint) -> None:
-    sys.stderr.write(f"\nLaunch {blueprint.id}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not asked(f"\nLaunch {blueprint.id}?"):
         raise RefusedError("Nothing was launched.")
 
 

@@ -20,27 +20,25 @@ from actions.run.client import (
     RunMissingError,
     RunSummary,
     find_run,
-    idle_words,
     list_runs,
     load_run,
-    replace_runner,
+    refuse_restored,
     resume_interrupted,
+    resume_run,
     send_request,
-    stalled_runner,
     start_runner,
     with_losses,
 )
-from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
-from actions.run.state.view import OVER, RunState, RunView, StageState
+from actions.run.state.view import OVER, RunView, StageState
 from actions.sandbox.locate import running_sandboxes
 from tui.cli.tables.output import print_table
-from tui.cli.target import aws_environment
+from tui.cli.target import asked, aws_environment
 
 if TYPE_CHECKING:
     from actions.run.results import Copy
@@ -53,33 +51,18 @@ _RUN_FIELDS = (
     "last_loss", "spent.usd", "spent.usd_per_hour", "spent.idle_usd", "spent.unpriced", "spent.by_use",
     "spent.simulated", "holds", "limits", "leftovers", "unknown", "error", "notices",
 )  # fmt: skip
+_CURVES = {
+    ".txt": "plot",
+    ".svg": "svg",
+    ".png": "png",
+    ".csv": "csv",
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 _LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "disk", "archive")
-_LEAVING_ALONE = frozenset(
-    {
-        "resume",
-        "repair",
-        "approve",
-        "teardown",
-        "cancel",
-        "park",
-        "retry",
-        "import",
-        "waive",
-        "export",
-        "pause",
-        "unpause",
-        "rm",
-        "gc",
-        "takeover",
-        "adopt",
-        "limit",
-        "archive",
-        "restore",
-        "compact",
-        "disk",
-    }
-)
-"""Verbs that start the run's runner themselves, or must not find one that was just started for them."""
+_RESUMING = ("list", "show", "logs", "compare", "curves", "runbook", "results", "terraform")
+"""Verbs that restart runners which have died. Others start one themselves, or must not find one just started."""
 
 
 def run(options: Namespace) -> int:
@@ -108,9 +91,7 @@ def run(options: Namespace) -> int:
         "waive": _waive,
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
-        "retry": lambda chosen: _wish(chosen, RequestKind.RETRY),
         "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
-        "unpause": lambda chosen: _wish(chosen, RequestKind.UNPAUSE),
         "gc": _stored,
         "takeover": _take_over,
         "adopt": _adopt,
@@ -121,7 +102,7 @@ def run(options: Namespace) -> int:
         "compact": _stored,
         "disk": _stored,
     }
-    if not options.readonly and options.verb not in _LEAVING_ALONE:
+    if not options.readonly and options.verb in _RESUMING:
         _resume_interrupted(options)
     try:
         return verbs[options.verb](options)
@@ -246,6 +227,7 @@ def _curves(options: Namespace) -> int:
     from actions.run.comparison import curves_json, read_run, series_csv
     from tui.cli.tables.output import formatted
     from tui.cli.tables.plots import run_picture, run_plot
+    from tui.settings.settings import form_of, write_file
 
     if options.of_home is not None:
         from tui.cli.run_verbs.home import copied
@@ -256,22 +238,22 @@ def _curves(options: Namespace) -> int:
     unknown = [metric for metric in options.metric if metric not in run.metrics()]
     if unknown:
         raise MissingError(f"Run {run.id} has no {unknown[0]!r}.", hint=f"It has {', '.join(run.metrics()) or 'none'}.")
-    match options.output:
+    output = options.output or "plot"
+    if options.file is not None:
+        output = form_of(options.file, _CURVES, options.output)
+    match output:
         case "csv":
             data = series_csv({metric: run.series(metric) for metric in options.metric or run.metrics()}).encode()
         case "json" | "yaml":
-            data = formatted(options.output, curves_json(run, options.metric or run.metrics())).encode()
+            data = formatted(output, curves_json(run, options.metric or run.metrics())).encode()
         case "svg" | "png":
-            data = run_picture(run, options.metric, options.output)
+            data = run_picture(run, options.metric, output)
         case _:
             data = "".join(f"{line}\n" for line in run_plot(run, options.metric)).encode()
     if options.file is None:
-        _print_bytes(data, is_text=options.output != "png")
-        return 0
-    try:
-        options.file.write_bytes(data)
-    except OSError as error:
-        raise ConfigError(f"{options.file} cannot be written: {error.strerror or error}.") from error
+        _print_bytes(data, is_text=output != "png")
+    else:
+        write_file(options.file, data)
     return 0
 
 
@@ -357,35 +339,39 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    view = load_run(folder)  # reports a damaged journal here rather than in the runner's log
-    if view.state is RunState.PARKED and not (options.restored or options.takeover):
-        return _wish(options, RequestKind.RETRY)  # its runner has nothing to do before it is asked to
-    idle = idle_words(view)
     if options.restored:
         from tui.cli.run_verbs.takeover import take_up
 
         take_up(options, folder)
-    else:
-        _to_change(options)
-    if options.takeover:
-        started = replace_runner(folder, options.takeover, environment=_environment(options))
-    else:
-        _refuse_stalled(folder)
-        started = start_runner(folder, environment=_environment(options))
-    goes_on = f"Run {folder.name} continues as process {started.pid}." if started else ""
-    _say((goes_on and idle) or goes_on or f"Run {folder.name} is already running.")
+        start_runner(folder, environment=_environment(options))
+        _say(f"This machine carries out {folder.name}, which is {load_run(folder).state.value}.")
+        return 0
+    refuse_restored(folder)
+    _to_change(options)
+    _require_yes(options, load_run(folder))
+    _say(resume_run(folder, stage=options.stage, takeover=options.takeover, environment=_environment(options)))
     return 0
 
 
-def _refuse_stalled(folder: Path) -> None:
-    """Refuse to start beside a stalled runner: it may continue at any moment, so it is ended only by its process id."""
-    stalled = stalled_runner(folder)
-    if stalled is not None:
-        refuse_elsewhere(folder, load_run(folder))
-        raise RefusedError(
-            f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
-            hint=f"Add --takeover {stalled.pid} to end it and start another.",
-        )
+def _require_yes(options: Namespace, view: RunView) -> None:
+    """Print what follows a resume; ask, if it buys something.
+
+    Raises:
+        UsageError: It costs money, and there is no terminal to ask on.
+        RefusedError: Nothing follows, or the answer was no.
+    """
+    from actions.run.resume import resume_of
+
+    resume = resume_of(view, options.stage)
+    if resume.request is None:
+        return
+    sys.stderr.write("".join(f"{line}\n" for line in resume.lines()))
+    if not resume.rate or view.is_cost_simulated or options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("A resume costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
+    if not asked(f"Resume {view.id}?"):
+        raise RefusedError("Nothing was resumed.")
 
 
 def _take_over(options: Namespace) -> int:
@@ -477,7 +463,7 @@ def _import(options: Namespace) -> int:
     stage = request_import(folder, options.address, options.id, stage=options.stage).stage
     _say(
         f"{options.address} of {stage} will be imported by the next step; "
-        f"continue with: eksml-tui runs retry {folder.name}"
+        f"continue with: eksml-tui runs resume {folder.name}"
     )
     return 0
 
@@ -487,7 +473,7 @@ def _waive(options: Namespace) -> int:
 
     folder = find_run(options.run)
     stage = waive(folder, options.address, confirm=options.confirm, stage=options.stage).stage
-    _say(f"Waived {options.address} of {stage}; continue with: eksml-tui runs retry {folder.name}")
+    _say(f"Waived {options.address} of {stage}; continue with: eksml-tui runs resume {folder.name}")
     return 0
 
 

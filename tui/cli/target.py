@@ -74,11 +74,16 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
     except PluginUnconfirmedError as error:
         if not (may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        sys.stderr.write("\n".join([*error.request.lines(), "", "Start it now, and without asking in future? [y/N] "]))
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        if not asked("\n".join([*error.request.lines(), "", "Start it now, and without asking in future?"])):
             raise
         confirm(error.request)
+
+
+def asked(question: str) -> bool:
+    """Ask on the terminal; return whether the answer is yes."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _demo(options: Namespace) -> ChosenTarget:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
-from actions.base.errors import MissingError
 from actions.base.executors import in_thread
-from actions.base.wording import folded
+from actions.base.wording import counted, folded
 from actions.command.arguments import (
     Arguments,
     ExportArguments,
-    RetryArguments,
+    ResumeArguments,
     TakeoverArguments,
     TeardownArguments,
     WaiveArguments,
@@ -22,18 +21,19 @@ from actions.command.verbs import (
     Call,
     Danger,
 )
-from actions.run.state.planner import kept_stages
-from actions.run.state.records import RequestKind
+from actions.run.resume import held_rate, resume_of
+from actions.run.spending import priced_title
+from actions.run.state.planner import kept_stages, parking_order
+from actions.run.state.records import Action, RequestKind
 from actions.run.state.view import RunView, StageState
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.present.cells import Cells, Span, Tone
-from tui.present.run import holders_of
 from tui.screens.confirm import Confirmation
 
 if TYPE_CHECKING:
     from actions.cluster.auth.exec_plugins import PluginRequest
 
-_REQUESTS = ("cancel", "park", "retry")
+_REQUESTS = ("cancel", "park")
 """Commands with a dialog that are requests to the run's runner; those of `approve` and `teardown` are complete only
 after it."""
 _PLAN_LINES = 14
@@ -64,9 +64,6 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
         from actions.run.client import refuse_unfit  # imports what starts runners, which a dialog does not need
 
         refuse_unfit(view, RequestKind(call.command.id))  # before a yes, which would not help
-    stages = [stage.id for stage in view.stages]
-    if isinstance(call.arguments, RetryArguments) and call.arguments.stage not in ("", *stages):
-        raise MissingError(f"Run {view.id} has no stage {call.arguments.stage!r}.", hint=f"It has {', '.join(stages)}.")
     match call.command.danger:
         case Danger.CONFIRM:
             return _yes_or_no(call, view)
@@ -77,24 +74,24 @@ def confirmation_for(call: Call, runs: RunFeed) -> Confirmation | None:
 
 
 async def with_users(confirmation: Confirmation, call: Call, runs: RunFeed) -> Confirmation:
-    """Return the dialog of a teardown with the other runs that count on what it removes; any other as it is.
+    """Return the dialog of a teardown that removes what other runs count on with these; any other as it is.
 
     Raises:
+        RefusedError: It was not asked for by name, with the ways on: before a name is typed, which would not help.
         ConfigError: The folder of all runs cannot be read.
     """
     view, folder = runs.view, runs.folder
     if not isinstance(call.arguments, TeardownArguments) or view is None or folder is None:
         return confirmation
-    from actions.run.teardown.sharing import local_users
+    from actions.run.teardown.sharing import local_users, refuse_shared
 
     deletes_data = call.arguments.delete_data or view.deletes_data
-    users = await in_thread("runs", lambda: local_users(folder, view, deletes_data=deletes_data))
-    if not users:
+    if not (call.arguments.even_if_shared or view.even_if_shared):
+        await in_thread("runs", lambda: refuse_shared(folder, view, deletes_data=deletes_data))
         return confirmation
-    text = f"▲ Others use what it removes: {'; '.join(users)}."
-    way = "" if call.arguments.even_if_shared else " It is refused unless they are torn down first."
-    lines: list[Cells] = [(Span(line, Tone.BAD),) for line in folded(f"{text}{way}", _WIDTH)]
-    return replace(confirmation, lines=[*lines, *confirmation.lines])
+    users = await in_thread("runs", lambda: local_users(folder, view, deletes_data=deletes_data))
+    text = f"▲ Others use what it removes: {'; '.join(users)}." if users else ""
+    return replace(confirmation, lines=[*_wrapped(text, Tone.BAD), *confirmation.lines])
 
 
 def confirmed_arguments(call: Call, view: RunView | None) -> Arguments:
@@ -113,17 +110,33 @@ def confirmed_arguments(call: Call, view: RunView | None) -> Arguments:
     return call.arguments
 
 
-def _yes_or_no(call: Call, view: RunView) -> Confirmation:
+def _yes_or_no(call: Call, view: RunView) -> Confirmation | None:
     if call.command.id == "approve":
         return _approval(view, getattr(call.arguments, "stage", ""))
+    if isinstance(call.arguments, ResumeArguments):
+        resume = resume_of(view, call.arguments.stage)
+        if resume.request is None:  # a runner alone: nothing is asked of the run that was not before
+            return None
+        lines = [line for text in resume.lines() for line in _wrapped(text)]
+        return Confirmation(f"Resume {view.id}?", [*lines, *place_lines(view), *_limit_lines(view)])
     if isinstance(call.arguments, ExportArguments):
         place = call.arguments.to or "the place that its role may write to"
         text = f"A Job in its cluster copies them to {place}. It continues if you leave the console."
-    elif call.command.id == "park" and holders_of(view):
-        text = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
+    elif call.command.id == "park":
+        undone = [stage for action, stage in parking_order(view.stages) if action is Action.UNDO]
+        titles = [view.stage(stage).title for stage in undone]
+        text = " ".join([call.command.help, *([f"Undone: {', '.join(titles)}."] if titles else [])])
+        rates = held_rate(view), held_rate(view, without=undone) or "nothing"
+        text += f" An hour costs {rates[0]} now, {rates[1]} when parked." if rates[0] else ""
     else:
         text = call.command.help
-    return Confirmation(f"{call.command.title}: {view.id}?", [*_wrapped(text), *place_lines(view)])
+    return Confirmation(f"{call.command.title}: {view.id}?", [*_wrapped(text), *place_lines(view), *_limit_lines(view)])
+
+
+def _limit_lines(view: RunView) -> list[Cells]:
+    from actions.run.limits.options import limits_text
+
+    return _wrapped(f"limits: {limits_text(view.limits)}", Tone.MUTED)
 
 
 def place_lines(view: RunView) -> list[Cells]:
@@ -172,8 +185,7 @@ def _typed(call: Call, view: RunView) -> Confirmation | None:
         f"Tear down {view.id}",
         teardown_lines(
             view,
-            deletes_data=getattr(call.arguments, "delete_data", False),
-            even_if_shared=getattr(call.arguments, "even_if_shared", False),
+            deletes_data=getattr(call.arguments, "delete_data", False) or view.deletes_data,
         ),
         word=view.cluster.name,
         word_is="the cluster's name",
@@ -205,39 +217,33 @@ def _approval(view: RunView, stage_id: str) -> Confirmation:
     return Confirmation(f"Approve the plan of {stage.title}?", lines)
 
 
-def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = False) -> list[Cells]:
-    """Return the text of the teardown dialog: what the teardown of the run removes, and what it leaves."""
-    owned = [item for item in view.owned if not item.is_deleted and not item.existed]
+def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
+    """Return the text of the teardown dialog: what the teardown of the run removes, what it leaves, and its price."""
     kinds: dict[str, int] = {}
-    for item in owned:
-        kinds[item.kind] = kinds.get(item.kind, 0) + 1
-    lines: list[Cells] = [(Span("Stops its jobs, removes what it made in reverse order, then audits."),)]
+    for item in view.owned:
+        if not item.is_deleted and not item.existed:
+            kinds[item.kind] = kinds.get(item.kind, 0) + 1
     made = ", ".join(
         f"{count}\xa0{kind}" if count == 1 else f"{count}\xa0×\xa0{kind}" for kind, count in sorted(kinds.items())
     )
-    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in folded(made, _WIDTH)]
     left = frozenset() if deletes_data else kept_stages(view.stages)
     roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
-    lines += _titles("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
-    lines += _titles("Left by Terraform, for its data", [root.title for root in roots if root.id in left])
-    kept = sum(item.existed for item in view.owned)
-    if kept:
-        text = "1 object was there before the run: it stays."
-        text = text if kept == 1 else f"{kept} objects were there before the run: they stay."
-        lines.append((Span(f"  {text}", Tone.MUTED),))
-    if even_if_shared:
-        lines.append((Span("Objects that other runs or pods use are removed, too.", Tone.BAD),))
+    gone = [root.title for root in roots if root.id not in left]
+    kept = [priced_title(view, root) for root in roots if root.id in left]
+    before = sum(item.existed for item in view.owned)
+    lines = _wrapped(f"Stops its jobs, deletes {made or 'nothing in the cluster'}, then audits.", most=2)
+    lines += _wrapped(f"Destroyed by Terraform: {', '.join(gone)}." if gone else "")
     if deletes_data:
-        lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
+        lines += _wrapped("Storage of the run is deleted with all data on it.", Tone.BAD)
     else:
-        lines.append((Span("Storage with data stays; remove it with :teardown delete_data=true", Tone.MUTED),))
+        data = f"Left by Terraform, for its data: {', '.join(kept)}." if kept else "Storage with data stays."
+        lines += _wrapped(f"{data} :teardown delete_data=true removes it.", Tone.WARN if kept else Tone.MUTED)
+    if before:
+        lines += _wrapped(
+            f"{counted(before, 'object')} of before the run stay{'s' if before == 1 else ''}.", Tone.MUTED
+        )
     return [*lines, *place_lines(view)]
 
 
-def _wrapped(text: str) -> list[Cells]:
-    return [(Span(line),) for line in folded(text, _WIDTH)]
-
-
-def _titles(heading: str, titles: list[str]) -> list[Cells]:
-    text = f"{heading}: {', '.join(titles)}."
-    return [(Span(f"  {line}"),) for line in folded(text, _WIDTH)] if titles else []
+def _wrapped(text: str, tone: Tone = Tone.PLAIN, *, most: int | None = None) -> list[Cells]:
+    return [(Span(line.replace("\xa0", " "), tone),) for line in folded(text, _WIDTH, most=most)]

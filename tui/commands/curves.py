@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.errors import RefusedError
 from actions.base.executors import in_thread
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
+from tui.feeds.runs import whole_id
 from tui.feeds.services import ConsoleServices
 from tui.screens.workspace import PaneWorkspace
+from tui.settings.settings import form_of
 
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _CHARTS = "charts"
 NOTICED_SECONDS = 0.3
 """Time that curves may take to be read before the pane shows that they are: less would only flicker."""
-_FORMS = (".svg", ".png", ".csv")
+_FORMS = {".svg": "svg", ".png": "png", ".csv": "csv"}
 _PICK = "pick"
 """The word after `chart` that opens the list of charts."""
 
@@ -97,9 +99,7 @@ class CurveCommands:
 
     async def _export(self, arguments: args.ExportChartArguments) -> None:
         file = Path(arguments.file)
-        if file.suffix not in _FORMS:
-            raise ConfigError(f"{arguments.file} ends in none of {', '.join(_FORMS)}.", hint="Name such a file.")
-        data = await in_thread("export", self._pane().exported(file.suffix[1:]))
+        data = await in_thread("export", self._pane().exported(form_of(file, _FORMS)))
         self._services.settings.write_file(file, data)
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
@@ -110,13 +110,10 @@ class CurveCommands:
             MissingError: There is none, or more than one.
         """
         runs = self._services.runs
-        by_id: dict[str, RunSummary | RemoteRun] = {run.id: run for run in runs.listed_elsewhere()}
-        by_id |= {run.id: run for run in runs.summaries}
-        known = by_id.values()
-        found = [run for run in known if run.id == typed] or [run for run in known if run.id.startswith(typed)]
-        if len(found) > 1:
-            raise MissingError(f"{typed!r} is the beginning of {len(found)} run ids.", hint="Type more of the id.")
-        return found[0] if found else runs.find(typed)
+        wanted = whole_id(runs, typed)
+        elsewhere = next((run for run in runs.listed_elsewhere() if run.id == wanted), None)
+        here = any(run.id == wanted for run in runs.summaries)
+        return elsewhere if elsewhere is not None and not here else runs.find(wanted)
 
     def _pane(self) -> ChartsPane:
         from tui.panes.charts import ChartsPane

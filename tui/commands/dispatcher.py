@@ -21,7 +21,7 @@ from actions.command.verbs import (
     Call,
     Danger,
 )
-from tui.feeds.runs import RunFeed
+from tui.feeds.runs import RunFeed, whole_id
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject
 from tui.screens.workspace import PaneWorkspace
@@ -219,23 +219,7 @@ def with_whole_run(call: Call, runs: RunFeed) -> Call:
     """
     if not isinstance(call.arguments, TakeoverArguments):
         return call
-    return Call(call.command, replace(call.arguments, run=_whole_id(runs, call.arguments.run)))
-
-
-def _whole_id(runs: RunFeed, run_id: str) -> str:
-    """Return the id of a run by its beginning, among those of this machine and of the connected cluster.
-
-    Args:
-        run_id: Empty for the run on screen. A text that begins no id is returned as it is: a home may have the run.
-
-    Raises:
-        MissingError: It is the beginning of several; or no run is on screen.
-    """
-    if not run_id and runs.view is None:
+    if not call.arguments.run and runs.view is None:
         raise MissingError("No run is selected.", hint="Put the cursor on one in the runs pane, or name it.")
-    wanted = run_id or (runs.view.id if runs.view else "")
-    known = {run.id for run in runs.summaries} | {run.id for run in (runs.others.runs if runs.others else ())}
-    found = [wanted] if wanted in known else sorted(one for one in known if one.startswith(wanted))
-    if len(found) > 1:
-        raise MissingError(f"{wanted!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
-    return found[0] if found else wanted
+    run = whole_id(runs, call.arguments.run) or (runs.view.id if runs.view else "")
+    return Call(call.command, replace(call.arguments, run=run))

@@ -25,7 +25,7 @@ from tui.commands.objects import ForwardCommand, ObjectCommands
 from tui.commands.panes import PaneCommands
 from tui.commands.reading import ReadingCommands
 from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
-from tui.commands.screenshot import save_screen
+from tui.commands.screenshot import save_uncovered
 from tui.commands.view import ContextCommand, ReplayCommand, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
@@ -82,7 +82,7 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
     return AppActions(
         show=show,
         notify_plainly=app.notify_and_release,
-        save_screen=partial(save_screen, app, services.settings),
+        save_screen=partial(save_uncovered, app, services.settings),
         leave=app.exit,
         close_notifications=app.close_notifications,
         withdraw_notification=app.withdraw_notification,

@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from actions.base.errors import MissingError, ParameterError, RefusedError, UnreachableError
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import find_word
 from actions.command import arguments as args
 from actions.fleet.facts import PodFacts
+from actions.run.state.view import TEARDOWN_PREFIX
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.devices import DeviceDetails
 from tui.feeds.logs import LogBegin
@@ -19,8 +22,9 @@ from tui.feeds.services import ConsoleServices, default_namespace, explain_run, 
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.pods import PodOwner
+from tui.present.rail import title_of
 from tui.present.subject import Subject, parse_subject
-from tui.present.text import span_seconds
+from tui.present.text import console_words, span_seconds
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 
@@ -62,7 +66,11 @@ class WhyCommand:
     async def _why(self, arguments: args.ObjectArguments) -> None:
         subject = self._subject(arguments)
         page: Callable[[int], str]
+        view = self._services.runs.view
+        step = view.step(subject.name) if view is not None and subject is not None and subject.kind == _STAGE else None
         title = f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster"
+        if subject is not None and step is not None and step.id != subject.name:
+            title = f"Why: {title_of(subject.name, step)}"
         if subject is not None and subject.kind == _STAGE:
             page = await self._stage_page(subject)
         elif subject is not None and subject.kind == _RUN:
@@ -104,6 +112,9 @@ class WhyCommand:
             parts.append(error.sentence())
             return lambda _: "\n\n".join([_stage_line(self._services.runs.view, subject.name, []), *parts])
         head = "\n\n".join([_stage_line(self._services.runs.view, subject.name, found), *parts])
+        if not found and subject.name.startswith(TEARDOWN_PREFIX):  # its objects were looked at, and nothing else
+            return lambda _: head
+        found = [replace(one, next_step=console_words(one.next_step, self._services)) for one in found]
         return lambda width: f"{head}\n\n{_findings_page(found, width)}"
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
@@ -127,18 +138,19 @@ class WhyCommand:
         """Return the stage of the run on screen that `stage/NAME` names; `None` if it has none of that name."""
         word, _, name = text.partition("/")
         view = self._services.runs.view
-        is_one = word == "stage" and view is not None and any(stage.id == name for stage in view.stages)
+        is_one = word == "stage" and view is not None and view.step(name) is not None
         return Subject(_STAGE, name) if is_one else None
 
 
 def _stage_line(view: RunView | None, name: str, found: Sequence[Finding]) -> str:
     """Return the stage's state, from the run's journal, and its message unless a finding quotes that."""
-    stage = next((stage for stage in view.stages if stage.id == name), None) if view is not None else None
+    stage = view.step(name) if view is not None else None
     if stage is None:
         return f"Stage {name}"
     is_quoted = any(stage.message in (*one.evidence, one.headline) for one in found)
     message = f": {stage.message}" if stage.message and not is_quoted else ""
-    return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{message}"
+    what = f"Stage {stage.id}" if name == stage.id else title_of(name, stage)
+    return f"{what}, {stage.state.value.replace('_', ' ')}{message}"
 
 
 def _selector_of(subject: Subject) -> ObjectSelector:

@@ -39,7 +39,7 @@ _PATIENCE = 5.0
 """A wait may take so many times as long as it took, and `_LEAST_SECONDS`."""
 _LEAST_SECONDS = 60.0
 _OF_A_RUN = (
-    args.RunArguments, args.ResumeArguments, args.ApproveArguments, args.RetryArguments, args.TeardownArguments,
+    args.RunArguments, args.ResumeArguments, args.ApproveArguments, args.TeardownArguments,
     args.ImportArguments, args.WaiveArguments, args.ExportArguments,
 )  # fmt: skip
 _BY_HAND = {
@@ -323,4 +323,5 @@ def _command_line(settings: ConsoleSettings, script: str) -> str:
     }
     for option, value in given.items():
         words += [option, value] if value else []
+    words += ["--readonly"] * settings.readonly + ["--ascii"] * settings.is_ascii
     return shlex.join([*words, "--script", script])

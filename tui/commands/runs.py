@@ -16,14 +16,13 @@ from tui.screens.workspace import PaneWorkspace
 
 _REQUESTS = {
     "pause": RequestKind.PAUSE,
-    "unpause": RequestKind.UNPAUSE,
     "cancel": RequestKind.CANCEL,
     "park": RequestKind.PARK,
 }
 
 
 class RunCommands:
-    """The handlers of launch, approve, retry, pause, cancel, park, teardown and resume.
+    """The handlers of launch, approve, pause, cancel, park, resume and teardown.
 
     Each ends when the request is in the run's journal, not when the run has followed it.
 
@@ -48,7 +47,6 @@ class RunCommands:
         return {
             "launch": self._launch,
             "approve": self._approve,
-            "retry": self._retry,
             "limit": self._limit,
             "teardown": self._teardown,
             "resume": self._resume,
@@ -84,9 +82,6 @@ class RunCommands:
     async def _approve(self, arguments: args.ApproveArguments) -> None:
         self._notify(await self._run_actions.approve(arguments.run, arguments.stage))
 
-    async def _retry(self, arguments: args.RetryArguments) -> None:
-        self._notify(await self._run_actions.ask_for(arguments.run, RequestKind.RETRY))
-
     async def _limit(self, arguments: args.LimitArguments) -> None:
         from tui.present.limits import texts_of_command
 
@@ -96,7 +91,9 @@ class RunCommands:
         self._notify(await self._run_actions.limit(arguments.run, texts, is_none=arguments.none))
 
     async def _resume(self, arguments: args.ResumeArguments) -> None:
-        self._app.notify_plainly(await self._run_actions.resume(arguments.run, takeover=arguments.takeover))
+        self._app.notify_plainly(
+            await self._run_actions.resume(arguments.run, stage=arguments.stage, takeover=arguments.takeover)
+        )
 
     async def _take_over(self, arguments: args.TakeoverArguments) -> None:
         sentence = await self._run_actions.take_over(
@@ -202,10 +199,10 @@ class TerraformCommands:
         stage = await self._run_actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
-        self._app.notify_plainly(f"{arguments.address} will be imported when you retry {stage}.")
+        self._app.notify_plainly(f"{arguments.address} will be imported when you resume {stage}.")
 
     async def _waive(self, arguments: args.WaiveArguments) -> None:
         stage = await self._run_actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )
-        self._app.notify_plainly(f"{arguments.address} is waived. Retry {stage}.")
+        self._app.notify_plainly(f"{arguments.address} is waived. Resume {stage}.")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from textual.app import App
 
 from actions.base.untrusted import KNOWN, redact
-from tui.settings.settings import ConsoleSettings
+from tui.settings.settings import ConsoleSettings, form_of
 from tui.textual_private import screen_text
+
+if TYPE_CHECKING:
+    from tui.base_app import TypeAheadApp
 
 _TEXT = re.compile(
     r'(?P<head><text [^>]*?x="(?P<x>[\d.e+]+)"[^>]*?textLength="(?P<length>[\d.e+]+)"'
@@ -21,16 +25,30 @@ _TEXT = re.compile(
 )
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _HIDDEN = "•"
+_FRAMES = 2
+"""Until what was taken off the screen is drawn over."""
 
 
 def save_screen(app: App[Any], settings: ConsoleSettings, file: Path) -> None:
     """Write the screen, as SVG or, for a name ending in `.txt`, as text. Known secrets on it are hidden.
 
     Raises:
-        ConfigError: The file cannot be written, or not by a script.
+        ConfigError: The file has another ending, cannot be written, or not by a script.
     """
-    text = redact(screen_text(app)) + "\n" if file.suffix == ".txt" else screen_svg(app)
+    is_text = form_of(file, {".svg": "svg", ".txt": "text"}) == "text"
+    text = redact(screen_text(app)) + "\n" if is_text else screen_svg(app)
     settings.write_file(file, text.encode())
+
+
+async def save_uncovered(app: TypeAheadApp[Any], settings: ConsoleSettings, file: Path) -> None:
+    """Do as `save_screen`, once notifications and the line that asked for it are off the screen."""
+    app.close_notifications()
+    for _ in range(_FRAMES):
+        shown = asyncio.Event()
+        if not app.screen.call_after_refresh(shown.set):
+            break
+        await shown.wait()
+    save_screen(app, settings, file)
 
 
 def screen_svg(app: App[Any]) -> str:

@@ -14,6 +14,7 @@ from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.panes import without_arguments
 from tui.feeds.services import ConsoleServices, default_namespace
+from tui.present.header import whole_context
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
@@ -75,7 +76,7 @@ class ViewCommands:
         self._app.choose_theme(arguments.theme)
 
     async def _screenshot(self, arguments: args.ScreenshotArguments) -> None:
-        self._app.save_screen(Path(arguments.file))
+        await self._app.save_screen(Path(arguments.file))
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: args.NoArguments) -> None:
@@ -167,7 +168,8 @@ class ContextCommand:
         if arguments.name == _RUN:
             target = self._target_of_run()
         else:
-            target = ClusterTarget(self._services.settings.target.kubeconfig, arguments.name, "")
+            name = whole_context(arguments.name, self._context_names())
+            target = ClusterTarget(self._services.settings.target.kubeconfig, name, "")
         try:
             await self._services.require_usable(target)
         except ConfigError as error:
@@ -177,6 +179,14 @@ class ContextCommand:
         self._services.narrow("")
         self._services.cluster.target = target
         self._services.connect()
+
+    def _context_names(self) -> list[str]:
+        from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
+
+        try:
+            return [name for name, _ in contexts_of(ClusterTarget(self._services.settings.target.kubeconfig))]
+        except ConfigError:
+            return []  # connecting gives the reason
 
     def _target_of_run(self) -> ClusterTarget:
         from actions.cluster.auth.kubeconfig import ClusterTarget

@@ -12,17 +12,15 @@ from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
 from actions.run.client import (
-    idle_words,
     load_run,
-    replace_runner,
     resume_interrupted,
+    resume_run,
     send_request,
     set_limits,
-    stalled_runner,
     start_runner,
 )
 from actions.run.state.records import Limits, RequestKind, RunAccount
-from actions.run.state.view import RunState, RunView
+from actions.run.state.view import RunView
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.settings.settings import ConsoleSettings
 
@@ -251,40 +249,17 @@ class RunActions:
         first = f"This machine carries out {done.folder.name} (epoch {done.epoch})."
         return " ".join([first, *said, *done.sentences, *left_out])
 
-    async def resume(self, run_id: str, *, takeover: int = 0) -> str:
-        """Restart the run's runner.
-
-        Args:
-            run_id: The run.
-            takeover: Process id of a stalled runner, which is ended first; 0 for none.
-
-        Returns:
-            A sentence for the operator.
-
-        Raises:
-            RefusedError: A runner is at work, or is stalled and was not named.
-        """
-        self._runs.require_here(run_id)
-        folder = self._runs.find(run_id).folder
-        goes_on = f"Run {folder.name} continues."
-        if self._runs.find(run_id).state is RunState.PARKED:  # its runner has nothing to do before it is asked to
-            await self._write(run_id, lambda parked: self._wish(parked, RequestKind.RETRY))
-            return goes_on
-        idle = idle_words(await self._disk.call(load_run, folder))
-        environment = self._settings.run_environment
-        stalled = await self._disk.call(stalled_runner, folder)
-        if stalled is not None and not takeover:
-            raise RefusedError(
-                f"Its runner, process {stalled.pid}, is not responding, but may continue at any moment.",
-                hint=f"To end it and start another: `:resume takeover={stalled.pid}`.",
-            )
-        if takeover:
-            started = await self._disk.call(replace_runner, folder, takeover, environment=environment)
-        else:
-            started = await self._disk.call(start_runner, folder, environment=environment)
-        if started is None:
-            raise RefusedError(f"Run {folder.name} is already running.")
-        return idle or goes_on
+    async def resume(self, run_id: str, *, stage: str = "", takeover: int = 0) -> str:
+        """Have a run go on; see `resume_run`."""
+        self._view_of(run_id)  # shows it
+        resume = partial(
+            resume_run,
+            stage=stage,
+            takeover=takeover,
+            clock=self._clock,
+            environment=self._settings.run_environment,
+        )
+        return await self._write(run_id, resume)
 
     async def terraform(self, run_id: str) -> str:
         """Report what Terraform holds and left open in a run, as text."""

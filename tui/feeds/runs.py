@@ -210,7 +210,8 @@ class RunFeed:
             raise refusal_of(remote)
 
     def _elsewhere(self, run_id: str) -> RemoteRun | None:
-        return next((run for run in self.listed_elsewhere() if run.id == run_id), None)
+        wanted = whole_id(self, run_id)
+        return next((run for run in self.listed_elsewhere() if run.id == wanted), None)
 
     def _show_remote(self) -> None:
         from actions.run.presence.remote_view import remote_view
@@ -228,13 +229,13 @@ class RunFeed:
             self._tell()
 
     def find(self, run_id: str) -> RunSummary:
-        """Return the run with this id, or the one on screen for an empty id.
+        """Return the run with this id, or its beginning; the one on screen for an empty id.
 
         Raises:
-            MissingError: There is none.
+            MissingError: There is none, or several.
             RefusedError: It is on another machine.
         """
-        wanted = run_id or (self.view.id if self.view else "")
+        wanted = whole_id(self, run_id) or (self.view.id if self.view else "")
         for summary in self.summaries:
             if summary.id == wanted:
                 return summary
@@ -345,6 +346,19 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def whole_id(runs: RunFeed, run_id: str) -> str:
+    """Return the id of a run by its beginning, as screens show it; a text that begins none as it is.
+
+    Raises:
+        MissingError: It is the beginning of several.
+    """
+    known = {run.id for run in runs.summaries} | {run.id for run in (runs.others.runs if runs.others else ())}
+    found = [one for one in known if one.startswith(run_id)] if run_id and run_id not in known else []
+    if len(found) > 1:
+        raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
+    return found[0] if found else run_id
 
 
 def is_list_complete(runs: RunFeed) -> bool:

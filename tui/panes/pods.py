@@ -120,7 +120,7 @@ class PodsPane(TablePane[PodFacts]):
             self.services.ticker.request_paint_in(AGES_SECONDS)
 
     def show_target(self, of: str) -> None:
-        """Show the pods of a node (its name), the run on screen (`run`), one of its stages, or all (empty).
+        """Show the pods of a node or namespace, by its name, of the run on screen (`run`), of a stage, or all (empty).
 
         `job` is the watched job; `Deployment/NAMESPACE/NAME` is a workload.
 
@@ -134,12 +134,19 @@ class PodsPane(TablePane[PodFacts]):
             self._scope = PodScope(job=self.services.watched.job)
         elif run is not None and of in {stage.id for stage in run.stages}:
             self._scope = PodScope(run=run.id, stage=of)
+        elif of in self._namespaces():
+            self._scope = PodScope()
+            self.services.narrow(of)
         else:
             owner = of.split("/")
             is_owner = len(owner) == _OWNER_WORDS
             self._scope = PodScope(owner=PodOwner(*owner)) if is_owner else PodScope(node=self._node(of))
         self._point_at(replace(self._scope, namespace=self.services.namespace))
         self.refresh_data()
+
+    def _namespaces(self) -> set[str]:
+        snapshot = self.services.cluster.snapshot()
+        return {pod.namespace for pod in snapshot.pods.values()} if snapshot is not None else set()
 
     def _node(self, name: str) -> str:
         """Return the whole name of a node, which may be written without its domain.
@@ -152,7 +159,9 @@ class PodsPane(TablePane[PodFacts]):
             return name
         found = next((node for node in snapshot.nodes if node == name or node.startswith(f"{name}.")), None)
         if found is None:
-            raise MissingError(f"There is no node {name!r}.", hint="Write a node, a stage of the run, run or job.")
+            raise MissingError(
+                f"There is no node {name!r}.", hint="Write a node, namespace, stage of the run, run or job."
+            )
         return found
 
     def _point_at(self, scope: PodScope) -> None:

@@ -20,6 +20,7 @@ from tui.present import rail, run
 from tui.present.cells import Cells, Span, Tone
 from tui.present.cost import held_cost
 from tui.present.subject import Subject
+from tui.present.text import console_words
 from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
@@ -199,13 +200,14 @@ class RunPane(Pane):
 
     def _show_detail(self) -> None:
         view = self.services.runs.view
-        stage = rail.stage_of(view, self._rail.selected_key) if view else None
+        stage = view.step(self._rail.selected_key) if view else None
         if view is not None and stage is None:
             self._show_lines(rail.skipped_lines(view, self._rail.selected_key, self.size.width - 6))
         if view is None or stage is None:
             return
         if stage.kind == Action.AUDIT and view.audit is not None:
             stage = replace(stage, message="")  # the end of the teardown tells its result, name by name
+        stage = replace(stage, message=console_words(stage.message, self.services))
         now = self.services.clock.now().timestamp()
         keys, width, no_changes = self._keys, self.size.width - 6, self._no_changes()
         detail = run.stage_detail(
@@ -227,7 +229,7 @@ class RunPane(Pane):
             no_changes=no_changes,
             width=width,
         )
-        ending = run.ending_lines(view, width=width)
+        ending = run.ending_lines(view, width=width, worded=lambda text: console_words(text, self.services))
         if stage.state is StageState.FAILED:  # the reason is on the first screen, whatever its size
             self._show_lines([*detail, *idle, *ending], fifths=2)
         else:

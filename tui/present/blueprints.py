@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -135,10 +135,36 @@ def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Value]
     }
 
 
+def launch_title(blueprint: Blueprint, plan: LaunchPlan | None, *, is_simulated: bool) -> str:
+    """Return the question of a launch: `Launch bionemo-esm1nv for real: $4.81–9.83`; of one that costs nothing, short.
+
+    Args:
+        blueprint: The blueprint.
+        plan: Its plan; `None` before there is one.
+        is_simulated: No account is paid.
+    """
+    if is_simulated or plan is None:
+        return f"Launch {blueprint.id}?"
+    total = _range(plan.total_low, plan.total_high).replace("–$", "–") if plan.is_priced else "no price is known"
+    return f"Launch {blueprint.id} for real: {bound_text(plan) if plan.is_priced else ''}{total}"
+
+
+def cost_lines(plan: LaunchPlan, width: int) -> list[Cells]:
+    """Return the nodes and the price of a launch's dearest hour, and its time, in a line or two."""
+    dearest = max(plan.stages, key=lambda stage: stage.usd_per_hour or 0, default=None)
+    nodes = ", ".join(f"{count}\xa0×\xa0{instance}" for instance, count in dearest.nodes) if dearest is not None else ""
+    least, peak = bound_text(plan), plan.peak_usd_per_hour
+    rate = f"{least}{format_usd(peak)}/h at the peak" if peak is not None else "an hour at the peak has no known price"
+    of_nodes = f", with {nodes}" if nodes else ""
+    end = "; simulated" if plan.is_cost_simulated else ""
+    time = duration_range(plan.low_seconds, plan.high_seconds)
+    return _wrapped(f"{rate[:1].upper()}{rate[1:]}{of_nodes}; {time} in all{end}.", Tone.STRONG, width)
+
+
 def chosen_lines(
     blueprint: Blueprint, values: Mapping[str, Value], *, preset: str, is_existing: bool, width: int
 ) -> list[Cells]:
-    """Return preset and parameters of a launch in a few lines: those that differ from the preset's or the default.
+    """Return preset and parameters of a launch in two lines: those that differ from the preset's or the default.
 
     Args:
         blueprint: The blueprint.
@@ -153,7 +179,8 @@ def chosen_lines(
     ]
     parts = [f"preset {preset}"] * bool(preset) + ["the cluster on screen"] * is_existing + changed
     text = f"With {', '.join(parts)}." if parts else "All parameters have their defaults."
-    return _wrapped(text, Tone.ACCENT if parts else Tone.MUTED, width)
+    lines = folded(text, width, further="  ", most=2)
+    return [(Span(line, Tone.ACCENT if parts else Tone.MUTED),) for line in lines]
 
 
 def place_lines(
@@ -259,13 +286,16 @@ def note_lines(sentences: Sequence[str], width: int) -> list[Cells]:
     return [line for sentence in sentences for line in _wrapped(sentence, Tone.ACCENT, width)]
 
 
-def check_lines(lines: Sequence[DoctorLine], waiting: int, width: int) -> list[Cells]:
+def check_lines(
+    lines: Sequence[DoctorLine], waiting: int, width: int, *, worded: Callable[[str], str] = str
+) -> list[Cells]:
     """Return what the doctor's checks have found, above a plan: their counts, then each that has failed.
 
     Args:
         lines: The checks with an answer; those that refuse the launch come first.
         waiting: The number of those without one.
         width: Terminal columns.
+        worded: Gives remedies the words of the console.
     """
     if not (lines or waiting):
         return []
@@ -278,8 +308,25 @@ def check_lines(lines: Sequence[DoctorLine], waiting: int, width: int) -> list[C
     )
     shown: list[Cells] = [(Span("Checks: ", Tone.MUTED), Span(asked, Tone.BAD if failed else Tone.STRONG))]
     for line in failed:
-        shown += _wrapped(f"✘ {line.check}: {line.detail}", Tone.BAD if line.blocks else Tone.WARN, width)
-        shown += _wrapped(f"  → {line.remedy}", Tone.PLAIN, width)
+        mark, tone = ("✘", Tone.BAD) if line.blocks else ("▲", Tone.WARN)  # a cross refuses
+        shown += _wrapped(f"{mark} {line.check}: {line.detail}", tone, width)
+        shown += _wrapped(f"  → {worded(line.remedy)}", Tone.PLAIN, width)
+    return shown
+
+
+def warning_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
+    """Return the checks that have failed, or have no answer, and refuse nothing: by name, as the form has the rest."""
+    if not lines:
+        return []
+    from actions.run.state.records import CheckResult
+
+    shown: list[Cells] = []
+    for result, words, tone in (
+        (CheckResult.FAILED, "▲ Failed", Tone.WARN),
+        (CheckResult.UNKNOWN, "? Unknown", Tone.MUTED),
+    ):
+        names = ", ".join(line.check for line in lines if line.result is result)
+        shown += _wrapped(f"{words}: {names}", tone, width) if names else []
     return shown
 
 
@@ -297,14 +344,15 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
     ]
 
 
-def refusal_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
-    """Return why a launch is refused, and by what it is launched all the same."""
-    sentence = "This launch would fail. Fix the cause, or waive each failed check by name."
-    return [*_wrapped(sentence, Tone.STRONG, width), *check_lines(lines, 0, width)]
+def refusal_lines(lines: Sequence[DoctorLine], width: int, *, worded: Callable[[str], str] = str) -> list[Cells]:
+    """Return why a launch is refused; it is launched all the same by the names of the checks."""
+    sentence = "This launch would fail: fix the cause, or type what failed."
+    refusing = [line for line in lines if line.blocks]
+    return [*_wrapped(sentence, Tone.STRONG, width), *check_lines(refusing, 0, width, worded=worded)[1:]]
 
 
 def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:
-    return [(Span(line, tone),) for line in folded(text, max(1, width), further="  ")]
+    return [(Span(line.replace("\xa0", " "), tone),) for line in folded(text, max(1, width), further="  ")]
 
 
 def _stage_lines(stages: Sequence[StagePlan], width: int) -> list[Cells]:

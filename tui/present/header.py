@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -64,6 +64,13 @@ def parse_context_name(context: str) -> ContextParts:
     if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
         return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
     return ContextParts(context)
+
+
+def whole_context(typed: str, names: Iterable[str]) -> str:
+    """Return the context that is shown under a short name; a name of none, or of several, as it is."""
+    names = list(names)
+    found = [name for name in names if parse_context_name(name).cluster == typed] if typed not in names else []
+    return found[0] if len(found) == 1 else typed
 
 
 def header_line(facts: HeaderFacts, width: int) -> Cells:

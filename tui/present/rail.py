@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.wording import folded
 from actions.run.state.records import Action, CheckResult
-from actions.run.state.view import RunState, RunView, StageState, StageView
+from actions.run.state.view import TEARDOWN_PREFIX, RunState, RunView, StageState, StageView
 from tui.present.cells import Cells, Span, Tone
 
 
@@ -97,10 +97,6 @@ LOOKS = {
 
 _STEPS: Mapping[str, str] = {Action.DRAIN: "draining", Action.AUDIT: "auditing"}
 """The work of a step of a teardown that undoes no stage."""
-TEARDOWN_PREFIX = "teardown:"
-"""Prefix of the ids of teardown steps, where stages and steps share a rail."""
-
-
 NO_PROGRESS: Mapping[str, float] = {}
 
 
@@ -185,11 +181,3 @@ def warning_of(stage: StageView) -> str:
         return ""
     wrong = next((found for found in stage.findings if found.result is CheckResult.FAILED), None)
     return "" if wrong is None else f"▲ {wrong.subject} {wrong.detail}"
-
-
-def stage_of(view: RunView, key: str) -> StageView | None:
-    """Return the stage or step of a rail's row."""
-    if key.startswith(TEARDOWN_PREFIX):
-        step_id = key.removeprefix(TEARDOWN_PREFIX)
-        return next((step for step in view.teardown if step.id == step_id), None)
-    return next((stage for stage in view.stages if stage.id == key), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -359,12 +359,18 @@ def holders_of(view: RunView) -> list[StageView]:
     return [stage for stage in view.stages if stage.holds_accelerators and stage.state is StageState.SUCCEEDED]
 
 
-def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
-    """Return the end of a teardown: what stopped it, or the result of its audit with what is kept on purpose."""
+def ending_lines(view: RunView, *, width: int = 80, worded: Callable[[str], str] = str) -> list[Cells]:
+    """Return the end of a teardown: what stopped it, or the result of its audit with what is kept on purpose.
+
+    Args:
+        view: The run.
+        width: Terminal columns.
+        worded: Gives remedies the words of the console.
+    """
     audit = view.audit
     if audit is None:
         room = max(20, width)
-        stopped = [line for text in unfinished_teardown(view) for line in folded(text, room)]
+        stopped = [line for text in unfinished_teardown(view) for line in folded(worded(text), room)]
         return [(Span(line, Tone.BAD),) for line in stopped]
     lines: list[Cells] = []
     if audit.is_clean:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.cells import cell_len, chop_cells
 
 from actions.base.wording import UNITS, duration
+from tui.settings.keymap import Keymap
+from tui.settings.keys import KeyContext, keys_of, names_of
+
+if TYPE_CHECKING:
+    from tui.feeds.services import ConsoleServices
 
 _DAY_SECONDS = 86_400
 _DIGITS = re.compile(r"\d+")
@@ -166,3 +173,54 @@ def _indent(line: str, width: int) -> int:
     if label is not None and label.end() <= width // 2:
         return label.end()
     return min(len(line) - len(line.lstrip(" ")) + 2, width // 2)
+
+
+_FLAG = r"(?: --(?:even-if-shared|delete-data|restored|yes|help)\b| --[a-z-]+ '?[\w:+]+(?:[-./:]+\w+)*'?)"
+_SHELL_LINE = re.compile(
+    r"`?eksml-tui (?:runs (approve|cancel|export|limit|park|pause|resume|teardown|terraform|waive)|(launch)) "
+    rf"([\w-]+)({_FLAG}*)`?"
+)
+_DELETE = re.compile(r"kubectl delete -n ([\w-]+)((?: [\w.-]+/[\w-]+(?:\.[\w-]+)*)+)")
+_OMITTED = ("--confirm", "--help", "--yes", "--restored")
+"""Flags that the console's own questions make needless."""
+
+
+def as_keys(text: str, keymap: Keymap, *, shown: str = "", names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a text of a remedy with keys, or lines after `:`, in the place of its shell lines.
+
+    Args:
+        text: Such as `Resume it: eksml-tui runs resume RUN`.
+        keymap: The operator's own keys.
+        shown: The id of the run on screen, which keys act on.
+        names: Short names of runs by id.
+    """
+
+    def spoken(line: re.Match[str]) -> str:
+        verb, run = line[1] or line[2], line[3]
+        flags = [flag[1:] for flag in re.findall(_FLAG, line[4])]
+        words = [
+            f"{name[2:].replace('-', '_')}={value or 'true'}"
+            for name, _, value in (flag.partition(" ") for flag in flags)
+            if name not in _OMITTED
+        ]
+        key = next((row for row in keys_of(KeyContext.RUN) if row.does == verb), None)
+        if run == shown and not words and key is not None:
+            return names_of(key, keymap)[0]
+        if verb == "launch":
+            return f":launch {run}"
+        named = [] if run == shown else [f"run={names.get(run, run)}"]
+        return f":{' '.join([verb, *named, *words])}"
+
+    def deleted(line: re.Match[str]) -> str:
+        names = [name.replace("/", f"/{line[1]}/") for name in line[2].split()]
+        return f":delete {','.join(names)}"
+
+    text = _DELETE.sub(deleted, text).replace("--existing-cluster", "the form's Use this cluster")
+    return _SHELL_LINE.sub(spoken, text)
+
+
+def console_words(text: str, services: ConsoleServices) -> str:
+    """Return a text with the shell lines of its remedies as this console's keys and lines; see `as_keys`."""
+    runs = services.runs
+    shown = runs.view.id if runs.view is not None else ""
+    return as_keys(text, services.settings.keymap, shown=shown, names=runs.names)

@@ -37,7 +37,7 @@ class Confirmation(msgspec.Struct, frozen=True):
     word_is: str = ""
 
 
-_ANSWERS = {"y  yes": True, "n  no": False}
+_ANSWERS = {"y  yes": True, "n  enter  no": False}
 
 
 class _Asking(ModalScreen[bool]):

@@ -28,7 +28,7 @@ from tui.base_app import key_event
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
-from tui.present.header import header_line
+from tui.present.header import header_line, parse_context_name
 from tui.present.run import trouble_in
 from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import (
@@ -42,7 +42,6 @@ from tui.screens.status_lines import (
     tabs_line,
 )
 from tui.screens.workspace import LAYOUTS, PANES, PaneWorkspace
-from tui.settings import THEMES
 from tui.settings.keymap import Keymap
 from tui.settings.keys import Key, KeyContext, keys_of, name_of, names_of
 from tui.widgets.arrangement import leaves
@@ -291,24 +290,28 @@ class ConsoleScreen(LiveScreen[None]):
 
     def _completions(self, text: str) -> tuple[str, ...]:
         snapshot, view = self._services.cluster.snapshot(), self._services.runs.view
-        kinds = self._services.objects.known_kinds
+        kinds, runs = self._services.objects.known_kinds, _run_names(self._services)
+        blueprints = self._services.blueprints.found
+        shown = self._services.runs.names.get(view.id, view.id) if view else ""
         own = [word for word in self._services.settings.aliases if word.startswith(text)]
         found = complete(
             text,
             {
-                "blueprint": [blueprint.id for blueprint in self._services.blueprints.found],
+                "blueprint": [blueprint.id for blueprint in blueprints],
                 "pane": list(PANES),
-                "name": [*LAYOUTS, *self._workspace.layouts.names, "save ", "delete ", "list"],
-                "saved": list(self._workspace.layouts.names),
-                "theme": list(THEMES),
+                "layout": [*LAYOUTS, *self._workspace.layouts.names, "save ", "delete ", "list"],
+                "saved layout": list(self._workspace.layouts.names),
+                "context": _context_names(self._services),
                 "kind": kinds.words() if kinds is not None else (),
                 "namespace": ["all", *_namespaces_in(snapshot)],
                 "column": self._workspace.current.column_titles,
-                "names": self._workspace.current.column_titles,
                 "object": [*self._workspace.current.names, *(snapshot.pods if snapshot else ())],
+                **{f"launch {blueprint.id} preset": list(blueprint.presets) for blueprint in blueprints},
+                **{f"launch {blueprint.id} set": list(blueprint.parameters) for blueprint in blueprints},
                 **{f"{command} object": _nodes_in(snapshot) for command in ("cordon", "uncordon", "drain")},
                 "job": _jobs_in(snapshot),
-                "run": _run_ids(self._services),
+                "run": runs,
+                "other run": [run for run in runs if run != shown],
                 "stage": [stage.id for stage in view.stages] if view else [],
                 **{f"open {pane} of": of for pane, of in self._shown_in_panes().items()},
             },
@@ -325,8 +328,8 @@ class ConsoleScreen(LiveScreen[None]):
         stages = [stage.id for stage in view.stages] if view else []
         pods, nodes = list(snapshot.pods) if snapshot else [], _nodes_in(snapshot)
         return {
-            "run": [*_run_ids(self._services), *stages],
-            "pods": [*(["run"] if view else []), *stages, *nodes],
+            "run": [*_run_names(self._services), *stages],
+            "pods": [*(["run"] if view else []), *stages, *nodes, *_namespaces_in(snapshot)],
             "logs": [*stages, *pods],
             "charts": stages,
             "events": [*(f"node/{node}" for node in nodes), *pods],
@@ -334,10 +337,20 @@ class ConsoleScreen(LiveScreen[None]):
         }
 
 
-def _run_ids(services: ConsoleServices) -> list[str]:
+def _context_names(services: ConsoleServices) -> list[str]:
+    """Return the contexts as Home shows them: by the cluster's name where only one has it."""
+    names = [name for name, _ in services.home.contexts or ()]
+    short = [parse_context_name(name).cluster for name in names]
+    shown = [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
+    return ["run", *shown]
+
+
+def _run_names(services: ConsoleServices) -> list[str]:
+    """Return the names of all runs as they stand on the screen."""
     runs = services.runs
     here = [run.id for run in runs.summaries]
-    return [*here, *(run.id for run in runs.listed_elsewhere() if run.id not in here)]
+    ids = [*here, *(run.id for run in runs.listed_elsewhere() if run.id not in here)]
+    return [runs.names.get(run, run) for run in ids]
 
 
 def _press(app: App[Any], key: str) -> None:

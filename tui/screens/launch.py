@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
@@ -39,15 +40,18 @@ from tui.present.blueprints import (
     chosen_lines,
     chosen_values,
     command_of_home,
+    cost_lines,
     fields_of,
     home_field,
     home_of_command,
+    launch_title,
     note_lines,
     place_lines,
     plan_lines,
     problem_lines,
     refusal_lines,
     unknown_lines,
+    warning_lines,
 )
 from tui.present.cells import Span, Tone
 from tui.present.form import Field, Value
@@ -60,6 +64,7 @@ from tui.present.limits import (
     texts_of_form,
     with_limits,
 )
+from tui.present.text import console_words
 from tui.screens.confirm import BODY_COLUMNS, Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import header_facts
@@ -127,6 +132,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._checking: Worker[None] | None = None
         self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
+        self._worded = partial(console_words, services=services)
         self._header = Lines(id="header")
         self._form = ParameterForm(self._fields(), values=self._entries())
         self._lines = Lines(id="plan-lines")
@@ -233,8 +239,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         return next((worker for worker in workers if worker is not None and not worker.is_finished), None)
 
     async def _confirm(self, bound: Bound, found: Sequence[DoctorLine]) -> bool:
-        """Ask whether to launch: a yes, or the names of the checks that refuse it."""
-        services = self._services
+        """Ask whether to launch: the names of the checks that refuse it, the cluster's where it costs, else a yes."""
+        services, refusing = self._services, [line.check for line in found if line.blocks]
+        is_simulated = services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
+        title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated)
         lines = place_lines(
             self._blueprint,
             bound,
@@ -243,23 +251,24 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             auto_approve=self._auto_approve,
             width=BODY_COLUMNS,
         )
-        lines += chosen_lines(
-            self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
-        )
-        lines += plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
-        lines += note_lines(self._notes, BODY_COLUMNS)
-        refusing = [line.check for line in found if line.blocks]
-        if not refusing:
-            lines = check_lines(found, 0, BODY_COLUMNS) + lines + unknown_lines(found, BODY_COLUMNS)
-            return await self.app.push_screen_wait(ConfirmModal(Confirmation(f"Launch {self._blueprint.id}?", lines)))
-        lines = refusal_lines(found, BODY_COLUMNS) + lines
-        question = Confirmation(
-            f"Launch {self._blueprint.id} all the same?",
-            lines,
-            word=", ".join(refusing),
-            word_is="the names of the failed checks" if len(refusing) > 1 else "the name of the failed check",
-        )
-        return await self.app.push_screen_wait(TypeNameModal(question))
+        if refusing:
+            lines = refusal_lines(found, BODY_COLUMNS, worded=self._worded) + lines
+            word, word_is = ", ".join(refusing), "the names of the failed checks"
+            if len(refusing) == 1:
+                word_is = "the name of the failed check"
+            title = title.replace("?", " all the same?")
+        else:
+            lines = warning_lines(found, BODY_COLUMNS) + lines
+            lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
+            no_limits = () if self._limits.names_any else ("No limits.",)
+            lines += note_lines((*no_limits, *self._usual_notes), BODY_COLUMNS)
+            lines += chosen_lines(
+                self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
+            )
+            word, word_is = bound.text("cluster_name", self._blueprint.cluster.name), "the cluster's name"
+        if is_simulated and not refusing:
+            return await self.app.push_screen_wait(ConfirmModal(Confirmation(title, lines)))
+        return await self.app.push_screen_wait(TypeNameModal(Confirmation(title, lines, word=word, word_is=word_is)))
 
     @work(exclusive=True, group="plan")
     async def _plan_anew(self) -> None:
@@ -313,7 +322,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         elif self._plan is not None:
             found, waiting = self._checks.lines, len(self._checks.waiting)
             plan = plan_lines(self._plan, width) + note_lines(self._notes, width)
-            checks = check_lines(found, waiting, width)
+            checks = check_lines(found, waiting, width, worded=self._worded)
             self._lines.show(plan[:1] + checks + plan[1:] + unknown_lines(found, width))  # the sums stay the first line
 
     def _say(self, problem: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.wording import counted
+from actions.run.resume import has_work_left
 from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
@@ -40,16 +41,17 @@ _TROUBLE_WIDTH = 46
 _SHORT_TROUBLE = 24
 _OTHER_WIDTH = 72
 """Columns of a trouble behind the name of its run."""
-_MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "unpause", "teardown", "launch", "shell")
+_MUTATIONS = ("approve", "resume", "cancel", "park", "teardown", "launch", "shell")
 _STATES = {
     "approve": (RunState.AWAITING_APPROVAL,),
-    "retry": TO_RETRY,
     "cancel": (RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.UNKNOWN, RunState.STALLED),
     "results": (RunState.SUCCEEDED,),
     "park": ENDED,
     "teardown": tuple(state for state in RunState if state not in (RunState.TORN_DOWN, RunState.TEARING_DOWN)),
 }
 """Run states in which the footer shows a key."""
+_WITHOUT_WORK = (*TO_RETRY, RunState.STALLED)
+"""Run states from which a resume goes on, if anything is left."""
 
 
 class Alone(Enum):
@@ -75,13 +77,11 @@ class SelectedRun(msgspec.Struct, frozen=True):
 
     Args:
         state: Its state.
-        is_interrupted: It has work to do, and its runner has died.
-        is_paused: It starts no further stage until it is unpaused.
+        is_resumable: It has work to do that waits for a resume.
     """
 
     state: RunState
-    is_interrupted: bool = False
-    is_paused: bool = False
+    is_resumable: bool = False
 
 
 def header_facts(services: ConsoleServices) -> HeaderFacts:
@@ -157,9 +157,10 @@ def selected_run(services: ConsoleServices, subject: Subject | None) -> Selected
     wanted = subject.name if subject is not None and subject.kind == "Run" else ""
     view = services.runs.view
     if view is not None and wanted in ("", view.id):
-        return SelectedRun(view.state, services.runs.is_interrupted, view.is_paused)
+        waits = view.state in _WITHOUT_WORK or view.is_paused or services.runs.is_interrupted
+        return SelectedRun(view.state, waits and has_work_left(view))
     found = next((run for run in services.runs.summaries if run.id == wanted), None)
-    return None if found is None else SelectedRun(found.state, found.is_interrupted)
+    return None if found is None else SelectedRun(found.state, found.is_interrupted or found.state in _WITHOUT_WORK)
 
 
 def is_elsewhere(services: ConsoleServices, subject: Subject | None) -> bool:
@@ -319,8 +320,7 @@ def hints_line(
     hints = []
     for name, label in footer(context, keymap)[: -len(common)]:
         if not (is_readonly and label in _MUTATIONS) and _applies(label, selected):
-            shown = "go on" if label == "retry" and selected and selected.state is RunState.PARKED else label
-            hints.append(_hint(name, shown, Tone.MUTED))
+            hints.append(_hint(name, label, Tone.MUTED))
     everywhere = [_hint(name, label, Tone.MUTED) for name, label in common]
     most = _NEEDED + 1  # with `:`, which gives way after the words of states
     for form, needed in (("words", most), ("short", most), ("short", _NEEDED), ("sign", most)):
@@ -406,9 +406,6 @@ def _hint(key: str, words: str, tone: Tone) -> list[Span]:
 
 def _applies(label: str, selected: SelectedRun | None) -> bool:
     if label == "resume":  # an approval starts a runner, too
-        if selected is None or selected.state is RunState.AWAITING_APPROVAL:
-            return False
-        return selected.is_interrupted or selected.state is RunState.STALLED
-    if label == "unpause":
-        return selected is not None and selected.is_paused
+        is_waiting = selected is not None and selected.state is RunState.AWAITING_APPROVAL
+        return selected is not None and selected.is_resumable and not is_waiting
     return label not in _STATES or (selected is not None and selected.state in _STATES[label])

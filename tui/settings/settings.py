@@ -29,6 +29,27 @@ def usual_preset(known: Iterable[str], *, is_demo: bool) -> str:
     return REHEARSAL if is_demo and REHEARSAL in known else ""
 
 
+def form_of(file: Path, forms: Mapping[str, str], chosen: str = "") -> str:
+    """Return the format that the ending of a file chooses; of a file without one the chosen, or the first.
+
+    Args:
+        file: A file that the operator named.
+        forms: Formats by ending, such as `.tar.gz`.
+        chosen: A format that the operator named as well; empty for none.
+
+    Raises:
+        ConfigError: The ending is that of another format, or of none.
+    """
+    found = next((form for ending, form in forms.items() if file.name.endswith(ending)), "")
+    if not found and not file.suffix:
+        found = chosen or next(iter(forms.values()))
+    if not found or chosen not in ("", found):
+        wanted = [ending for ending, form in forms.items() if chosen in ("", form)] or [*forms]
+        one_of = "one of " if len(wanted) > 1 else ""
+        raise ConfigError(f"{file} does not end in {one_of}{', '.join(wanted)}.", hint="Name such a file.")
+    return found
+
+
 def write_file(file: Path, data: bytes) -> None:
     """Write a file that the operator named.
 

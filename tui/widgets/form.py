@@ -126,8 +126,6 @@ _EDITING = {
     "delete_to_start": "ctrl+u",
     "delete_to_end": "ctrl+k",
 }
-_TURNS = {" ": 1, "l": 1, "h": -1}
-"""Keys that turn a choice, besides the arrows."""
 
 
 def no_objections(values: Mapping[str, Value]) -> Mapping[str, str]:
@@ -205,15 +203,10 @@ class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
         return False
 
     def on_key(self, event: events.Key) -> None:
-        """Handle typing: edit a text, or turn a choice."""
-        if event.character is None or not event.is_printable or not self._entries.fields:
+        """Edit a text. No letter turns a choice: a line that was meant for another place would change the launch."""
+        if event.character is None or not event.is_printable or self._is_choice:
             return
-        if not self._is_choice:
-            self._edit(self._line.typed(event.character))
-        elif event.character in _TURNS:
-            self._put(self._entries.turned(self._at, _TURNS[event.character]))
-        else:
-            return
+        self._edit(self._line.typed(event.character))
         event.stop()
         event.prevent_default()
 

@@ -25,6 +25,8 @@ _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
 _NEAREST = 3
+_ALIKE = 0.75
+"""Likeness, from 0 to 1, from which a word may have been meant for another."""
 
 
 class ServedKind(msgspec.Struct, frozen=True):
@@ -103,7 +105,7 @@ class KindCatalogue:
         """
         found = self._by_name.get(word.lower()) or self._by_version(word.lower())
         if found is None:
-            near = difflib.get_close_matches(word.lower(), self.words(), n=_NEAREST)
+            near = difflib.get_close_matches(word.lower(), self.words(), n=_NEAREST, cutoff=_ALIKE)
             hint = f"Did you mean {' or '.join(near)}?" if near else ":kinds lists those that there are."
             raise MissingError(f"The cluster serves no kind {one_line(word)!r}.", hint=hint)
         return found

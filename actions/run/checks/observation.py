@@ -14,8 +14,6 @@ class Observation(msgspec.Struct, frozen=True):
     detail: str
     remedy: str = ""
     """For this very finding; empty for the remedy of the check."""
-    is_bearable: bool = False
-    """This very finding refuses no launch, although others of the check do."""
 
 
 def passed(detail: str) -> Observation:
@@ -23,11 +21,11 @@ def passed(detail: str) -> Observation:
     return Observation(CheckResult.PASSED, detail)
 
 
-def failed(detail: str, *, remedy: str = "", is_bearable: bool = False) -> Observation:
+def failed(detail: str, *, remedy: str = "") -> Observation:
     """Return a result of a check that failed, with the remedy if it is another than the check's."""
-    return Observation(CheckResult.FAILED, detail, remedy, is_bearable)
+    return Observation(CheckResult.FAILED, detail, remedy)
 
 
-def unknown(detail: str) -> Observation:
-    """Return a result of a check that could not be made."""
-    return Observation(CheckResult.UNKNOWN, detail)
+def unknown(detail: str, *, remedy: str = "") -> Observation:
+    """Return a result of a check that could not be made, with the way to an answer if it has its own."""
+    return Observation(CheckResult.UNKNOWN, detail, remedy)

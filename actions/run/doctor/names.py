@@ -14,6 +14,7 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
 from actions.cloud.aws_session import AwsSession, pages
 from actions.cloud.eks import describe_cluster
+from actions.cluster.kinds import JOB_NAMES
 from actions.run.checks.external import aws_session
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.account import Caller
@@ -21,7 +22,7 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.journal.reader import RunSummary, list_runs, load_run
 from actions.run.state.records import CheckResult
-from actions.run.state.view import OVER, RunState
+from actions.run.state.view import OVER, RunState, RunView
 
 OTHER_RUNS = "other runs"
 """The name of the check for other runs of this machine, by which it is waived."""
@@ -137,11 +138,11 @@ async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
 
 def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
     """Return the question for other runs of this machine that have the launch's objects."""
-    return Question(OTHER_RUNS, partial(check_runs, launch, home), _remedy("RUN", launch), is_blocking=True)
+    return Question(OTHER_RUNS, partial(check_runs, launch, home), "Look at the other run.", is_blocking=True)
 
 
 def require_no_other_run(launch: PlannedLaunch, home: Path | None = None, *, waived: Collection[str] = ()) -> None:
-    """Require that no run that is still at work is in the place of a launch, unless that check is waived by its name.
+    """Require that no run is in the place of a launch, unless that check is waived by its name.
 
     Forms and commands show the same finding as a line of their checks. The launch itself asks again: a script has no
     form, and a form may be open for an hour.
@@ -151,15 +152,8 @@ def require_no_other_run(launch: PlannedLaunch, home: Path | None = None, *, wai
         ConfigError: The folder of all runs cannot be read.
     """
     found = _runs_there(launch, home)
-    if found.result is CheckResult.FAILED and not found.is_bearable and OTHER_RUNS not in waived:
+    if found.result is CheckResult.FAILED and OTHER_RUNS not in waived:
         raise RefusedError(found.detail, hint=found.remedy)
-
-
-def _remedy(run_id: str, launch: PlannedLaunch, state: RunState | None = None) -> str:
-    if state is RunState.TEARING_DOWN:
-        return "Wait until it is torn down; or choose another namespace with -n."
-    teardown = f"eksml-tui runs teardown {run_id} --confirm {launch.cluster}"
-    return f"Tear it down: {teardown}; or choose another namespace with -n."
 
 
 async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:
@@ -169,8 +163,6 @@ async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observa
 
 def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
     """Check that no run of the same blueprint is left in cluster and namespace, and that none has made the cluster.
-
-    A run that is over, and was not torn down, refuses no launch: its objects do where they are in the way.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
@@ -182,30 +174,56 @@ def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
 
 def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:
     """Return the result for runs in the same cluster that are not torn down; those at work come first."""
-    unread = ""
+    unsure = ""
     for run in runs:
         try:
             view = load_run(run.folder)
         except ConsoleError as error:
-            unread = unread or f"The run {run.id} cannot be read: {error.message}"
+            unsure = unsure or f"The run {run.id} cannot be read: {error.message}"
             continue
         if view.is_cost_simulated != launch.is_cost_simulated:
             continue
-        namespace, is_alike = view.cluster.namespace, view.blueprint_id == launch.blueprint.id
-        if is_alike and namespace == launch.namespace and run.taken_by:
-            return failed(
-                f"{run.taken_by} has taken over the run {run.id} of this blueprint in {namespace} of {run.cluster}: "
-                "what is left of it there is not known here.",
-                remedy="Look at it with `eksml-tui runs list --cluster`; or choose another namespace with -n.",
-                is_bearable=True,
+        is_in_place = (view.blueprint_id, view.cluster.namespace) == (launch.blueprint.id, launch.namespace)
+        if is_in_place and run.taken_by:
+            unsure = unsure or (
+                f"{run.taken_by} has taken over the run {run.id} of this blueprint in {launch.namespace} of "
+                f"{run.cluster}: what is left of it there is not known here."
             )
-        if is_alike and namespace == launch.namespace:
-            detail = f"The run {run.id} of this blueprint, {run.state}, is in {namespace} of {run.cluster}."
-        elif launch.makes_cluster and not (is_alike or view.existing_cluster):
+        elif is_in_place and (run.state not in OVER or jobs_of(view) or (launch.makes_cluster and has_roots(view))):
+            detail = f"The run {run.id} of this blueprint, {run.state}, is in {launch.namespace} of {run.cluster}."
+            return failed(detail, remedy=_remedy(view, launch))
+        elif launch.makes_cluster and not view.existing_cluster and (run.state not in OVER or has_roots(view)):
             detail = f"The run {run.id}, {run.state}, has made a cluster {run.cluster}: nodes would collide."
-        else:
-            continue
-        return failed(detail, remedy=_remedy(run.id, launch, run.state), is_bearable=run.state in OVER)
-    if unread:
-        return unknown(unread)
+            return failed(detail, remedy=_remedy(view, launch))
+    if unsure:
+        return unknown(unsure, remedy="Look at it: eksml-tui runs list --cluster")
     return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")
+
+
+def jobs_of(view: RunView) -> list[str]:
+    """Return the jobs that a run has left, as `kind/name`; other objects are found and used by a later run."""
+    made = [item for item in view.owned if item.kind in JOB_NAMES and not (item.existed or item.is_deleted)]
+    return [f"{item.kind.lower()}/{item.name}" for item in made]
+
+
+def has_roots(view: RunView) -> bool:
+    """Return whether a run has left what Terraform has made for it."""
+    return any(stage.kind == "terraform" and stage.held and stage.held[-1].end is None for stage in view.stages)
+
+
+def _remedy(view: RunView, launch: PlannedLaunch) -> str:
+    """Return the ways to a launch that does not collide: a namespace alone is none, as nodes and volumes have none."""
+    if view.state is RunState.TEARING_DOWN:
+        return "Wait until it is torn down; or choose another cluster_name."
+    ways = [f"Tear it down: eksml-tui runs teardown {view.id} --confirm {view.cluster.name}"]
+    is_alike = view.blueprint_id == launch.blueprint.id and view.cluster.namespace == launch.namespace
+    jobs = jobs_of(view) if is_alike and view.state in OVER else []
+    if jobs:  # the run's journal does not have what others delete
+        delete = f"or delete its job: kubectl delete -n {view.cluster.namespace} {' '.join(jobs)}"
+        reuse = ", use its cluster: --existing-cluster" if launch.makes_cluster else ""
+        ways.append(f"{delete}{reuse}, and waive this check")
+    elif launch.makes_cluster and (view.state in OVER or not is_alike):
+        ways.append("or use its cluster: --existing-cluster")
+    if launch.makes_cluster:
+        ways.append("or choose another cluster_name")
+    return f"{'; '.join(ways)}."

@@ -66,8 +66,7 @@ class Question(msgspec.Struct, frozen=True):
             hint: The remedy of the error that prevented the check.
         """
         remedy = hint or self.way or self.remedy if found.result is CheckResult.UNKNOWN else self.remedy
-        blocks = self.is_blocking and not found.is_bearable
-        return line_of(self.check, found, found.remedy or remedy, is_blocking=blocks)
+        return line_of(self.check, found, found.remedy or remedy, is_blocking=self.is_blocking)
 
 
 def has_failed(lines: Sequence[DoctorLine]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
+from actions.base.wording import listed
 from actions.cluster.http.errors import ApiConflictError
 from actions.cluster.objects.apply import exists_already
 from actions.cluster.objects.client import ObjectRef, ref_of
@@ -27,6 +28,12 @@ GONE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
 _ATTEMPTS = 20
 _RIGHTS = "Ask for the rights of assets/rbac.yaml."
+_NAMED = 3
+CLAIM_GUARD = "kubernetes.io/pvc-protection"
+"""The finalizer of a claim that goes when no pod mounts it any more.
+
+Source: k8s.io/kubernetes `pkg/volume/util/finalizer.go`.
+"""
 _HOLDING = (
     "NamespaceDeletionDiscoveryFailure",
     "NamespaceDeletionGroupVersionParsingFailure",
@@ -112,8 +119,31 @@ async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> 
     if ref.kind == "Namespace":
         held = _held_namespace(await connection.find(ref) or {})
         return f"{ref.describe()} is being deleted" + (f": {held}." if held else ".")
-    finalizers = one_line(", ".join(entry.finalizers))
-    return f"{ref.describe()} is being deleted" + (f", held by {finalizers}." if finalizers else ".")
+    held = one_line(", ".join(entry.finalizers))
+    if CLAIM_GUARD in entry.finalizers and (pods := await mounting_pods(connection, ref)):
+        held = f"{listed([f'pod {one_line(pod)}' for pod in pods], _NAMED)}, which mounts it"
+    return f"{ref.describe()} is being deleted" + (f", held by {held}." if held else ".")
+
+
+async def mounting_pods(connection: ClusterConnection, claim: ObjectRef) -> list[str]:
+    """Return the pods that mount a claim and have not ended, as `namespace/name`; none if pods may not be listed."""
+    try:
+        pods = await connection.list_objects("v1", "Pod", namespace=claim.namespace)
+    except ConsoleError:
+        return []
+    return [
+        f"{claim.namespace}/{pod['metadata']['name']}"
+        for pod in pods
+        if claim.name in claims_of(pod) and object_status(pod).state is not WorkState.FINISHED
+    ]
+
+
+def claims_of(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the claims that a pod mounts."""
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        claim = volume.get("persistentVolumeClaim")
+        if isinstance(claim, dict):
+            yield str(claim.get("claimName", ""))
 
 
 def stuck(sentence: str) -> ConsoleError:

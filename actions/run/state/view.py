@@ -308,6 +308,10 @@ class GoneMachine(msgspec.Struct, frozen=True):
     the same host name. 0.0 for the first machine."""
 
 
+TEARDOWN_PREFIX = "teardown:"
+"""Prefix of the ids of teardown steps, where stages and steps share a list."""
+
+
 class RunView(msgspec.Struct, frozen=True, eq=False):
     """The state of one run at one moment."""
 
@@ -381,6 +385,12 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     def outputs(self) -> Mapping[str, Mapping[str, str]]:
         """Outputs by stage id, for stages that have any."""
         return {stage.id: stage.outputs for stage in self.stages if stage.outputs}
+
+    def step(self, key: str) -> StageView | None:
+        """Return the stage, or with `TEARDOWN_PREFIX` the step of its teardown; `None` if there is none."""
+        step_id = key.removeprefix(TEARDOWN_PREFIX)
+        steps = self.teardown if key != step_id else self.stages
+        return next((step for step in steps if step.id == step_id), None)
 
     def owned_by(self, stage_id: str) -> tuple[OwnedObject, ...]:
         """Return the objects of a stage that are not deleted, oldest first."""

@@ -20,6 +20,7 @@ from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import inventory_of, ref_of_owned
 from actions.run.objects.ownership import Ownership, entry_of
 from actions.run.objects.survey import ObjectListing, survey
+from actions.run.objects.writes import claims_of
 from actions.run.state.planner import kept_stages
 from actions.run.state.view import OwnedObject, RunState, RunView, is_watched_only
 
@@ -48,8 +49,16 @@ def refuse_shared(folder: Path, view: RunView, *, deletes_data: bool) -> None:
     others = list(_runs_of_this_machine(folder))
     users = runs_using(view, others, deletes_data=deletes_data)
     if users:
-        circle = _circle(view, others, deletes_data=deletes_data)
-        hint = _CIRCLE_HINT.format(listed([one.id for one in circle], len(circle))) if circle else SHARING_HINT
+        first = next(other for other in others if runs_using(view, [other], deletes_data=deletes_data))
+        before = f"eksml-tui runs teardown {first.id} --confirm {first.cluster.name}"
+        anyway = f"eksml-tui runs teardown {view.id} --confirm {view.cluster.name} --even-if-shared"
+        if _is_in_circle(view, others, deletes_data=deletes_data):
+            hint = (
+                "Each uses what the other removes, so none can be the first without more. "
+                f"Of the run whose work is over: {anyway}; or {before} --even-if-shared"
+            )
+        else:
+            hint = f"Tear that down first: {before}; or remove it all the same: {anyway}"
         raise RefusedError(sharing_sentence(view, users), hint=hint)
 
 
@@ -68,12 +77,6 @@ def local_users(folder: Path, view: RunView, *, deletes_data: bool) -> list[str]
 
 
 SHARING_HINT = "Tear those down first. To remove it anyway, add --even-if-shared, in the console even_if_shared=true."
-
-
-_CIRCLE_HINT = (
-    "The runs {} use what the others remove, so none can be the first without more: choose one whose work is over, and "
-    "add --even-if-shared, in the console even_if_shared=true."
-)
 
 
 def sharing_sentence(view: RunView, users: Collection[str]) -> str:
@@ -107,8 +110,8 @@ def runs_using(view: RunView, others: Iterable[RunView], *, deletes_data: bool) 
     return found
 
 
-def _circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> list[RunView]:
-    """Return a run and those that have to be torn down before it, if it has to be torn down before them as well."""
+def _is_in_circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> bool:
+    """Return whether a run has to be torn down before those that have to be torn down before it."""
     before: dict[str, RunView] = {}
     asked = [view]
     while asked:
@@ -117,7 +120,7 @@ def _circle(view: RunView, others: Sequence[RunView], *, deletes_data: bool) -> 
             if other.id not in {one.id, *before} and runs_using(one, [other], deletes_data=deletes_data):
                 before[other.id] = other
                 asked.append(other)
-    return list(before.values()) if view.id in before else []
+    return view.id in before
 
 
 def removes_cluster(view: RunView, *, deletes_data: bool) -> bool:
@@ -182,7 +185,7 @@ async def _users_of_claims(context: StageContext, connection: ClusterConnection)
     pods: dict[str, tuple[dict[str, Any], str]] = {}
     for namespace in sorted({space for space, _ in claims}):
         for pod in await connection.list_objects("v1", "Pod", namespace=namespace):
-            name = next((name for name in _claims_of(pod) if (namespace, name) in claims), "")
+            name = next((name for name in claims_of(pod) if (namespace, name) in claims), "")
             if name and object_status(pod).state is not WorkState.FINISHED:
                 pods[str(pod["metadata"]["uid"])] = (pod, name)
     entries = [entry_of(pod, "", "Pod") for pod, _ in pods.values()]
@@ -195,13 +198,6 @@ async def _users_of_claims(context: StageContext, connection: ClusterConnection)
         for one in contents.judged
         if one.standing is Ownership.FOREIGN
     ]
-
-
-def _claims_of(pod: dict[str, Any]) -> Iterator[str]:
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
-        claim = volume.get("persistentVolumeClaim")
-        if isinstance(claim, dict):
-            yield str(claim.get("claimName", ""))
 
 
 def _removed(view: RunView, *, deletes_data: bool) -> list[OwnedObject]:

@@ -219,3 +219,8 @@ def test_all_wrong_parameters_are_named_at_once(capsys: pytest.CaptureFixture[st
         assert word in line
     assert main(["plan", "bionemo-esm1nv", "workers=1000", "worker=3"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_a_title_of_the_form_names_its_parameter(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "bionemo-esm1nv", "results=/fsx/b"]) == 2
+    assert "Did you mean experiment_dir?" in capsys.readouterr().err

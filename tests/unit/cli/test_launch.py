@@ -111,9 +111,10 @@ def test_of_two_launches_at_one_instant_the_later_is_refused(
     assert "--waive 'other runs'" in told
 
 
-def test_a_launch_in_another_namespace_or_after_a_teardown_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_of_another_cluster_or_after_a_teardown_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main([*WORDS, "--yes"]) == 0
-    assert main([*WORDS, "--yes", "-n", "other"]) == 0
+    assert main([*WORDS, "--yes", "-n", "other"]) == 1  # it would make the same cluster
+    assert main([*WORDS, "--yes", "-n", "other", "cluster_name=another"]) == 0
     monkeypatch.setattr(names, "list_runs", lambda _: [replace(run, state=RunState.TORN_DOWN) for run in list_runs()])
     assert main([*WORDS, "--yes"]) == 0
     assert len(list_runs()) == 3

@@ -85,7 +85,7 @@ def _complete(words: list[str], folder: Path) -> list[str]:
     ("words", "found"),
     [
         (["eksml-tui", "appr"], ["approve"]),
-        (["eksml-tui", "runs", "un"], ["unpause"]),
+        (["eksml-tui", "runs", "ta"], ["takeover"]),
         (["eksml-tui", "--context", "runs", "no"], ["nodes"]),
         (["eksml-tui", "nodes", "--outp"], ["--output"]),
         (["eksml-tui", "nodes", "-o", "y"], ["yaml"]),
@@ -102,7 +102,7 @@ def _complete(words: list[str], folder: Path) -> list[str]:
         (["eksml-tui", "nodes", "--output", "=", "js"], ["json"]),
         (["eksml-tui", "nodes", "--output", "="], ["table", "wide", "json", "yaml", "csv"]),
         (["eksml-tui", "plan", "one-1", "--preset", "=", "reh"], ["rehearsal"]),
-        (["eksml-tui", "--theme", "=", "dark", "runs", "un"], ["unpause"]),
+        (["eksml-tui", "--theme", "=", "dark", "runs", "ta"], ["takeover"]),
         (["eksml-tui", "read", "log", "gi"], ["given.log"]),
         (["eksml-tui", "read", "-o", "csv", "log", "gi"], ["given.log"]),
     ],

@@ -83,7 +83,7 @@ def test_completion_knows_commands_values_and_names() -> None:
     assert complete("open pods n", runs) == ("open pods node-1",)
     assert complete("logs previous=", {}) == ("logs previous=true",)
     assert complete("delete pod/x propagation=o", {}) == ("delete pod/x propagation=orphan",)
-    assert complete("layout delete m", {"saved": ["mine", "night"]}) == ("layout delete mine",)
+    assert complete("layout delete m", {"saved layout": ["mine", "night"]}) == ("layout delete mine",)
     assert complete("resize l", {}) == ("resize left",)
     assert complete("split right p", {"pane": ["nodes", "pods"]}) == ("split right pods", "split right pane=")
 
@@ -184,3 +184,44 @@ def test_a_flag_is_no_name_of_an_object(line: str, sentence: str) -> None:
 )
 def test_the_text_of_a_filter_is_all_that_stands_behind_it(line: str, text: str) -> None:
     assert parse_line(line).arguments == FilterArguments(text=text)
+
+
+def test_completion_goes_by_what_an_argument_names_not_by_its_name() -> None:
+    choices = {
+        "layout": ["watch"],
+        "context": ["bionemo-on-eks"],
+        "run": ["a-1", "b-2"],
+        "other run": ["b-2"],
+        "launch bio preset": ["rehearsal"],
+        "launch bio set": ["workers"],
+    }
+    assert complete("ctx ", choices) == ("ctx bionemo-on-eks",)
+    assert complete("layout ", choices)[:1] == ("layout watch",)
+    assert complete("launch bio preset=", choices) == ("launch bio preset=rehearsal",)
+    assert complete("launch bio wor", choices) == ("launch bio workers=",)
+    assert complete("compare ", choices)[:1] == ("compare b-2",), "the run on screen is compared already"
+    assert complete("resume ", choices)[:2] == ("resume a-1", "resume b-2")
+
+
+def test_earlier_names_of_commands_stand_for_the_present_one() -> None:
+    for line, values in (
+        ("retry train", {"stage": "train"}),
+        ("retry", {}),
+        ("retry train run=a-1", {"stage": "train", "run": "a-1"}),
+        ("unpause a-1", {"run": "a-1"}),
+        ("resume a-1", {"run": "a-1"}),
+    ):
+        call = parse_line(line)
+        assert (call.command.id, call.values()) == ("resume", values)
+    assert decode(command_of("retry"), "train") == decode(command_of("resume"), {"stage": "train"})
+
+
+def test_a_wrong_or_missing_theme_is_told_once_and_with_those_that_there_are() -> None:
+    with pytest.raises(ParameterError, match=r"^theme: 'nope' is not one of "):
+        parse_line("theme nope")
+    with pytest.raises(ParameterError, match=r"^theme needs one of dark, high-contrast, light, transparent\.$"):
+        parse_line("theme")
+
+
+def test_curves_are_the_charts() -> None:
+    assert parse_line("curves").values() == {"pane": "charts"}

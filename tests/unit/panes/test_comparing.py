@@ -206,4 +206,4 @@ async def test_the_chart_on_screen_is_saved_as_picture_and_values(
         await console.calm("both.png")
         assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
         await console.line("export-chart both.gif")
-        await console.calm("none of .svg, .png")
+        await console.calm("does not end in one of .svg, .png")

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.run.journal.store import append_record
 from actions.run.state.records import RequestKind, RunRequest
-from actions.run.state.view import RunState, StageState
+from actions.run.state.view import TEARDOWN_PREFIX, RunState, StageState
 from tests.support import fixed_runs
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tests.unit.run.world import make_run
 from tui.panes.run import RunPane
-from tui.present.rail import TEARDOWN_PREFIX
 from tui.present.subject import Subject
 from tui.screens.status_lines import selected_run
 from tui.textual_private import screen_text
@@ -75,7 +74,7 @@ async def test_a_runner_that_was_just_requested_is_not_said_to_have_died(tmp_pat
         await wait_for(pilot, lambda: "tearing down · its runner starts" in screen_text(app), "it starts")
         selected = selected_run(services, Subject("Run", folder.name))
         assert selected is not None
-        assert not selected.is_interrupted
+        assert not selected.is_resumable
 
         clock.later = 60.0  # whoever wrote the request has not started it
         services.runs.catch_up()

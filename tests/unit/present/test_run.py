@@ -12,7 +12,7 @@ from actions.run.state.records import CheckResult, HeldPrice, StageFinding
 from actions.run.state.view import Audit, Notice, NoticeKind, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
-from tui.present.rail import KEPT, SKIPPED, StageLook, rail_of, row_key, skipped_lines, stage_of
+from tui.present.rail import KEPT, SKIPPED, StageLook, rail_of, row_key, skipped_lines
 from tui.present.run import ending_lines, home_words, idle_lines, run_heading, stage_detail
 
 NOW_SECONDS = NOW.timestamp()
@@ -181,7 +181,7 @@ def test_steps_of_a_teardown_stand_below_the_stages() -> None:
 
     assert [line.key for line in rail] == ["train", "teardown:train"]
     assert rail[1].look is StageLook.UNDOING
-    assert stage_of(view, "teardown:train") is view.teardown[0]
+    assert view.step("teardown:train") is view.teardown[0]
 
 
 def test_an_audit_that_found_something_names_it() -> None:

@@ -12,7 +12,7 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.base.process import own_identity
-from actions.run.client import find_run, idle_words, list_runs, load_run, send_request
+from actions.run.client import find_run, list_runs, load_run, send_request
 from actions.run.journal.folder import environment_path, journal_path
 from actions.run.journal.lease import Heartbeat, grant_lease, take_runner_lease
 from actions.run.journal.reader import RunReader
@@ -20,7 +20,6 @@ from actions.run.journal.store import Journal
 from actions.run.report import run_table
 from actions.run.state.records import Action, Intent, RequestKind
 from actions.run.state.view import RunState, StageState
-from tests.support.builders import a_run, a_stage
 from tests.unit.run.world import make_run
 
 CLOCK = SystemClock()
@@ -109,16 +108,6 @@ def test_a_runner_that_is_gone_turns_its_stage_unknown_without_any_write(tmp_pat
     view = load_run(folder)
     assert view.stage("provision").state is StageState.UNKNOWN
     assert view.state is RunState.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("state", "way"), [(StageState.SUCCEEDED, ""), (StageState.FAILED, " A retry goes on with it.")]
-)
-def test_a_run_whose_runner_has_nothing_to_do_is_not_told_to_continue(state: StageState, way: str) -> None:
-    over = a_run(a_stage(state=state), state=RunState(state.value))
-    assert idle_words(over) == f"Run {over.id} has nothing left to do: it is {state.value}.{way}"
-    for under_way in (StageState.PENDING, StageState.RUNNING, StageState.UNKNOWN):
-        assert not idle_words(a_run(a_stage(state=under_way), state=RunState.RUNNING))
 
 
 @pytest.mark.parametrize("kind", [RequestKind.APPROVE, RequestKind.RETRY])

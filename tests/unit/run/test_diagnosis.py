@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.logs.lines import LogLine
+from actions.run import diagnosis
 from actions.run.context.protocols import Performed
 from actions.run.diagnosis import _without_waiting, explain_stage, spooled_logs
+from actions.run.objects.ownership import Entry
+from actions.run.objects.writes import CLAIM_GUARD
 from actions.run.spool.writer import SpoolWriter
 from actions.run.stages.log_check import with_warning
 from actions.run.state.records import CheckResult
-from actions.run.state.view import StageState
+from actions.run.state.view import OwnedObject, StageState
 from tests.support.builders import NOW, a_run, a_stage
+
+if TYPE_CHECKING:
+    from actions.cluster.auth.session import KubeSession
 
 BEGAN = 1_700_000_000
 GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it at https://huggingface.co/m/l"
@@ -116,3 +124,58 @@ def test_a_training_that_learns_is_not_warned_of(tmp_path: Path) -> None:
 
     assert with_warning(done, tmp_path, "train") is done
     assert with_warning(done, tmp_path, "nothing-printed") is done
+
+
+CLAIM = OwnedObject(
+    "volumes", "v1", "PersistentVolumeClaim", "default", "fsx-claim", "uid-1", existed=False, is_deleted=False
+)
+
+
+class Holding:
+    """A cluster in which a pod mounts a claim that is being deleted."""
+
+    def __init__(self, *_: object) -> None:
+        self.pods = [
+            a_pod_with("cli-cmd-shell", "fsx-claim", "Running"),
+            a_pod_with("ended", "fsx-claim", "Succeeded"),
+            a_pod_with("other", "another", "Running"),
+        ]
+
+    async def list_objects(self, *_: object, namespace: str) -> list[dict[str, Any]]:
+        assert namespace == "default"
+        return self.pods
+
+
+def a_pod_with(name: str, claim: str, phase: str) -> dict[str, Any]:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    return {**pod, "spec": {"volumes": volumes}, "status": {"phase": phase}}
+
+
+async def a_claim_that_goes(*_: object) -> Entry:
+    return Entry("", "PersistentVolumeClaim", "default", "fsx-claim", "uid-1", is_going=True, finalizers=(CLAIM_GUARD,))
+
+
+async def test_a_step_of_a_teardown_is_explained_by_the_pod_that_holds_its_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "ClusterConnection", Holding)
+    monkeypatch.setattr(diagnosis, "Discovery", lambda _session: None)
+    monkeypatch.setattr(diagnosis, "seen", a_claim_that_goes)
+    step = a_stage("volumes", StageState.RUNNING)
+    view = replace(a_run(a_stage("volumes", StageState.SUCCEEDED), teardown=(step,)), owned=(CLAIM,))
+
+    (found,) = await explain_stage(cast("KubeSession", object()), view, tmp_path, "teardown:volumes")
+
+    held = "is being deleted, held by pod default/cli-cmd-shell, which mounts it."
+    assert (
+        found.headline == f"PersistentVolumeClaim default/fsx-claim {held}"
+    )  # the same words stand in the rail while the step waits
+    assert "kubectl delete -n default pod/cli-cmd-shell" in found.next_step
+    assert await explain_stage(None, view, tmp_path, "teardown:volumes") == []
+    failed = replace(view, teardown=(replace(step, state=StageState.FAILED, message="After 600 s it is there."),))
+    (found,) = await explain_stage(None, failed, tmp_path, "teardown:volumes")
+    assert "After 600 s it is there." in found.headline
+    with pytest.raises(MissingError):
+        await explain_stage(None, view, tmp_path, "teardown:nothing")

@@ -135,7 +135,7 @@ def test_a_teardown_that_stopped_names_what_failed_what_is_left_with_its_price_a
     lines = (
         "The teardown stopped: Provision failed. Audit waited for it.",
         "Still there: Provision ($2.00/h (+1 unpriced)).",
-        "Fix the cause, then: eksml-tui runs retry fake-1121-0001",
+        "Fix the cause, then: eksml-tui runs resume fake-1121-0001",
     )
     assert unfinished_teardown(stopped) == lines
     assert run_table(stopped).endswith("\n".join(lines) + "\n")

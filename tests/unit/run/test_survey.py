@@ -24,7 +24,7 @@ from actions.run.doctor.names import require_no_other_run
 from actions.run.doctor.report import DoctorLine
 from actions.run.doctor.survey import LaunchSurvey
 from actions.run.state.records import CheckResult
-from actions.run.state.view import RunState
+from actions.run.state.view import OwnedObject, RunState
 from tests.support import fixed_runs
 from tests.support.account import REGION, an_account, client
 from tests.support.answering import write_kubeconfig
@@ -202,20 +202,46 @@ async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
     require_no_other_run(planned(blueprint, bound, "default"), waived=["other runs"])
 
 
-async def test_a_run_that_is_over_is_named_and_refuses_nothing_by_itself(
-    pool: SessionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        (
+            "bionemo-esm1nv",
+            [
+                "or delete its job: kubectl delete -n default pytorchjob/",
+                "use its cluster: --existing-cluster, and waive this check",
+            ],
+        ),
+        ("nemo-gpt3-5b", ["or use its cluster: --existing-cluster", "or choose another cluster_name"]),
+    ],
+)
+async def test_a_run_that_is_over_refuses_too_while_its_objects_are_there(
+    name: str, ways: list[str], pool: SessionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    view = fixed_runs.a_training_run()
-    view = replace(view, is_cost_simulated=True, cluster=replace(view.cluster, namespace="default"))
+    view = replace(fixed_runs.a_failed_run(), is_cost_simulated=True)
+    job = OwnedObject(
+        "train", "kubeflow.org/v1", "PyTorchJob", "default", "esm1nv", "uid-1", existed=False, is_deleted=False
+    )
+    view = replace(view, owned=(*view.owned, job))
+    view = replace(view, cluster=replace(view.cluster, namespace="default"), state=RunState.FAILED)
     over = [replace(run, state=RunState.FAILED) for run in fixed_runs.summaries(tmp_path)[:1]]
     monkeypatch.setattr("actions.run.doctor.names.list_runs", lambda _home: over)
     monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: view)
-    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    blueprint = load_blueprint(shipped_blueprints() / name)
     bound = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=False)
     target = ClusterTarget(namespace="default")
     survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
     await survey.run()
     (line,) = survey.lines
-    assert (line.result, line.blocks) == (CheckResult.FAILED, False)
-    assert "of this blueprint, failed, is in" in line.detail
-    require_no_other_run(planned(blueprint, bound, "default"))
+    assert line.blocks
+    for way in ways:
+        assert way in line.remedy
+    assert "namespace with -n" not in line.remedy, "node groups and volumes collide in any namespace"
+    with pytest.raises(RefusedError):
+        require_no_other_run(planned(blueprint, bound, "default"))
+    monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: replace(view, owned=(), stages=()))
+    require_no_other_run(planned(blueprint, bound, "default"))  # it came to nothing: it is in nobody's way
+    inside = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=True)
+    without_jobs = replace(view, owned=())
+    monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: without_jobs)
+    require_no_other_run(planned(blueprint, inside, "default"))  # its cluster is used, and no job of it is left

@@ -61,7 +61,7 @@ class Desk:
         actions = AppActions(
             show=show,
             notify_plainly=lambda _: None,
-            save_screen=lambda _: None,
+            save_screen=_save_nothing,
             leave=lambda: None,
             close_notifications=lambda: False,
             close_front=lambda: False,
@@ -121,3 +121,7 @@ async def test_a_name_without_a_namespace_is_looked_for_in_the_chosen_one() -> N
     desk.services.narrow("play")
     with pytest.raises(RefusedError, match="Deployment play/web is not a pod, and has none"):
         await desk.handlers["logs"](LogsArguments(object="deploy/web"))
+
+
+async def _save_nothing(_file: Path) -> None:
+    """Take no picture."""

@@ -212,7 +212,7 @@ def test_a_retry_of_a_stage_that_the_run_does_not_have_is_refused_before_the_que
 
 @pytest.mark.parametrize(
     ("line", "state"),
-    [("cancel", RunState.SUCCEEDED), ("park", RunState.TORN_DOWN), ("retry", RunState.SUCCEEDED)],
+    [("cancel", RunState.SUCCEEDED), ("park", RunState.TORN_DOWN)],
 )
 def test_a_request_that_the_run_does_not_accept_is_refused_before_the_question(line: str, state: RunState) -> None:
     feed = feed_with()

@@ -92,7 +92,7 @@ class Desk:
             show=lambda _: None,
             notify_plainly=self._notify,
             withdraw_notification=self.app.withdraw_notification,
-            save_screen=lambda _: None,
+            save_screen=_save_nothing,
             leave=lambda: None,
             close_notifications=lambda: False,
             close_front=lambda: False,
@@ -301,3 +301,7 @@ def test_an_editor_that_is_not_there_is_named() -> None:
         editor_of({"EDITOR": "nowhere --wait", "PATH": "/usr/bin:/bin"})
     with pytest.raises(ConfigError, match="no editor on the PATH"):
         editor_of({"PATH": "/nowhere"})
+
+
+async def _save_nothing(_file: Path) -> None:
+    """Take no picture."""

@@ -101,8 +101,8 @@ def test_the_keys_of_a_pane_leave_room_for_those_of_all_panes(context: str) -> N
 @pytest.mark.parametrize(
     ("state", "there", "missing"),
     [
-        (RunState.AWAITING_APPROVAL, "a approve", "retry"),
-        (RunState.FAILED, "r retry", "approve"),
+        (RunState.AWAITING_APPROVAL, "a approve", "resume"),
+        (RunState.FAILED, "T teardown", "approve"),
         (RunState.SUCCEEDED, "o results  P park  T teardown", "cancel"),
         (RunState.TORN_DOWN, "w why", "teardown"),
     ],
@@ -129,15 +129,15 @@ def test_where_there_is_room_for_one_key_it_is_the_answer_that_is_waited_for(con
 @pytest.mark.parametrize("state", list(RunState))
 @pytest.mark.parametrize("context", [KeyContext.RUN, KeyContext.RUNS])
 def test_the_keys_of_a_run_fit_into_eighty_columns_in_every_state(context: KeyContext, state: RunState) -> None:
-    is_interrupted = state is RunState.UNKNOWN
-    selected = SelectedRun(state, is_interrupted=is_interrupted)
+    waits = (RunState.UNKNOWN, RunState.STALLED, RunState.FAILED, RunState.PARKED)
+    selected = SelectedRun(state, is_resumable=state in waits)
     whole = text_of(hints_line(context, run=a_run(state=state), selected=selected))
     line = hints_line(context, run=a_run(state=state), selected=selected, width=80)
 
     assert len(text_of(line).rstrip()) <= 80
     left_out = set(whole.split("  ")) - set(text_of(line).split("  "))
     assert left_out <= {"enter open"}, "of the table's keys alone one is left out, that of the line under the cursor"
-    assert ("resume" in text_of(line)) == (state in (RunState.UNKNOWN, RunState.STALLED))
+    assert ("R resume" in text_of(line)) == (state in waits)
 
 
 def test_the_run_at_hand_is_the_selected_one_of_a_list_else_the_one_on_screen() -> None:
@@ -145,7 +145,7 @@ def test_the_run_at_hand_is_the_selected_one_of_a_list_else_the_one_on_screen() 
     services.runs.summaries = (a_summary("other", RunState.FAILED),)
 
     assert selected_run(services, None) == SelectedRun(RunState.SUCCEEDED)
-    assert selected_run(services, Subject("Run", "other")) == SelectedRun(RunState.FAILED, is_interrupted=True)
+    assert selected_run(services, Subject("Run", "other")) == SelectedRun(RunState.FAILED, is_resumable=True)
     assert selected_run(services, Subject("Run", "gone")) is None
 
 
@@ -181,15 +181,13 @@ def test_a_plan_that_waits_is_told_in_every_pane_within_eighty_columns(context: 
     assert "4 ◆ a plan waits" in text_of(line)[:20]
 
 
-def test_a_paused_and_a_parked_run_show_the_key_that_goes_on() -> None:
-    paused = SelectedRun(RunState.UNKNOWN, is_paused=True)
-
-    assert "u unpause" in text_of(hints_line(KeyContext.RUN, selected=paused))
-    assert "u unpause" in text_of(hints_line(KeyContext.RUNS, selected=paused))
-    assert "unpause" not in text_of(hints_line(KeyContext.RUN, selected=SelectedRun(RunState.RUNNING)))
-    assert "unpause" not in text_of(hints_line(KeyContext.RUN, selected=paused, is_readonly=True))
-    for context in (KeyContext.RUN, KeyContext.RUNS):
-        assert "r go on" in text_of(hints_line(context, selected=SelectedRun(RunState.PARKED)))
+def test_one_key_resumes_what_waits_for_it_whatever_it_waits_for() -> None:
+    for state in (RunState.UNKNOWN, RunState.PARKED, RunState.FAILED, RunState.CANCELLED):
+        waiting = SelectedRun(state, is_resumable=True)
+        for context in (KeyContext.RUN, KeyContext.RUNS):
+            assert "R resume" in text_of(hints_line(context, selected=waiting))
+            assert "resume" not in text_of(hints_line(context, selected=waiting, is_readonly=True))
+            assert "resume" not in text_of(hints_line(context, selected=SelectedRun(state)))
 
 
 def test_every_tab_opens_its_pane_and_every_hint_presses_its_key() -> None:

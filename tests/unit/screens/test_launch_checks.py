@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -72,14 +73,14 @@ async def test_lines_come_while_others_are_waited_for() -> None:
         await open_form(app, pilot)
         await wait_for(pilot, lambda: "1 pass, 1 fail, 1 unknown, asking 2" in screen_text(app), "the counts")
         shown = screen_text(app)
-        assert "✘ GPU quota: 8 of 8 are in use." in shown
+        assert "▲ GPU quota: 8 of 8 are in use." in shown, "a cross refuses"
         assert "→ Ask for more." in shown
         assert shown.index("GPU quota") < shown.index("STAGE"), "above the plan, where it is seen"
         FakeSurvey.is_over.set()
         await wait_for(pilot, lambda: "asking" not in screen_text(app), "all have answered")
 
 
-async def test_a_launch_that_nothing_refuses_is_confirmed_as_before_with_what_failed() -> None:
+async def test_a_launch_for_real_takes_the_clusters_name_and_its_title_the_cost() -> None:
     app = ConsoleApp(ConsoleSettings(target=ClusterTarget()))
     async with app.run_test(size=(120, 50)) as pilot:
         await open_form(app, pilot)
@@ -88,9 +89,16 @@ async def test_a_launch_that_nothing_refuses_is_confirmed_as_before_with_what_fa
         await pilot.press("y")  # too early: it is neither an answer nor text in a field
         assert isinstance(app.screen, LaunchScreen)
         FakeSurvey.is_over.set()
-        await wait_for(pilot, lambda: isinstance(app.screen, ConfirmModal), "it asks")
-        await wait_for(pilot, lambda: "✘ GPU quota" in screen_text(app), "what has failed stands there too")
-        await pilot.press("n")
+        await wait_for(pilot, lambda: isinstance(app.screen, TypeNameModal), "it asks")
+        await wait_for(pilot, lambda: "▲ Failed: GPU quota" in screen_text(app), "what has failed stands there too")
+        shown = screen_text(app)
+        assert re.search(r"Launch bionemo-esm1nv for real: at least \$[\d,.]+–[\d,.]+ ─", shown)
+        assert "Type the cluster's name, bionemo-on-eks" in shown
+        assert re.search(r"At least \$[\d.]+/h at the peak, with .*g5\.12xlarge", shown)
+        assert "scroll" not in shown
+        await pilot.press("y", "enter")
+        await wait_for(pilot, lambda: "That is not the cluster's name." in screen_text(app), "a yes is none")
+        await pilot.press("escape")
         await wait_for(pilot, lambda: isinstance(app.screen, LaunchScreen), "the form is back")
         assert set(FakeSurvey.started) == {"8"}, "no field has changed"
 
@@ -107,9 +115,8 @@ async def test_a_refused_launch_takes_the_name_of_the_check(monkeypatch: pytest.
         monkeypatch.setattr(screen, "dismiss", lambda result: launched.extend([result.blueprint, result.waive]))
         await pilot.press("enter")
         await wait_for(pilot, lambda: isinstance(app.screen, TypeNameModal), "it refuses")
-        await wait_for(pilot, lambda: "GPU quota" in screen_text(app), "with all that failed")
+        await wait_for(pilot, lambda: "✘ name of EKS cluster: bionemo" in screen_text(app), "with what refuses")
         shown = screen_text(app)
-        assert shown.index("name of EKS cluster: bionemo") < shown.index("GPU quota"), "what refuses comes first"
         assert "Type the name of the failed check, name of EKS cluster" in shown
         await pilot.press("enter")
         await wait_for(pilot, lambda: "That is not the name of the failed check." in screen_text(app), "not so")
@@ -136,5 +143,5 @@ async def test_a_console_that_checks_no_launch_asks_nothing() -> None:
         await open_form(app, pilot)
         await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is there")
         await pilot.press("enter")
-        await wait_for(pilot, lambda: isinstance(app.screen, ConfirmModal), "it asks for a yes at once")
+        await wait_for(pilot, lambda: isinstance(app.screen, TypeNameModal), "it asks at once")
         assert FakeSurvey.started == []

@@ -153,3 +153,8 @@ def test_the_first_comment_plays_it_on_the_same_cluster_with_the_same_home(
 ) -> None:
     assert _command_line(settings, "rec.yaml") == command
     parse_arguments(shlex.split(command)[1:])
+
+
+def test_the_command_that_plays_a_recording_has_the_switches_of_its_session() -> None:
+    settings = ConsoleSettings(target=ClusterTarget(), readonly=True, is_ascii=True)
+    assert _command_line(settings, "rec.yaml") == "eksml-tui --readonly --ascii --script rec.yaml"

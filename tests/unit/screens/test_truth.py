@@ -9,8 +9,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
 from actions.command.arguments import LaunchArguments
-from actions.run.state.records import CheckResult, HeldPrice, RequestKind, StageFinding
+from actions.run.client import list_runs, load_run
+from actions.run.journal.store import append_record
+from actions.run.state.records import (
+    Action,
+    CheckResult,
+    HeldPrice,
+    Intent,
+    Outcome,
+    RequestKind,
+    Result,
+    RunRequest,
+    StageFinding,
+)
 from actions.run.state.view import OwnedObject, RunState, RunView, StageState
 from actions.telemetry.tools.bandwidth import judge_bandwidth
 from actions.telemetry.tools.collectives import read_nccl
@@ -19,6 +32,7 @@ from tests.support import fixed_runs
 from tests.support.builders import a_pod
 from tests.support.fixed_cluster import RUN, picture, workers
 from tests.support.fixed_console import ACCOUNT, FixedConsole, Scene, a_fixed_console
+from tests.unit.run.world import make_run
 from tui.cli.main import main
 from tui.feeds.accelerators import WorkerReading
 from tui.present.accelerators import device_rows, summary
@@ -74,11 +88,15 @@ async def test_the_teardown_dialog_names_the_runs_that_count_on_what_it_deletes(
     async with a_fixed_console(scene, monkeypatch, size=(80, 24)) as console:
         await console.line("open run")
         await console.calm("failed")
-        await console.line("teardown")
+        await console.line("teardown")  # refused before a name is typed, with the ways on
+        await console.calm("Others use what")
+        shown = " ".join(re.findall(r"▌ (\S.*?) *│?\n", screen_text(console.app)))
+        assert "run llama2-trn1-ray-1122-aaaa uses PersistentVolumeClaim" in shown
+        assert re.search(r":teardown\W+run=llama2-trn1-ray-1122-aaaa;", shown)
+        assert ":teardown even_if_shared=true" in shown
+        assert not isinstance(console.app.screen, TypeNameModal)
+        await console.line("teardown even_if_shared=true")
         await console.calm(TypeNameModal)
-        shown = " ".join(screen_text(console.app).replace("│", " ").split())
-        assert "Others use what it removes: run llama2-trn1-ray-1122-aaaa uses PersistentVolumeClaim" in shown
-        assert "refused unless they are torn down first" in shown
 
 
 async def test_the_time_to_go_is_that_of_the_jobs_own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +177,7 @@ async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monk
 
 def dialog_of(console: FixedConsole) -> str:
     """The lines of the dialog in front, joined by blanks."""
-    assert isinstance(console.app.screen, ConfirmModal)
+    assert isinstance(console.app.screen, TypeNameModal)
     return " ".join(" ".join(map(text_of, console.app.screen._question.lines)).split())
 
 
@@ -168,18 +186,18 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         await console.line("launch efa-nccl-tests auto_approve=true region=us-west-2")
         await console.calm("launch efa-nccl-tests")
         await console.press("enter")
-        await console.calm(ConfirmModal)
+        await console.calm(TypeNameModal)
         shown = dialog_of(console)
         assert "Makes cluster nvidia-gpu-efa · region us-west-2" in shown
         assert f"account {ACCOUNT}" in shown
         assert "All plans of Terraform are carried out without asking." in shown
-        await console.press("n")
+        await console.press("escape")
         await console.calm(LaunchScreen)
         await console.press("escape")
         await console.line("launch bionemo-esm1nv existing_cluster=true")
         await console.calm("launch bionemo-esm1nv")
         await console.press("enter")
-        await console.calm(ConfirmModal)
+        await console.calm(TypeNameModal)
         shown = dialog_of(console)
         assert f"In cluster arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks" in shown
         assert "without asking" not in shown
@@ -194,8 +212,8 @@ async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.Mo
         await console.line("launch efa-nccl-tests")
         await console.calm("launch efa-nccl-tests")
         await console.press("enter")
-        await console.calm(ConfirmModal)
-        await console.press("y")
+        await console.calm(TypeNameModal)
+        await console.press(*("-" if letter == "-" else letter for letter in "nvidia-gpu-efa"), "enter")
         await console.calm("Launching efa-nccl-tests.")
 
 
@@ -210,8 +228,8 @@ async def test_all_plans_can_be_approved_in_the_form(monkeypatch: pytest.MonkeyP
         await console.press(*["shift+tab"] * 3, "right")
         await console.calm("‹ yes ›")
         await console.press("enter")
-        await console.calm(ConfirmModal)
-        await console.press("y")
+        await console.calm(TypeNameModal)
+        await console.press(*("-" if letter == "-" else letter for letter in "nvidia-gpu-efa"), "enter")
         await console.calm(LaunchScreen)
     assert [one.auto_approve for one in launched] == [True]
 
@@ -293,21 +311,35 @@ def test_a_device_that_is_requested_and_stands_still_is_a_figure_of_its_own() ->
     assert "requested" not in text_of(first)
 
 
-async def test_resuming_a_parked_run_takes_it_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resume_of_a_parked_run_asks_first_and_names_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[tuple[str, RequestKind]] = []
 
     def send(folder: Path, kind: RequestKind, **_: object) -> str:
         sent.append((folder.name, kind))
         return ""
 
-    monkeypatch.setattr("tui.feeds.run_actions.send_request", send)
-    parked = next(run for run in fixed_runs.summaries(tmp_path) if run.state is RunState.PARKED)
-    scene = Scene(picture(), summaries=fixed_runs.summaries(tmp_path))
-    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
-        await console.calm("Clusters")
-        await console.line(f"resume {parked.id}")
-        await console.calm(f"Run {parked.id} continues")
-    assert sent == [(parked.id, RequestKind.RETRY)]
+    monkeypatch.setattr("actions.run.client.send_request", send)
+    folder = make_run(tmp_path, SystemClock())
+    for body in (RunRequest(RequestKind.PARK), Intent(Action.DRAIN), Outcome(Action.DRAIN, Result.DONE)):
+        append_record(folder, body, deed="the park")
+    scene = Scene(
+        picture(), view=load_run(folder), folder=folder, summaries=tuple(list_runs(folder.parent)), is_busy=False
+    )
+    async with a_fixed_console(scene, monkeypatch, size=(80, 24)) as console:
+        await console.line("open run")
+        await console.calm("parked")
+        await console.pilot.press("R")
+        await console.calm(ConfirmModal)
+        shown = screen_text(console.app)
+        assert f"Resume {folder.name}?" in shown
+        assert "Left to do: Provision, Operators, Train" in shown
+        assert "scroll" not in shown
+        assert sent == []
+        await console.pilot.press("y")
+        await console.calm(f"Run {folder.name} continues")
+    assert sent == [(folder.name, RequestKind.RETRY)]
 
 
 def test_a_process_whose_gpu_is_not_known_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,3 +388,16 @@ async def test_a_crash_loop_of_a_run_of_another_machine_is_red_for_the_colleague
         rail = next(row for row in screen_text(console.app).splitlines() if "│ ▲ " in row and "worker-7" in row)
         assert "12×" in rail or size[0] < 100
         assert "cause unknown, log not read" in " ".join(screen_text(console.app).replace("│", " ").split())
+
+
+async def test_w_on_a_step_of_a_teardown_tells_its_state_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(picture(), view=fixed_runs.a_torn_down_run(), folder=tmp_path / RUN, is_busy=False)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("why stage/teardown:audit")
+        await console.calm("Why: Audit")
+        shown = screen_text(console.app)
+        assert "Audit, succeeded" in shown
+        assert "has no stage" not in shown
+        assert "Nothing is wrong" not in shown, "that was not looked at"

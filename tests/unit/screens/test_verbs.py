@@ -62,7 +62,7 @@ class Hands:
         return AppActions(
             show=show,
             notify_plainly=self.said.append,
-            save_screen=lambda _: None,
+            save_screen=_save_nothing,
             leave=lambda: None,
             close_notifications=lambda: False,
             close_front=lambda: False,
@@ -150,3 +150,7 @@ def test_a_call_without_a_run_means_the_one_under_the_cursor_of_the_list() -> No
     assert with_selected_run(parse_line("teardown run=other"), selected).values() == {"run": "other"}
     assert with_selected_run(parse_line("open pods"), selected).values() == {"pane": "pods"}
     assert with_selected_run(parse_line("park"), Subject("Pod", "x")).values() == {}
+
+
+async def _save_nothing(_file: Path) -> None:
+    """Take no picture."""

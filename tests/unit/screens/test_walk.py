@@ -127,7 +127,13 @@ async def test_behind_a_pane_what_it_can_show_is_completed(monkeypatch: pytest.M
         await console.calm("Runs")
         screen = console.app.screen
         assert isinstance(screen, ConsoleScreen)
-        for pane, value in (("run", RUN), ("run", "train"), ("pods", "run"), ("charts", "train"), ("events", "node/")):
+        for pane, value in (
+            ("run", RUN[:24]),
+            ("run", "train"),
+            ("pods", "run"),
+            ("charts", "train"),
+            ("events", "node/"),
+        ):
             found = screen._completions(f"open {pane} of={value[:2]}")
             assert any(line.startswith(f"open {pane} of={value}") for line in found), (pane, found)
 

@@ -183,7 +183,7 @@ def test_the_end_that_a_command_brings_is_its_own_step_and_a_retry_goes_on() -> 
     noticed.follow(running, is_new=True)
     told(noticed, Scene(run=running), "cancel")
     cancelled = a_run(a_stage("train", StageState.CANCELLED), state=RunState.CANCELLED)
-    assert told(noticed, Scene(run=cancelled), "retry") == []
+    assert told(noticed, Scene(run=cancelled), "resume") == []
     assert list(noticed.reached(Scene(run=cancelled))) == []  # the view may be late
     again = a_run(replace(a_stage("train", DONE), attempt=2), state=RunState.SUCCEEDED)
     assert told(noticed, Scene(run=again), "zoom") == [{"stage": "train", "is": "succeeded"}, {"run": "succeeded"}]

@@ -109,12 +109,12 @@ async def test_typing_says_what_is_wrong_and_enter_does_not_pass_it() -> None:
         }
 
 
-async def test_arrows_go_through_fields_and_choices() -> None:
+async def test_arrows_go_through_fields_and_choices_and_letters_turn_none() -> None:
     app = FormApp()
     async with app.run_test(size=(90, 10)) as pilot:
         app.form.focus()
         await wait_for(pilot, lambda: app.focused is not None, "focus")
-        await pilot.press("down", "right", "down", "space")
+        await pilot.press("down", "right", "l", "h", "space", *"teardown", "down", "right")
         await wait_for(pilot, lambda: app.form.entries.values["spot"] is True, "the switch")
         assert app.form.entries.values["instance"] == "p4d.24xlarge"
         await pilot.press("ctrl+r")

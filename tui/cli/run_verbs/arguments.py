@@ -33,19 +33,7 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     logs.add_argument("--stage", default="", help="only this stage")
     logs.add_argument("--follow", "-f", action="store_true", help="follow until the run ends")
     _runs_curves(verbs)
-    resume = verbs.add_parser("resume", help="restart a run's runner")
-    resume.add_argument("run", metavar="RUN", help=RUN)
-    resume.add_argument(
-        "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
-    )
-    resume.add_argument(
-        "--restored",
-        action="store_true",
-        help="carry out a run restored from an archive; only if no other machine does",
-    )
-    resume.add_argument(
-        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its home or cluster is away"
-    )
+    _resume(verbs)
     _requests(verbs)
     _runs_storage(verbs)
     approve_options(verbs.add_parser("approve", help="approve the Terraform plan of the stage that waits"))
@@ -76,12 +64,32 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     output_option(repair)
 
 
+def _resume(verbs: Commands) -> None:
+    resume = verbs.add_parser(
+        "resume",
+        help="go on with a run that failed, was cancelled, parked or paused, or whose runner died",
+    )
+    resume.add_argument("run", metavar="RUN", help=RUN)
+    resume.add_argument("--stage", default="", help="only if this stage is left to do")
+    resume.add_argument("--yes", "-y", action="store_true", help="do not ask, also if it costs money")
+    resume.add_argument(
+        "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
+    )
+    resume.add_argument(
+        "--restored",
+        action="store_true",
+        help="carry out a run restored from an archive; only if no other machine does",
+    )
+    resume.add_argument(
+        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its home or cluster is away"
+    )
+
+
 def _requests(verbs: Commands) -> None:
     for verb, text in (
         ("cancel", "stop a run's jobs"),
         ("park", "free a run's accelerators"),
         ("pause", "begin no further stage of a run"),
-        ("unpause", "start the stages of a paused run again"),
     ):
         verbs.add_parser(verb, help=text).add_argument("run", metavar="RUN", help=RUN)
     limit = verbs.add_parser("limit", help="set the limits at which a run is parked or torn down")
@@ -94,8 +102,6 @@ def _requests(verbs: Commands) -> None:
         "--older-than", type=float, default=14.0, metavar="DAYS",
         help="copies that were not opened, or were set aside, this many days ago (default: 14)",
     )  # fmt: skip
-    retry = verbs.add_parser("retry", help="retry the failed stage of a run")
-    retry.add_argument("run", metavar="RUN", help=RUN)
     teardown = verbs.add_parser("teardown", help="remove what a run made, then audit")
     teardown.add_argument("run", metavar="RUN", help=RUN)
     teardown.add_argument("--confirm", default="", metavar="CLUSTER", help="the exact name of the cluster")
@@ -184,8 +190,8 @@ def _runs_curves(verbs: Commands) -> None:
         "--output",
         "-o",
         choices=("plot", "json", "yaml", "csv", "svg", "png"),
-        default="plot",
-        help="format of the output (default: plot)",
+        default="",
+        help="format of the output (default: by the ending of FILE, else plot)",
     )
 
 

@@ -73,8 +73,11 @@ def _archived(folder: Path, file: Path) -> Manifest:
     """Write the archive of a run. Secrets that its own processes have read are read here, too: texts may hold them.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: It has another ending, or cannot be written.
     """
+    from tui.settings.settings import form_of
+
+    form_of(file, {".zip": "zip"})
     with suppress(JournalError):  # the archive is refused for it
         learn_secrets(folder, load_run(folder).parameters, os.environ)
     return archive_run(folder, file, SystemClock())

@@ -91,7 +91,7 @@ def adopt(options: Namespace) -> int:
         _say(f"Rebuilt from {source}.")
     _left("Unknown", done.missing)
     name = done.folder.name
-    sys.stdout.write(f"This machine carries out {name}. It is paused: `eksml-tui runs unpause {name}` begins stages.\n")
+    sys.stdout.write(f"This machine carries out {name}. It is paused: `eksml-tui runs resume {name}` begins stages.\n")
     return 0
 
 

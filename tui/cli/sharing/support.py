@@ -34,6 +34,9 @@ def run(options: Namespace) -> int:
     """Write the archive; print what is in it."""
     folder = find_run(options.run)
     file = options.file or Path(f"eksml-support-{folder.name}.tar.gz")
+    from tui.settings.settings import form_of
+
+    form_of(file, {".tar.gz": "tar", ".tgz": "tar"})
     require_absent(file)
     capture = _capture(options.kept) if options.kept else None
     try:
