@@ -155,10 +155,9 @@ class ConsoleApp(BaseApp[Any]):
         self.call_later(self._refresh_screens)  # in the app's own queue, so that a defect ends it with a report
 
     def _refresh_screens(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, LiveScreen) and screen.is_mounted:
-                with shown(self.notify_plainly, is_once=True):
-                    screen.refresh_data()
+        for screen in [one for one in self.screen_stack if isinstance(one, LiveScreen) and one.is_mounted]:
+            with shown(self.notify_plainly, is_once=True):
+                screen.refresh_data()
 
     async def _show_kept(self) -> None:
         """Start the feeds when the kept snapshot is on screen: they would take the processor from it."""

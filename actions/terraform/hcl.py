@@ -40,7 +40,7 @@ class TerraformBlock(msgspec.Struct, frozen=True):
 
 
 def source_of(root: Path) -> str:
-    """Return the text of all `.tf` files of a root, by name; empty without any.
+    """Return the text of all `.tf` files of a root, by name, each ended by a newline; empty without any.
 
     Raises:
         FormatError: One cannot be read, or they are too large.
@@ -53,9 +53,9 @@ def source_of(root: Path) -> str:
             raise FormatError(
                 f"{path} cannot be read: {error.strerror}.", hint="Correct the Terraform root."
             ) from error
-        texts.append(data.decode(errors="replace"))
+        texts.append(data.decode(errors="replace") + "\n")
         left -= len(data)
-    return "\n".join(texts)
+    return "".join(texts)
 
 
 _TOKEN = re.compile(

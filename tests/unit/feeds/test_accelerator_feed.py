@@ -200,7 +200,7 @@ async def test_the_feed_knows_since_when_a_requested_device_stands_still(tmp_pat
 
 
 def with_links(kib: int) -> str:
-    return f"{ROW}\nNVLink GPU 0: {kib} KiB\n"
+    return f"{ROW}\nGPU 0: NVIDIA A10G (UUID: GPU-1)\n\t Link 0: Data Tx: {kib} KiB\n"
 
 
 async def test_traffic_of_links_is_shown_now_and_over_all_time(tmp_path: Path) -> None:
