@@ -112,7 +112,7 @@ def _summary(
         cells.append([name, f"{written(part)}/{written(whole)}", share, bar_of(part, whole)])
     not_ready = total.nodes - total.ready
     head = f"{total.nodes} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {total.pods} pods"
-    money = f"{cost.hourly_text} | {cost.monthly_text}"
+    money = f"{cost.hourly.text} | {cost.hourly.monthly_text}"
     return [f"{head} | {money}", *([cost.idle_text] if cost.idle_text else []), *aligned(cells)]
 
 
@@ -199,7 +199,7 @@ def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], co
         "idle_accelerators": cost.idle_accelerators,
         "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if is_idle_known else None,
         "idle_unpriced": cost.idle_unpriced,
-        "text": cost.hourly_text,
+        "text": cost.hourly.text,
     }
 
 

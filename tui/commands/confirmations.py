@@ -22,6 +22,7 @@ from actions.command.verbs import (
     Call,
     Danger,
 )
+from actions.run.paid import priced
 from actions.run.state.planner import kept_stages
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunView, StageState
@@ -219,7 +220,7 @@ def teardown_lines(view: RunView, *, deletes_data: bool, even_if_shared: bool = 
     left = frozenset() if deletes_data else kept_stages(view.stages)
     roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
     lines += _titles("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
-    lines += _titles("Left by Terraform, for its data", [root.title for root in roots if root.id in left])
+    lines += _titles("Left by Terraform, for its data", [priced(view, root) for root in roots if root.id in left])
     kept = sum(item.existed for item in view.owned)
     if kept:
         text = "1 object was there before the run: it stays."

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from actions.run.paid import Paid
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import TablePane, bindings_of
@@ -29,12 +30,16 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
     def spent(row: RunRow) -> float:
         return float(row.local.spending.usd) if row.local and row.local.spending else 0.0
 
+    def hourly(row: RunRow) -> float:
+        cost = services.paid.now().of(row.id)
+        return 0.0 if cost is None else float(cost.usd) if cost.is_known else float("inf")
+
     def loss(row: RunRow) -> float:
         return (row.local.last_loss or 0.0) if row.local else 0.0
 
     return (
         Column("id", "RUN", lambda row: rows.name_cell(row, _name(services, row)), width=25, flex=2, limit=50),
-        Column("state", "STATE", rows.state_cell, width=17),
+        Column("state", "STATE", rows.state_cell, width=13, wanted=20, sized=rows.state_cell),
         Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40),
         Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=1, sort_key=took),
         Column("loss", "LOSS", rows.loss_cell, width=7, align="right", drop=4, sort_key=loss),
@@ -49,6 +54,14 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             drop=2,
             sort_key=spent,
             sized=rows.spent_cell,
+        ),
+        Column(
+            "hourly",
+            "$/H",
+            lambda row: rows.hourly_cell(row, services.paid.now().of(row.id)),
+            width=9,
+            align="right",
+            sort_key=hourly,
         ),
         Column("holds", "HOLDS", rows.holds_cell, width=18, flex=1, limit=50, drop=5),
         Column("limits", "LIMITS", rows.limits_cell, width=12, flex=1, limit=40, drop=6),
@@ -66,7 +79,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
 
 _BESIDE_WHO: Mapping[str, Mapping[str, Any]] = {
     "id": {"width": 16, "wanted": 24, "keeps_ends": True},
-    "state": {"width": 13, "wanted": 19, "sized": rows.state_cell},
+    "state": {"wanted": 13},
     "holds": {"drop": SPARE},
     "limits": {"drop": SPARE + 1},
     "loss": {"drop": SPARE + 2},
@@ -100,7 +113,7 @@ class RunsPane(TablePane[RunRow]):
         key = name_of(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
         empty = f"No run yet: press {key} for the blueprints."
         super().__init__(services, columns_of(services), key=lambda row: row.id, search=rows.search_text, empty=empty)
-        self._shown: tuple[int, int, frozenset[str]] = (-1, -1, frozenset())
+        self._shown: tuple[int, int, frozenset[str], Paid] | None = None
         self._has_who = False
 
     def refresh_data(self) -> None:
@@ -115,8 +128,9 @@ class RunsPane(TablePane[RunRow]):
         self.entitle(f"runs · {over}: see eksml-tui runs disk" if over else "runs")
         elsewhere = runs.listed_elsewhere()
         silent = frozenset(run.id for run in elsewhere if others.is_silent(run))
-        if self._shown != (runs.revision, others.revision, silent):
-            self._shown = runs.revision, others.revision, silent
+        paid = self.services.paid.now()
+        if self._shown is None or self._shown[:3] != (runs.revision, others.revision, silent) or paid != self._shown[3]:
+            self._shown = runs.revision, others.revision, silent, paid
             self._show_who(is_wanted=bool(elsewhere) or any(run.taken_by for run in runs.summaries))
             self.show_rows(rows.rows_of(runs.summaries, elsewhere, silent))
 

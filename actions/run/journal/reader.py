@@ -28,7 +28,8 @@ from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import records_in, translated
 from actions.run.limits.options import short_limits
 from actions.run.limits.rules import limit_notices
-from actions.run.spending import Spending, held_titles, spending_of
+from actions.run.paid import RunPaid, paid_by
+from actions.run.spending import Spending, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Created, JournalRecord, RunRequest
@@ -353,8 +354,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """End of its last stage; `None` while one is under way or will be."""
     spending: Spending | None = None
     """Its cost so far; `None` without prices."""
-    holds: tuple[str, ...] = ()
-    """Titles of what it pays for by the hour now."""
+    paid: RunPaid | None = None
+    """What it pays for by the hour now; `None` if it cannot be read."""
     epoch: int = 1
     """See `RunView.epoch`."""
     last_loss: float | None = None
@@ -371,6 +372,12 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Nothing is left but to bring its end into its home: a crash or a reboot has interrupted that."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """Titles of what it pays for by the hour now."""
+        things = self.paid.things if self.paid is not None else ()
+        return tuple(dict.fromkeys(one.title for one in things if one.is_certain))
 
     def took_seconds(self, now: float) -> float | None:
         """Return how long its stages have taken, from the first begin to the last end; `None` before that."""
@@ -433,7 +440,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         began_at=min((stage.worked[0].begin for stage in view.stages if stage.worked), default=None),
         ended_at=_end_of(view),
         spending=spending_of(view, now),
-        holds=held_titles(view),
+        paid=paid_by(view),
         epoch=view.epoch,
         limits=short_limits(view.limits),
         owner=str(view.owner or ""),

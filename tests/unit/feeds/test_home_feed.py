@@ -15,11 +15,9 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.state.snapshot import ChangeLog
 from actions.fleet.facts import NodeFacts, PodFacts
 from actions.fleet.totals import totals_of
-from actions.run.journal.reader import list_runs
-from tests.support.builders import NOW, StillClock, a_node, a_pod, a_run, a_snapshot
-from tests.unit.run.world import make_run
+from tests.support.builders import StillClock, a_node, a_pod, a_snapshot
 from tui.feeds import home as feeds
-from tui.feeds.home import FleetTrouble, HomeFeed, money_of
+from tui.feeds.home import FleetTrouble, HomeFeed
 
 _BLUEPRINTS = Path(__file__).parents[3] / "blueprints"
 
@@ -158,32 +156,6 @@ async def test_contexts_come_from_the_kubeconfig(tmp_path: Path, monkeypatch: py
     await until(waits, lambda: bool(feed.contexts_error))
 
     assert list(feed.contexts or ()) == []
-    feed.close()
-
-
-async def test_the_run_on_screen_has_its_money_at_once() -> None:
-    feed, _ = a_feed(Turning())
-    view = a_run()
-    feed.weigh((), view)
-
-    assert feed.money[view.id] == money_of(view, NOW.timestamp())
-    feed.close()
-
-
-async def test_other_runs_are_weighed_from_their_journals_once_for_each_list(tmp_path: Path) -> None:
-    clock = Turning()
-    run = make_run(tmp_path, clock)
-    (tmp_path / "runs" / "damaged").mkdir()
-    summaries = tuple(list_runs(tmp_path / "runs"))
-    feed, waits = a_feed(clock)
-    feed.weigh(summaries, None)
-    await until(waits, lambda: bool(feed.money))
-    revision = feed.revision
-    feed.weigh(summaries, None)
-
-    assert list(feed.money) == [run.name]
-    assert feed.money[run.name].usd is None, "it has no prices"
-    assert feed.revision == revision
     feed.close()
 
 

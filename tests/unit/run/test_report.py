@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs, with_losses
 from actions.run.journal.store import append_record
+from actions.run.paid import PaidThing
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spending import Spending
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result
@@ -69,9 +70,12 @@ def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> No
     (run,) = with_losses(list_runs(tmp_path / "runs"))
     assert run.last_loss == 2.5125
     spent = Spending(Decimal("12.345"), {}, Decimal(0), Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
-    run = replace(run, began_at=100.0, ended_at=None, spending=spent, holds=("2 × p5", "core nodes", "FSx"))
+    things = tuple(PaidThing(title, Decimal("0.5"), run.id) for title in ("2 × p5", "core nodes", "FSx"))
+    assert run.paid is not None
+    paid = replace(run.paid, things=things, is_by_use=True)
+    run = replace(run, began_at=100.0, ended_at=None, spending=spent, paid=paid)
     row = runs_table([run], now=825.0).splitlines()[1]
-    assert "12m05s  2.513  ≥ $12.35  2 × p5, core nodes and 1 more" in row
+    assert "12m05s  2.513  ≥ $12.35  ≥ $1.50/h  2 × p5, core nodes and 1 more" in row
     over = runs_table([replace(run, ended_at=112.0)]).splitlines()[1]
     assert "12s" in over
     (fields,) = json.loads(runs_json([run]))

@@ -16,8 +16,9 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.launch import create_run
+from actions.run.paid import unfinished_teardown
 from actions.run.report import run_json, run_table
-from actions.run.spending import Spending, spending_of, unfinished_teardown
+from actions.run.spending import Spending, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,

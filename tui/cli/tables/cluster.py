@@ -246,7 +246,7 @@ def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCos
                 (format_usd(cost.idle_usd_per_hour) if idle_known else "?") if cost.accelerators else "-",
             ]
         )
-    sums = [total.hourly_text, total.monthly_text, *([total.idle_text] if total.idle_text else [])]
+    sums = [total.hourly.text, total.hourly.monthly_text, *([total.idle_text] if total.idle_text else [])]
     return aligned_text(lines, right=range(4, 10)) + "\n" + " | ".join(sums) + "\n"
 
 
