@@ -35,7 +35,7 @@ from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.prices import PriceBook
-from actions.fleet.quantity import decimal_text
+from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 DEVICES = {

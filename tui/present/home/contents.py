@@ -511,7 +511,7 @@ def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardR
         figures = (
             *fit(Span(f"  {accelerators_text(cost)}"), 14),
             *fit(Span(launch_rate_text(cost)), 12, align_right=True),
-            *fit(Span(launch_cost_text(cost)), 17, align_right=True),
+            *fit(Span(launch_cost_text(cost)), 23, align_right=True),
             *fit(Span(launch_time_text(cost), Tone.MUTED), 9, align_right=True),
         )
     title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
