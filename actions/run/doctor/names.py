@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.wording import listed
 from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
 from actions.cloud.aws_session import AwsSession, pages
@@ -20,9 +21,12 @@ from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.journal.reader import RunSummary, list_runs, load_run
+from actions.run.paid import paid_of
 from actions.run.state.records import CheckResult
 from actions.run.state.view import OVER, RunState
 
+_SHOWN = 5
+"""The most names in a sentence."""
 OTHER_RUNS = "other runs"
 """The name of the check for other runs of this machine, by which it is waived."""
 
@@ -177,7 +181,31 @@ def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
     """
     there = [run for run in list_runs(home) if run.cluster == launch.cluster]
     left = [run for run in there if run.error or run.state is not RunState.TORN_DOWN]
-    return runs_observation(launch, sorted(left, key=lambda run: bool(run.taken_by) or run.state in OVER))
+    found = runs_observation(launch, sorted(left, key=lambda run: bool(run.taken_by) or run.state in OVER))
+    return (
+        found if found.result is CheckResult.FAILED or not launch.makes_cluster else _kept_there(launch, there) or found
+    )
+
+
+def _kept_there(launch: PlannedLaunch, there: Sequence[RunSummary]) -> Observation | None:
+    """Return the finding that torn-down runs keep storage of a cluster of that name: the launch makes its own beside.
+
+    It refuses no launch, but costs twice.
+    """
+    paid = [run.paid for run in there if run.paid is not None and run.paid.is_simulated == launch.is_cost_simulated]
+    kept = [one for one in paid if one.is_kept]
+    if not kept:
+        return None
+    whole = paid_of(kept)
+    titles = listed([thing.title for thing in whole.things], _SHOWN)
+    runs = listed([one.run for one in kept], _SHOWN)
+    keeps = f"The run {runs} is torn down and keeps" if len(kept) == 1 else f"The runs {runs} are torn down and keep"
+    return failed(
+        f"{keeps} data of {launch.cluster} for {whole.hourly.text}: {titles}. "
+        "This launch makes and pays for its own beside it.",
+        remedy=f"To end it: eksml-tui runs teardown {kept[0].run} --confirm {launch.cluster} --delete-data",
+        is_bearable=True,
+    )
 
 
 def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:
