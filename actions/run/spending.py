@@ -45,7 +45,7 @@ class Spending(msgspec.Struct, frozen=True):
     may_usd_per_hour: Decimal = _NOTHING
     """The rate of what may exist now: in no sum."""
     at: float = 0.0
-    """Seconds since the epoch up to which it counts."""
+    """Seconds since the epoch up to which it counts; 0.0 if it does not grow."""
     is_rate_known: bool = True
     """False if all that is paid by the hour now has no price, or only may exist."""
 
@@ -119,7 +119,7 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         by_use=tuple(dict.fromkeys(price.title for price in paid if price.is_by_use)),
         may_usd=max(most - total, _NOTHING),
         may_usd_per_hour=_NOTHING if end_known is not None else max(at_most - rate, _NOTHING),
-        at=now,
+        at=now if rate else 0.0,
         is_rate_known=bool(rate) or not any(_goes_on(view, price) for price in view.prices if not price.is_by_use),
     )
 

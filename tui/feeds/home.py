@@ -153,24 +153,25 @@ class PaidFeed:
         *,
         is_simulated: bool | None,
     ) -> None:
+        self.cluster = cluster
         self._runs = runs
-        self._cluster = cluster
         self._fleet = fleet
         self._total = total
         self._clock = clock
         self._is_simulated = is_simulated
         self._shown: ClusterSnapshot | None = None
         self._revisions = (-1, -1)
+        self._of: RunView | None = None
         self._now = Paid()
         self._view: tuple[RunView, RunPaid] | None = None
 
     def now(self) -> Paid:
         """Return the list as it is."""
-        others, snapshot, total = self._runs.others, self._cluster.snapshot(), self._total()
+        others, snapshot, total = self._runs.others, self.cluster.snapshot(), self._total()
         seen = snapshot if total is not None else None
         revisions = (self._runs.revision, others.revision if others is not None else 0)
-        if seen is not self._shown or revisions != self._revisions:
-            self._shown, self._revisions = seen, revisions
+        if seen is not self._shown or revisions != self._revisions or self._runs.view is not self._of:
+            self._shown, self._revisions, self._of = seen, revisions, self._runs.view
             self._now = self._computed(total)
         return self._now
 
@@ -185,7 +186,7 @@ class PaidFeed:
                 yield alarm
 
     def _computed(self, total: FleetCost | None) -> Paid:
-        on_screen, elsewhere = self._cluster.place, self._runs.listed_elsewhere()
+        on_screen, elsewhere = self.cluster.place, self._runs.listed_elsewhere()
         place = (on_screen.cluster, on_screen.region)
         gone = {run.id for run in elsewhere}
         return paid_of(
@@ -219,7 +220,7 @@ class PaidFeed:
         return [thing for run in shown if (thing := paid_elsewhere(run, place)) is not None]
 
     def _seen(self, total: FleetCost | None, place: tuple[str, str]) -> SeenNodes | None:
-        snapshot = self._cluster.snapshot()
+        snapshot = self.cluster.snapshot()
         if snapshot is None or total is None:
             return None
         claimed = {claim.uid: claim.node for claim in snapshot.claims.values() if claim.node}

@@ -38,10 +38,19 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
         return (row.local.last_loss or 0.0) if row.local else 0.0
 
     return (
-        Column("id", "RUN", lambda row: rows.name_cell(row, _name(services, row)), width=25, flex=2, limit=50),
+        Column(
+            "id",
+            "RUN",
+            lambda row: rows.name_cell(row, _name(services, row)),
+            width=20,
+            wanted=25,
+            flex=2,
+            limit=50,
+            keeps_ends=True,
+        ),
         Column("state", "STATE", rows.state_cell, width=13, wanted=20, sized=rows.state_cell),
         Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40),
-        Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=1, sort_key=took),
+        Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=2, sort_key=took),
         Column("loss", "LOSS", rows.loss_cell, width=7, align="right", drop=4, sort_key=loss),
         Column(
             "spent",
@@ -51,7 +60,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             flex=1,
             limit=11,
             align="right",
-            drop=2,
+            drop=1,
             sort_key=spent,
             sized=rows.spent_cell,
         ),
@@ -59,9 +68,11 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             "hourly",
             "$/H",
             lambda row: rows.hourly_cell(row, services.paid.now().of(row.id)),
-            width=9,
+            width=8,
+            wanted=10,
             align="right",
             sort_key=hourly,
+            sized=lambda row, width: rows.hourly_cell(row, services.paid.now().of(row.id), width),
         ),
         Column("holds", "HOLDS", rows.holds_cell, width=18, flex=1, limit=50, drop=5),
         Column("limits", "LIMITS", rows.limits_cell, width=12, flex=1, limit=40, drop=6),
@@ -78,7 +89,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
 
 
 _BESIDE_WHO: Mapping[str, Mapping[str, Any]] = {
-    "id": {"width": 16, "wanted": 24, "keeps_ends": True},
+    "id": {"width": 16, "wanted": 24},
     "state": {"wanted": 13},
     "holds": {"drop": SPARE},
     "limits": {"drop": SPARE + 1},

@@ -174,7 +174,7 @@ def _rate(most: Decimal, spending: Spending | None) -> LimitStatus:
 
 def _bound(may: Decimal, *, is_open: bool) -> str:
     """Return the word before a sum. A limit counts what may exist, too: it must not act only when that is known."""
-    return "up to " if may else "at least " if is_open else ""
+    return ("about " if is_open else "up to ") if may else "at least " if is_open else ""
 
 
 def unpriced_sentence(spending: Spending) -> str:

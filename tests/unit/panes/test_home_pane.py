@@ -138,7 +138,7 @@ async def test_tab_goes_through_the_sections_and_j_through_the_lines(
             assert sections.selected is not None
             met.append(sections.selected.key.split()[0])
             await console.press("tab")
-        assert met == ["cluster", "fleet", "run", "problem", "blueprint", "cluster"]
+        assert met == ["cluster", "fleet", "run", "idle", "blueprint", "cluster"]
         await console.press("g", *"jjjj")
         keys = list(sections.shown_keys)
         assert sections.selected is not None

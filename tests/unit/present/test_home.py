@@ -213,7 +213,7 @@ def test_torn_down_runs_are_only_there_with_what_they_left() -> None:
 def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
     line = next(line for line in shown(some_facts()).splitlines() if "bionemo-esm1nv " in line and "A10G" in line)
 
-    for part in ("8 A10G", "≥ $13.08/h", "≥ $1,027–1,359", "5d–6d"):
+    for part in ("8 A10G", "≥ $13.08/h", "$1,027–1,359 + traffic", "5d–6d"):
         assert part in line
 
 
@@ -224,7 +224,7 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
         ({"runs": None, "runs_error": "/runs: Permission denied."}, "/runs: Permission denied."),
         ({"runs": ()}, "No run yet. Choose a blueprint below: enter opens its launch form."),
         ({"runs": (), "is_readonly": True}, "No run yet."),
-        ({"problems": ()}, "No problem in pods, nodes and events"),
+        ({"problems": (), "paid": None}, "No problem in pods, nodes and events"),
         ({"problems": None}, "Looking at pods, nodes and events."),
         ({"blueprints": None}, "Reading the blueprints."),
         ({"costs": {}}, "…"),

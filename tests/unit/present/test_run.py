@@ -189,7 +189,7 @@ def test_a_clean_audit_says_so() -> None:
 
     text = texts(ending_lines(view))
 
-    assert "nothing left" in text
+    assert "✓ Nothing is left." in text
     assert "kept: FSx fs-1" in text
 
 
