@@ -127,10 +127,10 @@ def remote_spent(run: RemoteRun) -> str:
     return format_dollars(Decimal(run.presence.spent_usd)) if run.presence and run.presence.spent_usd else ""
 
 
-def hourly_cell(row: RunRow, hourly: HourlyCost | None) -> CellValue:
+def hourly_cell(row: RunRow, hourly: HourlyCost | None, width: int = 0) -> CellValue:
     """What the run pays for by the hour now: `≥ $1.17`; `hourly` is `None` for nothing.
 
-    Of another machine's run it is what that has published, nodes included.
+    Of another machine's run it is what that has published, nodes included. Where `width` is too small, without cents.
     """
     published = row.remote.presence.usd_per_hour if row.remote and row.remote.presence else ""
     if published and float(published):
@@ -138,9 +138,9 @@ def hourly_cell(row: RunRow, hourly: HourlyCost | None) -> CellValue:
     if hourly is None:
         return Span("-", Tone.MUTED)
     state = row.local.state if row.local and row.remote is None else None
-    return Span(
-        hourly.text.removesuffix("/h"), Tone.MUTED if row.remote else Tone.WARN if state in OVER else Tone.PLAIN
-    )
+    text = hourly.text.removesuffix("/h")
+    text = text.rpartition(".")[0] if 0 < width < len(text) else text
+    return Span(text, Tone.MUTED if row.remote else Tone.WARN if state in OVER else Tone.PLAIN)
 
 
 def holds_cell(row: RunRow) -> CellValue:

@@ -22,7 +22,7 @@ from tests.unit.run.world import make_run
 def test_a_list_names_each_run_with_its_state(tmp_path: Path) -> None:
     folder = make_run(tmp_path, SystemClock())
     lines = runs_table(list_runs(tmp_path / "runs")).splitlines()
-    heads = ["RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "HOLDS", "BLUEPRINT", "CLUSTER", "CREATED"]
+    heads = ["RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "$/H", "HOLDS", "BLUEPRINT", "CLUSTER", "CREATED"]
     assert lines[0].split() == heads
     assert lines[1].split()[:4] == [folder.name, "waiting", "fake", "pretend"]
     assert json.loads(runs_json(list_runs(tmp_path / "runs")))[0]["state"] == "waiting"
