@@ -43,6 +43,11 @@ class PaidThing(msgspec.Struct, frozen=True):
     is_kept: bool = False
     """Its run is torn down, and has left it for the data."""
 
+    @property
+    def state(self) -> str:
+        """`data kept`, `may exist`; empty otherwise."""
+        return "data kept" if self.is_kept else "" if self.is_certain else "may exist"
+
 
 class RunPaid(msgspec.Struct, frozen=True):
     """What one run pays for by the hour, as its journal has it, and how its nodes are known."""

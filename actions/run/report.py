@@ -17,7 +17,7 @@ from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.limits.options import limits_text, moment_text
 from actions.run.limits.rules import LimitStatus, reach_of, statuses_of
-from actions.run.paid import RunPaid, kept_sentence, paid_by, state_words, unfinished_teardown
+from actions.run.paid import PaidThing, RunPaid, kept_sentence, paid_by, state_words, unfinished_teardown
 from actions.run.spending import Spending, last_moment, spending_fields, spending_of
 from actions.run.state.records import LimitAction, Limits, Operator
 from actions.run.state.view import (
@@ -116,7 +116,7 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "last_loss": run.last_loss if run.last_loss is not None and math.isfinite(run.last_loss) else None,
                 "spent": spending_fields(run.spending),
                 "holds": list(run.holds),
-                "paid": paid_fields(run.paid),
+                "paid": paid_fields(run.paid.things if run.paid is not None else ()),
                 "limits": run.limits,
                 "leftovers": run.leftovers,
                 "unknown": run.unknown,
@@ -145,8 +145,8 @@ def rate_text(paid: RunPaid | None) -> str:
     return paid.hourly.text if paid is not None and paid.things else ""
 
 
-def paid_fields(paid: RunPaid | None) -> list[dict[str, object]]:
-    """Return what a run pays for by the hour as JSON has it; `exists` is `null` for what may exist, and in no sum."""
+def paid_fields(things: Iterable[PaidThing]) -> list[dict[str, object]]:
+    """Return what is paid for by the hour as JSON has it; `exists` is `null` for what may exist, and in no sum."""
     return [
         {
             "title": one.title,
@@ -154,7 +154,7 @@ def paid_fields(paid: RunPaid | None) -> list[dict[str, object]]:
             "usd_per_hour": None if one.usd_per_hour is None else decimal_text(one.usd_per_hour),
             "exists": one.is_certain or None,
         }
-        for one in (paid.things if paid is not None else ())
+        for one in things
     ]
 
 
@@ -231,7 +231,7 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "created_at": _moment(view.created_at),
             "notices": _notice_fields(view.notices),
             "spent": spending_fields(spending_of(view, last_moment(view) if now is None else now)),
-            "paid": paid_fields(paid_by(view)),
+            "paid": paid_fields(paid_by(view).things),
             "limits": _limit_fields(view, last_moment(view) if now is None else now),
             "stages": [_stage_fields(stage) for stage in view.stages],
             "teardown": [_stage_fields(stage) for stage in view.teardown],

@@ -22,9 +22,6 @@ if TYPE_CHECKING:  # the first frame needs none of them
     from actions.blueprint.launch_plan import CostSummary
 
 
-_MAY_EXIST = "may exist"
-
-
 class CostRow(msgspec.Struct, frozen=True):
     """What is paid for alike: the nodes of one type, purchase option, region and pool, or a thing of a run."""
 
@@ -41,6 +38,8 @@ class CostRow(msgspec.Struct, frozen=True):
     """Of one node."""
     nodes: FleetCost | None = None
     """`None` for anything else."""
+    is_in_doubt: bool = False
+    """It may exist, and is in no sum."""
 
     @property
     def key(self) -> str:
@@ -72,9 +71,8 @@ def cost_rows(
         rows.append(CostRow(*group, total.hourly, source, price, total))
     for one in things:
         hourly = HourlyCost(one.usd_per_hour or Decimal(0), is_known=one.usd_per_hour is not None)
-        how = "data kept" if one.is_kept else "" if one.is_certain else _MAY_EXIST
-        source = "at its launch" if hourly.is_known else ""
-        rows.append(CostRow(one.title, how, "", (names or {}).get(one.run, one.run), hourly, source))
+        run, source = (names or {}).get(one.run, one.run), "at its launch" if hourly.is_known else ""
+        rows.append(CostRow(one.title, one.state, "", run, hourly, source, is_in_doubt=not one.is_certain))
     return rows
 
 
@@ -111,7 +109,7 @@ def _usd_cell(row: CostRow, hours: int) -> CellValue:
     if not row.hourly.is_known:
         return Span("?", Tone.WARN)
     text = format_usd(row.hourly.usd * hours)
-    return Span(f"({text})", Tone.MUTED) if row.bought == _MAY_EXIST else text
+    return Span(f"({text})", Tone.MUTED) if row.is_in_doubt else text
 
 
 def count_cell(row: CostRow) -> CellValue:

@@ -44,7 +44,7 @@ from actions.run.state.view import RunState, RunView
 from tests.support.builders import a_node
 from tests.unit.run.world import creation, make_run
 from tui.commands.confirmations import teardown_lines
-from tui.present.cells import text_of
+from tui.present.cells import Cells, text_of
 from tui.present.cost import cost_rows, total_lines
 from tui.present.header import HeaderFacts, header_line
 from tui.present.home.contents import HomeFacts, home_board
@@ -237,7 +237,7 @@ def test_the_dialog_of_a_teardown_prices_what_stays() -> None:
     assert priced(run, run.stage("train")) == "Training"
 
 
-def _home(paid: Paid, runs: tuple[RunSummary, ...]) -> list[tuple[object, ...]]:
+def _home(paid: Paid, runs: tuple[RunSummary, ...]) -> list[Cells]:
     facts = HomeFacts(now=0.0, runs=runs, problems=(), totals=totals_of((), {}), paid=paid, blueprints=())
     return [block.cells for line in home_board(facts, 120, 40).lines for block in line]
 
