@@ -69,7 +69,6 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             "$/H",
             lambda row: rows.hourly_cell(row, services.paid.now().of(row.id)),
             width=8,
-            wanted=10,
             align="right",
             sort_key=hourly,
             sized=lambda row, width: rows.hourly_cell(row, services.paid.now().of(row.id), width),
@@ -89,8 +88,8 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
 
 
 _BESIDE_WHO: Mapping[str, Mapping[str, Any]] = {
-    "id": {"width": 16, "wanted": 24},
-    "state": {"wanted": 13},
+    "id": {"width": 14, "wanted": 24},
+    "state": {"wanted": 18},
     "holds": {"drop": SPARE},
     "limits": {"drop": SPARE + 1},
     "loss": {"drop": SPARE + 2},

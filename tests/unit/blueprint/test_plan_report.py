@@ -113,4 +113,7 @@ def test_json_has_the_sentences_below_the_table_and_no_endless_decimals() -> Non
         "usd_per_hour": "0.333333",
         "source": "",
         "as_of": "2026-09-24",
+        "resource": "",
+        "nodes": 0,
+        "instance_type": "",
     }

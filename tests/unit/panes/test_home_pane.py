@@ -144,7 +144,7 @@ async def test_tab_goes_through_the_sections_and_j_through_the_lines(
         assert sections.selected is not None
         assert sections.selected.key == keys[4]
         await console.press("G", "shift+tab")
-        assert sections.selected.key.startswith("problem")
+        assert sections.selected.key.startswith("idle")
 
         for line in ("split right events", "focus home"):
             await console.line(line)

@@ -240,7 +240,7 @@ def test_sums_in_json_have_no_more_than_six_decimals() -> None:
     fields = json.loads(run_json(view(*LIFE, prices=(thirds,)), now=8 * HOUR + 1))["spent"]
     assert fields["usd"] == "2.000093"
     assert fields["usd_per_hour"] == "0.333333"
-    assert fields["by_stage"]["train"] == "100.333333"
+    assert fields["by_stage"]["train"] == "0.333333"
 
 
 def launched(home: Path, **given: int) -> RunView:
