@@ -192,7 +192,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> str:
-        """What is paid and in no sum, in a word or two: `traffic`, `?`; empty for nothing."""
+        """The things that are paid and in no sum, in a word or two: `traffic`, `?`; empty for nothing."""
         used = "traffic" if any("traffic" in item.title for item in self.usage) else "use"
         return " + ".join([used] * bool(self.usage) + [UNKNOWN] * bool(self.unpriced))
 

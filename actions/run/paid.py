@@ -1,4 +1,4 @@
-"""What is paid for by the hour, in one list from facts: the journals of all runs, and the nodes that are seen. Pure.
+"""One list of what is paid for by the hour, from facts: the journals of all runs, and the nodes that are seen. Pure.
 
 Every figure of money an hour, on whatever screen, is of this list. Nodes of the cluster on screen count as they are
 seen there, whoever has made them; what a run has made counts as its journal has it, without those nodes.
@@ -50,7 +50,7 @@ class PaidThing(msgspec.Struct, frozen=True):
 
 
 class RunPaid(msgspec.Struct, frozen=True):
-    """What one run pays for by the hour, as its journal has it, and how its nodes are known."""
+    """The things that one run pays for by the hour, as its journal has it, and how its nodes are known."""
 
     run: str
     cluster: str

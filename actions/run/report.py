@@ -42,13 +42,11 @@ _COLUMNS = (
     "LOSS",
     "SPENT",
     "$/H",
-    "HOLDS",
     _LIMITS,
     "BLUEPRINT",
     "CLUSTER",
     "CREATED",
 )
-_HELD_SHOWN = 2
 _PAID_SHOWN = 20
 
 
@@ -74,7 +72,6 @@ def runs_table(runs: Sequence[RunSummary], *, now: float | None = None, is_short
             loss_text(run.last_loss),
             spent_text(run),
             rate_text(run.paid),
-            listed(run.holds, _HELD_SHOWN),
             *([run.limits] if has_limits else []),
             run.blueprint_id,
             run.cluster,
@@ -115,7 +112,6 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "ended_at": _moment(run.ended_at),
                 "last_loss": run.last_loss if run.last_loss is not None and math.isfinite(run.last_loss) else None,
                 "spent": spending_fields(run.spending),
-                "holds": list(run.holds),
                 "paid": paid_fields(run.paid.things if run.paid is not None else ()),
                 "limits": run.limits,
                 "leftovers": run.leftovers,
@@ -386,7 +382,7 @@ def _spent(stage: StageView, spending: Spending) -> str:
 
 
 def _spent_otherwise(spending: Spending) -> str:
-    lines = [f"Spent while no stage worked: {format_usd(spending.idle_usd)}\n"] if spending.idle_usd else []
+    lines = []
     if spending.unpriced:
         lines.append(f"Not in it, as no price is known: {', '.join(spending.unpriced)}\n")
     if spending.by_use:

@@ -31,8 +31,6 @@ class Spending(msgspec.Struct, frozen=True):
     usd: Decimal
     by_stage: Mapping[str, Decimal]
     """Cost of the hours in which each stage worked."""
-    idle_usd: Decimal
-    """Cost of the hours in which none did."""
     usd_per_hour: Decimal
     """The present rate."""
     unpriced: tuple[str, ...]
@@ -96,7 +94,7 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     may = [(_usd(price), period) for price in view.prices for period in times_possible(view, price)]
     worked = {stage.id: stage.worked for stage in view.stages}
     by_stage: dict[str, Decimal] = {}
-    idle = total = most = _NOTHING
+    total = most = _NOTHING
     for begin, end in _moments(view, [*(one[1] for one in known), *(one[1] for one in may)], now):
         hours = Decimal(str(end - begin)) / 3600
         usd = hours * sum((usd * share for usd, period, share in known if _covers(period, begin)), _NOTHING)
@@ -104,15 +102,12 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         working = [stage for stage, periods in worked.items() if any(_covers(period, begin) for period in periods)]
         for stage in working:
             by_stage[stage] = by_stage.get(stage, _NOTHING) + usd / len(working)
-        if not working:
-            idle += usd
     rate = sum((usd * share for usd, period, share in known if period.end is None), _NOTHING)
     at_most = sum((usd for usd, period in may if period.end is None), _NOTHING)
     paid = [price for price in view.prices if times_possible(view, price)]
     return Spending(
         usd=total,
         by_stage=by_stage,
-        idle_usd=idle,
         usd_per_hour=_NOTHING if end_known is not None else rate,
         unpriced=tuple(dict.fromkeys(price.title for price in paid if not price.usd_per_hour and not price.is_by_use)),
         is_simulated=view.is_cost_simulated,
@@ -148,7 +143,6 @@ def spending_fields(spending: Spending | None) -> dict[str, object] | None:
         "usd": decimal_text(spending.usd),
         "usd_per_hour": decimal_text(spending.usd_per_hour) if spending.is_rate_known else None,
         "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
-        "idle_usd": decimal_text(spending.idle_usd),
         "unpriced": list(spending.unpriced),
         "by_use": list(spending.by_use),
         "simulated": spending.is_simulated,

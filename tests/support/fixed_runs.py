@@ -267,7 +267,7 @@ def a_bandwidth_run() -> RunView:
 
 _PAID: dict[str, Any] = {
     "took": 1.0,
-    "spending": Spending(Decimal("612.4"), {}, Decimal(0), Decimal("11.72"), ("a NAT gateway",), is_simulated=False),
+    "spending": Spending(Decimal("612.4"), {}, Decimal("11.72"), ("a NAT gateway",), is_simulated=False),
     "paid": (
         PaidThing("2 × g5.12xlarge", Decimal("11.344"), RUN, "train", instance_type="g5.12xlarge", nodes=2),
         PaidThing("core nodes", Decimal("0.384"), RUN, "provision", instance_type="m5.xlarge", nodes=2),

@@ -12,6 +12,7 @@ from tui.feeds.services import RUNS, ConsoleServices
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import remote_runs as rows
+from tui.present.cells import CellValue
 from tui.present.remote_runs import RunRow
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext, name_of
@@ -29,6 +30,9 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
 
     def spent(row: RunRow) -> float:
         return float(row.local.spending.usd) if row.local and row.local.spending else 0.0
+
+    def price(row: RunRow, width: int = 0) -> CellValue:
+        return rows.hourly_cell(row, services.paid.now().of(row.id), width)
 
     def hourly(row: RunRow) -> float:
         cost = services.paid.now().of(row.id)
@@ -64,16 +68,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             sort_key=spent,
             sized=rows.spent_cell,
         ),
-        Column(
-            "hourly",
-            "$/H",
-            lambda row: rows.hourly_cell(row, services.paid.now().of(row.id)),
-            width=8,
-            align="right",
-            sort_key=hourly,
-            sized=lambda row, width: rows.hourly_cell(row, services.paid.now().of(row.id), width),
-        ),
-        Column("holds", "HOLDS", rows.holds_cell, width=18, flex=1, limit=50, drop=5),
+        Column("hourly", "$/H", price, width=8, align="right", sort_key=hourly, sized=price),
         Column("limits", "LIMITS", rows.limits_cell, width=12, flex=1, limit=40, drop=6),
         Column("cluster", "CLUSTER", rows.cluster_cell, width=14, flex=1, limit=30, drop=3),
         Column(
@@ -90,7 +85,6 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
 _BESIDE_WHO: Mapping[str, Mapping[str, Any]] = {
     "id": {"width": 14, "wanted": 24},
     "state": {"wanted": 18},
-    "holds": {"drop": SPARE},
     "limits": {"drop": SPARE + 1},
     "loss": {"drop": SPARE + 2},
 }
@@ -100,7 +94,7 @@ def with_who(columns: tuple[Column[RunRow], ...]) -> tuple[Column[RunRow], ...]:
     """Return the columns with one more for who carries a run out, and room for it on eighty columns.
 
     Names of runs are cut in the middle, so that time and money have room beside it. What the record of another machine
-    does not have, and what the run holds, give way to a whole name.
+    does not have gives way to a whole name.
     """
     who = Column("who", "WHO", rows.who_cell, width=12, wanted=22, flex=1, limit=36)
     made = [replace(column, **_BESIDE_WHO.get(column.id, {})) for column in columns]

@@ -1,4 +1,4 @@
-"""What is paid for by the hour, as rows of a table; the cost of a launch in a few words."""
+"""Everything that is paid for by the hour, as rows of a table; the cost of a launch in a few words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the first frame needs none of them
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """What is paid for alike: the nodes of one type, purchase option, region and pool, or a thing of a run."""
+    """Things that are paid for alike: the nodes of one type, purchase option, region and pool, or a thing of a run."""
 
     what: str
     """The instance type, or the title of the thing."""

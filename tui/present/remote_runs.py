@@ -128,7 +128,7 @@ def remote_spent(run: RemoteRun) -> str:
 
 
 def hourly_cell(row: RunRow, hourly: HourlyCost | None, width: int = 0) -> CellValue:
-    """What the run pays for by the hour now: `≥ $1.17`; `hourly` is `None` for nothing.
+    """The price of what the run pays for by the hour now: `≥ $1.17`; `hourly` is `None` for nothing.
 
     Of another machine's run it is what that has published, nodes included. Where `width` is too small, without cents.
     """
@@ -141,11 +141,6 @@ def hourly_cell(row: RunRow, hourly: HourlyCost | None, width: int = 0) -> CellV
     text = hourly.text.removesuffix("/h")
     text = text.rpartition(".")[0] if 0 < width < len(text) else text
     return Span(text, Tone.MUTED if row.remote else Tone.WARN if state in OVER else Tone.PLAIN)
-
-
-def holds_cell(row: RunRow) -> CellValue:
-    """The things that the run pays for by the hour now; of another machine they are not known."""
-    return runs.holds_cell(row.local) if row.remote is None and row.local else Span("-", Tone.MUTED)
 
 
 def limits_cell(row: RunRow) -> CellValue:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
-from actions.base.wording import counted, duration, duration_range, folded, listed
+from actions.base.wording import counted, duration, duration_range, folded
 from actions.fleet.cost import FleetCost, HourlyCost
 from actions.run.paid import kept_sentence, kept_text, paid_by, state_words, unfinished_teardown
 from actions.run.spending import spending_of
@@ -585,8 +585,3 @@ def took_text(run: RunSummary, now: float) -> str:
     """Return how long the run's stages have taken; `-` before the first."""
     seconds = run.took_seconds(now)
     return "-" if seconds is None else duration(seconds)
-
-
-def holds_cell(run: RunSummary) -> CellValue:
-    """Return the titles of everything that the run pays for by the hour now."""
-    return listed(run.holds, 2) if run.holds else Span("-", Tone.MUTED)

@@ -355,7 +355,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     spending: Spending | None = None
     """Its cost so far; `None` without prices."""
     paid: RunPaid | None = None
-    """What it pays for by the hour now; `None` if it cannot be read."""
+    """The things that it pays for by the hour now; `None` if it cannot be read."""
     epoch: int = 1
     """See `RunView.epoch`."""
     last_loss: float | None = None
@@ -372,12 +372,6 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Nothing is left but to bring its end into its home: a crash or a reboot has interrupted that."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
-
-    @property
-    def holds(self) -> tuple[str, ...]:
-        """Titles of what it pays for by the hour now."""
-        things = self.paid.things if self.paid is not None else ()
-        return tuple(dict.fromkeys(one.title for one in things if one.is_certain))
 
     def took_seconds(self, now: float) -> float | None:
         """Return how long its stages have taken, from the first begin to the last end; `None` before that."""

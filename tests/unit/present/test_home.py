@@ -156,7 +156,7 @@ def test_a_run_tells_how_long_what_it_cost_and_what_it_holds() -> None:
     (run,) = (run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
     at = NOW.timestamp() - 1_800
     assert run.paid is not None
-    spending = Spending(Decimal(10), {}, Decimal(0), Decimal(5), ("a bucket",), is_simulated=False, at=at)
+    spending = Spending(Decimal(10), {}, Decimal(5), ("a bucket",), is_simulated=False, at=at)
     run = replace(run, spending=spending, paid=replace(run.paid, holders=("GPU nodes",)))
     paid = Paid(things=(PaidThing("nodes", Decimal(5), run.id),))
     line = next(line for line in shown(some_facts(runs=(run,), paid=paid)).splitlines() if "running" in line)

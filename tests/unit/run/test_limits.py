@@ -280,7 +280,7 @@ def test_reached_limits_come_first_then_the_next_one() -> None:
     budget=st.decimals("0.01", 10_000, places=2),
 )
 def test_a_budget_is_reached_exactly_when_its_time_has_come(spent: Decimal, rate: Decimal, budget: Decimal) -> None:
-    spending = Spending(spent, {}, Decimal(0), rate, (), is_simulated=False)
+    spending = Spending(spent, {}, rate, (), is_simulated=False)
     limits = Limits(budget_usd=str(budget))
     found = limit_statuses(limits, view(created(limits), *TRAINING), spending, EndsKnown(), now=1e6)[0]
     assert found.is_reached == (spent + rate * 360 / 3600 >= budget)
