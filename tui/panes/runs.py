@@ -49,7 +49,6 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             width=20,
             wanted=25,
             flex=2,
-            limit=50,
             keeps_ends=True,
         ),
         Column("state", "STATE", rows.state_cell, width=13, wanted=20, sized=rows.state_cell),
