@@ -77,7 +77,7 @@ class Spending(msgspec.Struct, frozen=True):
 
     def usd_at(self, now: float) -> Decimal:
         """Return the sum at a later moment, at the same rate."""
-        return self.usd + self.usd_per_hour * Decimal(str(max(0.0, now - self.at))) / 3600
+        return self.usd + self.usd_per_hour * Decimal(str(max(0.0, now - (self.at or now)))) / 3600
 
 
 def spending_of(view: RunView, now: float) -> Spending | None:

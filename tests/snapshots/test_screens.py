@@ -156,7 +156,7 @@ DIALOGUES = (
     Shot("help", keys("?", after="open run"), Viewer, ("escape",)),
     Shot("describe", line(f"describe pod/{BROKEN}"), Viewer, ("escape",)),
     Shot("palette", keys("ctrl+p", "t", "e", "a", "r"), "delete_data", ("escape",)),
-    Shot("launch", line("launch bionemo-esm1nv"), "peak at least", ("escape",)),
+    Shot("launch", line("launch bionemo-esm1nv"), "peak ≥", ("escape",)),
 )
 SMALL_DIALOGUES = (
     Shot("why", line(f"why pod/{BROKEN}"), Viewer, ("escape",)),

@@ -419,17 +419,16 @@ def _holds(run: RunSummary, facts: HomeFacts) -> Cells:
     return (Span(f"  {text}", Tone.WARN if run.state in ENDED else Tone.MUTED),) if text else ()
 
 
-def _idle_rows(facts: HomeFacts) -> tuple[BoardRow, ...]:
-    """Return a problem for the idle accelerators of each run, and one for all others; the dearest first."""
+def _idle_rows(facts: HomeFacts) -> tuple[tuple[BoardRow, ...], tuple[BoardRow, ...]]:
+    """Return a problem for the idle accelerators of each run, the dearest first, and the one for all others."""
     paid = facts.paid
     if paid is None or paid.nodes is None or not paid.nodes.idle_accelerators or facts.leaves_out_claims:
-        return ()
+        return (), ()
     found = [(run, nodes) for run, nodes in paid.of_runs.items() if nodes.idle_accelerators]
     rows = [_idle_row(facts, run, nodes) for run, nodes in sorted(found, key=lambda one: -one[1].idle_usd_per_hour)]
     rest = paid.nodes_of_nobody
-    if rest is not None and rest.idle_accelerators:
-        rows.append(_idle_row(facts, "", rest))
-    return tuple(rows)
+    others = [_idle_row(facts, "", rest)] if rest is not None and rest.idle_accelerators else []
+    return tuple(rows), tuple(others)
 
 
 def _idle_row(facts: HomeFacts, run: str, nodes: FleetCost) -> BoardRow:
@@ -460,15 +459,16 @@ def _problems(facts: HomeFacts, width: int) -> Section:
         text = "Unknown until the cluster answers." if is_refused else "They are looked for when the cluster is read."
         return Section("Problems", (_text(text),))
     if facts.problems is None:
-        return Section("Problems", (*_idle_rows(facts), _text("Looking at pods, nodes and events.")))
+        return Section("Problems", (*_idle_rows(facts)[0], _text("Looking at pods, nodes and events.")))
     why = facts.keys.get("why", "w")
     whole = BoardEntry("whole cluster", "why")
-    idle = _idle_rows(facts)
-    if not facts.problems and not idle:
+    of_runs, of_others = _idle_rows(facts)
+    if not (facts.problems or of_runs or of_others):
         found = (Span("✔ ", Tone.GOOD), Span("No problem in pods, nodes and events. "))
         return Section("Problems", (BoardRow((*found, Span(f"{why} reads the logs, too.", Tone.MUTED)), whole),))
     names = max((width_of(one.title) for one in facts.problems), default=0)
-    rows = idle + tuple(_problem_row(one, min(names, max(24, width * 3 // 10)), width) for one in facts.problems)
+    room = min(names, max(24, width * 3 // 10))
+    rows = (*of_runs, *(_problem_row(one, room, width) for one in facts.problems), *of_others)
     errors = sum(one.severity.value == "error" for one in facts.problems)
     note: Cells = (Span(f"{errors} error{'s' * (errors != 1)}", Tone.BAD),) if errors else ()
     return Section("Problems", rows, f"enter or {why}: cause and evidence", BoardEntry("more problems", "why"), note)
