@@ -105,8 +105,8 @@ async def test_what_a_teardown_keeps_is_named_with_what_it_costs(monkeypatch: py
         await console.line("open run")
         await console.calm("goes on for what is kept on purpose")
         shown = " ".join(screen_text(console.app).replace("│", " ").split())
-        assert "File system ($1.17/h)" in shown
-        assert "Network ($0.05/h)" in shown
+        assert "File system $1.17/h" in shown
+        assert "Network $0.05/h" in shown
         assert "m5.xlarge" not in shown
         assert re.search(r"(\d+) of \1 teardown steps done", shown)
 
@@ -135,7 +135,7 @@ async def test_the_header_and_the_plan_say_what_their_dollars_are_of(monkeypatch
         await console.line("launch bionemo-esm1nv")
         await console.calm("$/h is of nodes and of")
         shown = " ".join(screen_text(console.app).replace("│", " ").split())
-        assert re.search(r"is of nodes and of .*EKS control plane.* The console.s header has the nodes alone\.", shown)
+        assert "EKS control plane" in shown[shown.index("$/h is of nodes and of") :]
 
 
 async def test_a_narrow_pane_says_all_of_what_it_has_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
