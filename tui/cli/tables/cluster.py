@@ -194,16 +194,14 @@ def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetC
 
 
 def _cost_fields(cost: FleetCost) -> dict[str, Any]:
-    is_known = cost.unpriced < cost.nodes or not cost.nodes
-    is_idle_known = not cost.idle_unpriced or cost.idle_usd_per_hour > 0
     return {
         "nodes": cost.nodes,
         "unpriced": cost.unpriced,
         "accelerators": cost.accelerators,
         "idle_accelerators": cost.idle_accelerators,
-        "usd_per_hour": _number(cost.usd_per_hour) if is_known else None,
-        "usd_per_month": _number(cost.usd_per_month) if is_known else None,
-        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if is_idle_known else None,
+        "usd_per_hour": _number(cost.usd_per_hour) if cost.hourly.is_known else None,
+        "usd_per_month": _number(cost.usd_per_month) if cost.hourly.is_known else None,
+        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if cost.idle.is_known else None,
     }
 
 
