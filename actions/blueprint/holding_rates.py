@@ -18,6 +18,18 @@ from actions.fleet.prices import CONTROL_PLANE, ON_DEMAND, SERVICES, PriceBook, 
 from actions.fleet.quantity import HOURS_PER_MONTH
 
 _DISK = "ebs-gp3"
+_NODE_GROUP = "aws_eks_node_group"
+_CLUSTER = "aws_eks_cluster"
+_RESOURCES = {
+    "nat-gateway": "aws_nat_gateway",
+    "public-ipv4": "aws_eip",
+    "vpc-endpoint": "aws_vpc_endpoint",
+    "load-balancer": "aws_lb",
+    "ecr": "aws_ecr_repository",
+    "fsx-lustre": "aws_fsx_lustre_file_system",
+    "s3": "aws_s3_bucket",
+}
+"""The type of the Terraform resource that a service is paid for, by the begin of the service's name."""
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +43,12 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """`None` if no price is known."""
     source: str = ""
     as_of: date | None = None
+    resource: str = ""
+    """The type of the Terraform resource that it is the rate of; empty if none is known."""
+    nodes: int = 0
+    """The number of nodes that it is the rate of, or of their disks."""
+    instance_type: str = ""
+    """Of these nodes; empty for their disks."""
 
 
 class UsagePrice(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,10 +126,14 @@ def node_rates(
             usd_per_hour=None if price is None else price.usd_per_hour * count,
             source=price.source if price else "",
             as_of=price.as_of if price else None,
+            resource=_NODE_GROUP if holding else "",
+            nodes=count,
+            instance_type=instance_type,
         )
         if bought.disk_gib:
             gib = bought.disk_gib * count
-            yield _service_rate(tariff, f"disks of {count} × {instance_type}, {gib} GiB", (_DISK,), holding, gib)
+            disks = _service_rate(tariff, f"disks of {count} × {instance_type}, {gib} GiB", (_DISK,), holding, gib)
+            yield msgspec.structs.replace(disks, resource=_NODE_GROUP if holding else "", nodes=count)
 
 
 def holding_rates(held: Mapping[str, Holding], binding: Binding, tariff: Tariff) -> Iterator[Rate]:
@@ -128,7 +150,8 @@ def holding_rates(held: Mapping[str, Holding], binding: Binding, tariff: Tariff)
                 version = fill(holding.version, binding.everything)
                 support = support_price(version, tariff.day)
                 title = f"{holding.title} {version}, {support} support"
-                yield _service_rate(tariff, title, (f"{CONTROL_PLANE}-{support}",), name, 1)
+                found = _service_rate(tariff, title, (f"{CONTROL_PLANE}-{support}",), name, 1)
+                yield msgspec.structs.replace(found, resource=_CLUSTER)
             case HoldingKind.FLAT:
                 found = _service_rate(tariff, holding.title, _services(holding, binding), name, 1)
                 yield _or_own(found, holding, holding.usd_per_hour, Decimal(1))
@@ -159,8 +182,9 @@ def _service_rate(tariff: Tariff, title: str, services: tuple[str, ...], holding
     """Return the sum of services that are paid together; unknown if the price of one is."""
     known = [tariff.prices.service_price(service, tariff.region) for service in services]
     found = [price for price in known if price is not None]
+    resource = next((kind for name, kind in _RESOURCES.items() if services and services[0].startswith(name)), "")
     if not found or len(found) < len(services):
-        return Rate(name=title, holding=holding, usd_per_hour=None)
+        return Rate(name=title, holding=holding, usd_per_hour=None, resource=resource)
     hours = {Unit.HOUR: Decimal(1), Unit.GB_MONTH: Decimal(HOURS_PER_MONTH)}
     return Rate(
         name=title,
@@ -168,6 +192,7 @@ def _service_rate(tariff: Tariff, title: str, services: tuple[str, ...], holding
         usd_per_hour=sum((price.usd * amount / hours[price.unit] for price in found), Decimal(0)),
         source="; ".join(dict.fromkeys(price.source for price in found)),
         as_of=_oldest(price.as_of for price in found),
+        resource=resource,
     )
 
 

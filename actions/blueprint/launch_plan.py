@@ -35,7 +35,7 @@ from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, pod_specs_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.prices import PriceBook
-from actions.fleet.quantity import decimal_text, format_usd
+from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 DEVICES = {
@@ -157,6 +157,18 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.skip_reason)
 
     @property
+    def hourly_text(self) -> str:
+        """`$1.10`, `≥ $1.10`, `?`."""
+        return format_hourly(self.usd_per_hour, is_lower_bound=bool(self.unpriced)).removesuffix("/h")
+
+    @property
+    def cost_text(self) -> str:
+        """`$0.08–0.38`, `$0.08–0.38 + ?`, `?`."""
+        if self.usd_low is None or self.usd_high is None:
+            return UNKNOWN
+        return format_range(self.usd_low, self.usd_high, UNKNOWN if self.unpriced else "")
+
+    @property
     def is_free(self) -> bool:
         """True if nothing is paid by the hour while it runs."""
         return self.usd_per_hour == 0
@@ -179,9 +191,25 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The operators' releases that it needs, but for those that a rehearsal brings."""
 
     @property
+    def left_out(self) -> str:
+        """The things that are paid and in no sum, in a word or two: `traffic`, `?`; empty for nothing."""
+        used = "traffic" if any("traffic" in item.title for item in self.usage) else "use"
+        return " + ".join([used] * bool(self.usage) + [UNKNOWN] * bool(self.unpriced))
+
+    @property
     def is_lower_bound(self) -> bool:
         """True if something that is paid is in no sum."""
-        return bool(self.unpriced or self.usage)
+        return bool(self.left_out)
+
+    @property
+    def cost_text(self) -> str:
+        """The sum: `$0.08–0.38 + traffic`, `?`."""
+        return format_range(self.total_low, self.total_high, self.left_out) if self.is_priced else UNKNOWN
+
+    @property
+    def peak_text(self) -> str:
+        """The dearest hour: `≥ $13.08/h`, `?`."""
+        return format_hourly(self.peak_usd_per_hour, is_lower_bound=self.is_lower_bound)
 
     @property
     def rates(self) -> tuple[Rate, ...]:
@@ -333,7 +361,7 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
         usd_high: High end of it.
         low_seconds: Low end of the expected time.
         high_seconds: High end of it.
-        is_lower_bound: Something that is paid is in no sum.
+        left_out: What is paid and in no sum; see `LaunchPlan`.
         is_simulated: The launch is a rehearsal on the embedded cluster.
         error: The reason why there is no plan; then every other field is empty.
     """
@@ -344,7 +372,7 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
     usd_high: Decimal | None = None
     low_seconds: float = 0.0
     high_seconds: float = 0.0
-    is_lower_bound: bool = False
+    left_out: str = ""
     is_simulated: bool = False
     error: str = ""
 
@@ -373,7 +401,7 @@ def cost_summary(
         usd_high=plan.total_high if plan.is_priced else None,
         low_seconds=plan.low_seconds,
         high_seconds=plan.high_seconds,
-        is_lower_bound=plan.is_lower_bound,
+        left_out=plan.left_out,
         is_simulated=plan.is_cost_simulated,
     )
 
@@ -403,10 +431,12 @@ def plan_table(plan: LaunchPlan) -> str:
     """Return a table: a line for each stage, the totals, the sources of durations and prices, and what has no price."""
     lines = aligned([("STAGE", "KIND", "EXPECTED", "HOLDS", "$/h", "COST"), *map(_row, plan.stages)])
     simulated = " (simulated)" if plan.is_cost_simulated else ""
-    total = bound_text(plan) + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
-    lines += ["", f"total   {duration_range(plan.low_seconds, plan.high_seconds, is_rough=False)}, {total}{simulated}"]
+    lines += [
+        "",
+        f"total   {duration_range(plan.low_seconds, plan.high_seconds, is_rough=False)}, {plan.cost_text}{simulated}",
+    ]
     if plan.peak_usd_per_hour is not None:
-        lines.append(f"peak    {bound_text(plan)}{format_usd(plan.peak_usd_per_hour)}/h")
+        lines.append(f"peak    {plan.peak_text}")
     if plan.unpriced:
         left_out = "not included, as no price is known" if plan.is_priced else "no price is known"
         lines.append(f"{left_out}: {', '.join(plan.unpriced)}")
@@ -467,17 +497,4 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
     span = duration_range(stage.low_seconds, stage.high_seconds, is_rough=False)
     if stage.is_free:
         return (stage.id, stage.kind, span, nodes, "–", "–")
-    hourly = "?" if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
-    cost = "?" if stage.usd_low is None or stage.usd_high is None else _range(stage.usd_low, stage.usd_high)
-    least = "at least " if stage.unpriced and cost != "?" else ""
-    return (stage.id, stage.kind, span, nodes, least + hourly, least + cost)
-
-
-def bound_text(plan: LaunchPlan) -> str:
-    """Return `at least ` where the plan's sums leave something out, else nothing."""
-    return "at least " if plan.is_lower_bound else ""
-
-
-def _range(low: Decimal, high: Decimal) -> str:
-    first, last = format_usd(low), format_usd(high)
-    return first if first == last else f"{first} to {last}"
+    return (stage.id, stage.kind, span, nodes, stage.hourly_text, stage.cost_text)

@@ -17,10 +17,11 @@ from decimal import Decimal
 
 import msgspec
 
+from actions.base.wording import counted
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import Price, PriceBook
-from actions.fleet.quantity import HOURS_PER_MONTH, format_hourly, format_usd
+from actions.fleet.quantity import HOURS_PER_MONTH, bounded, format_hourly, format_usd
 
 _NOTHING = Decimal(0)
 _MOST_KNOWN = 4096
@@ -45,6 +46,28 @@ class NodeCost(msgspec.Struct, frozen=True, cache_hash=True):
         return self.price.usd_per_hour * self.idle_accelerators / self.accelerators
 
 
+class HourlyCost(msgspec.Struct, frozen=True):
+    """An hourly sum of what has a known price."""
+
+    usd: Decimal
+    is_lower_bound: bool = False
+    """Something that costs, or may, is not in it."""
+    is_known: bool = True
+    """False if no price is known of anything in it."""
+
+    @property
+    def text(self) -> str:
+        """`$82.27/h`, `≥ $82.27/h`, `?`."""
+        return format_hourly(self.usd if self.is_known else None, is_lower_bound=self.is_lower_bound)
+
+    @property
+    def monthly_text(self) -> str:
+        """730 hours of it: `$60,057.10/month`, `≥ $60,057.10/month`, `?`."""
+        if not self.is_known:
+            return "?"
+        return bounded(f"{format_usd(self.usd * HOURS_PER_MONTH)}/month", is_lower_bound=self.is_lower_bound)
+
+
 class FleetCost(msgspec.Struct, frozen=True):
     """The hourly cost of a set of nodes. A sum is of the known; the count beside it is of the nodes left out."""
 
@@ -63,29 +86,25 @@ class FleetCost(msgspec.Struct, frozen=True):
         return self.usd_per_hour * HOURS_PER_MONTH
 
     @property
-    def hourly_text(self) -> str:
-        """`$82.27/h (+3 unpriced)`; `? (3 unpriced)` when no price is known."""
-        return format_hourly(self._known(self.usd_per_hour, self.unpriced), unpriced=self.unpriced)
+    def hourly(self) -> HourlyCost:
+        """The sum; a lower bound if no price is known of some."""
+        is_known = not self.unpriced or self.unpriced < self.nodes
+        return HourlyCost(self.usd_per_hour, bool(self.unpriced), is_known)
 
     @property
-    def monthly_text(self) -> str:
-        """`$60,057.10/month`, with `at least` before it where nodes are left out, `?` when no price is known."""
-        known = self._known(self.usd_per_month, self.unpriced)
-        if known is None:
-            return "?"
-        return f"{'at least ' if self.unpriced else ''}{format_usd(known)}/month"
+    def idle(self) -> HourlyCost:
+        """The part of it that is idle."""
+        is_known = not self.idle_unpriced or bool(self.idle_usd_per_hour)
+        return HourlyCost(self.idle_usd_per_hour, bool(self.idle_unpriced), is_known)
 
     @property
     def idle_text(self) -> str:
-        """`$4.25/h idle (3 of 8 accelerators unrequested)`; empty in a fleet without accelerators."""
+        """`$4.25/h idle (3 of 8 accelerators)`, `all 8 accelerators in use`; empty in a fleet without accelerators."""
         if not self.accelerators:
             return ""
-        known = None if self.idle_unpriced and not self.idle_usd_per_hour else self.idle_usd_per_hour
-        sum_text = format_hourly(known, unpriced=self.idle_unpriced)
-        return f"{sum_text} idle ({self.idle_accelerators} of {self.accelerators} accelerators unrequested)"
-
-    def _known(self, amount: Decimal, unpriced: int) -> Decimal | None:
-        return None if unpriced and unpriced == self.nodes else amount
+        if not self.idle_accelerators:
+            return f"all {counted(self.accelerators, 'accelerator')} in use"
+        return f"{self.idle.text} idle ({self.idle_accelerators} of {counted(self.accelerators, 'accelerator')})"
 
 
 class CostModel:

@@ -112,7 +112,7 @@ def _summary(
         cells.append([name, f"{written(part)}/{written(whole)}", share, bar_of(part, whole)])
     not_ready = total.nodes - total.ready
     head = f"{total.nodes} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {total.pods} pods"
-    money = f"{cost.hourly_text} | {cost.monthly_text}"
+    money = f"{cost.hourly.text} | {cost.hourly.monthly_text}"
     return [f"{head} | {money}", *([cost.idle_text] if cost.idle_text else []), *aligned(cells)]
 
 
@@ -184,22 +184,20 @@ def nodes_json(
 
 def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:
     total = totals_of(nodes, usage)
-    is_known = not nodes or cost.unpriced < cost.nodes
-    is_idle_known = not cost.idle_unpriced or cost.idle_usd_per_hour > 0
     return {
         "nodes": total.nodes,
         "ready": total.ready,
         "pods": total.pods,
         "requested": _resources(total.requested),
         "allocatable": _resources(total.allocatable),
-        "usd_per_hour": _number(cost.usd_per_hour) if is_known else None,
-        "usd_per_month": _number(cost.usd_per_month) if is_known else None,
+        "usd_per_hour": _number(cost.usd_per_hour) if cost.hourly.is_known else None,
+        "usd_per_month": _number(cost.usd_per_month) if cost.hourly.is_known else None,
         "unpriced": cost.unpriced,
         "accelerators": cost.accelerators,
         "idle_accelerators": cost.idle_accelerators,
-        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if is_idle_known else None,
+        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if cost.idle.is_known else None,
         "idle_unpriced": cost.idle_unpriced,
-        "text": cost.hourly_text,
+        "text": cost.hourly.text,
     }
 
 

@@ -19,6 +19,7 @@ _UNITS = {
 }  # fmt: skip
 _MEMO_SIZE = 16384
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_WHOLE_DOLLARS = 100
 _CENT = Decimal("0.01")
 _FINEST = Decimal("0.000001")
 
@@ -66,6 +67,25 @@ def format_usd(amount: Decimal) -> str:
     return f"${amount.quantize(_CENT, ROUND_HALF_UP):,}"
 
 
+def format_range(low: Decimal, high: Decimal, left_out: str = "", *, is_whole: bool = False) -> str:
+    """Return the ends of an amount: `$0.08–0.38`, `$12.00`, `$0.08–0.38 + traffic`.
+
+    Args:
+        low: Low end.
+        high: High end.
+        left_out: What is not in it; empty for nothing.
+        is_whole: Without cents where they do not matter.
+    """
+    first, last = (format_dollars(one) if is_whole else format_usd(one) for one in (low, high))
+    span = first if first == last else f"{first}–{last.removeprefix('$')}"
+    return f"{span} + {left_out}" if left_out else span
+
+
+def format_dollars(amount: Decimal) -> str:
+    """Return an amount without cents where they do not matter: `$1,027`, `$13.08`."""
+    return f"${amount:,.0f}" if amount >= _WHOLE_DOLLARS else format_usd(amount)
+
+
 def bounded(amount: str, *, is_lower_bound: bool) -> str:
     """Return an amount for a table: `≥ $12.34` if something that costs is not in it. Sentences have `at least`."""
     return f"≥ {amount}" if is_lower_bound else amount
@@ -77,16 +97,14 @@ def decimal_text(amount: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def format_hourly(amount: Decimal | None, *, unpriced: int = 0) -> str:
-    """Return an hourly sum with what it leaves out: `$82.27/h`, `$82.27/h (+3 unpriced)`, `? (3 unpriced)`.
+def format_hourly(amount: Decimal | None, *, is_lower_bound: bool = False) -> str:
+    """Return an hourly sum: `$82.27/h`, `≥ $82.27/h`, `?`.
 
     Args:
         amount: The sum of the known prices; `None` if none is known.
-        unpriced: The number of parts that are not in it.
+        is_lower_bound: Something that costs is not in it.
     """
-    if amount is None:
-        return f"{UNKNOWN} ({unpriced} unpriced)" if unpriced else UNKNOWN
-    return f"{format_usd(amount)}/h" + (f" (+{unpriced} unpriced)" if unpriced else "")
+    return UNKNOWN if amount is None else bounded(f"{format_usd(amount)}/h", is_lower_bound=is_lower_bound)
 
 
 def percent_of(part: int, whole: int) -> float | None:

@@ -484,6 +484,9 @@ def _held_prices(plan: LaunchPlan) -> Iterator[HeldPrice]:
                 usd_per_hour="" if rate.usd_per_hour is None else str(rate.usd_per_hour),
                 is_of_work=not rate.holding,
                 source=f"{rate.source}, {rate.as_of or 'no date'}" if rate.source else "",
+                resource=rate.resource,
+                nodes=rate.nodes,
+                instance_type=rate.instance_type,
             )
     for item in plan.usage:
         yield HeldPrice(title=item.text, stage=item.stage, is_by_use=True)

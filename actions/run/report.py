@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from actions.base.clock import format_rfc3339
 from actions.base.decoding import json_document
 from actions.base.wording import aligned_text, duration, duration_range, listed
-from actions.fleet.quantity import bounded, format_usd
+from actions.fleet.quantity import bounded, decimal_text, format_hourly, format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.limits.options import limits_text, moment_text
 from actions.run.limits.rules import LimitStatus, reach_of, statuses_of
-from actions.run.spending import Spending, kept_text, last_moment, spending_fields, spending_of, unfinished_teardown
+from actions.run.paid import PaidThing, RunPaid, kept_sentence, paid_by, state_words, unfinished_teardown
+from actions.run.spending import Spending, last_moment, spending_fields, spending_of
 from actions.run.state.records import LimitAction, Limits, Operator
 from actions.run.state.view import (
     Goal,
@@ -33,8 +34,20 @@ from actions.run.state.view import (
 
 _LIMITS = "LIMITS"
 """The column of limits, which is left out if no run has any."""
-_COLUMNS = ("RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "HOLDS", _LIMITS, "BLUEPRINT", "CLUSTER", "CREATED")
-_HELD_SHOWN = 2
+_COLUMNS = (
+    "RUN",
+    "STATE",
+    "STAGE",
+    "TOOK",
+    "LOSS",
+    "SPENT",
+    "$/H",
+    _LIMITS,
+    "BLUEPRINT",
+    "CLUSTER",
+    "CREATED",
+)
+_PAID_SHOWN = 20
 
 
 def runs_table(runs: Sequence[RunSummary], *, now: float | None = None, is_short: bool = False) -> str:
@@ -58,7 +71,7 @@ def runs_table(runs: Sequence[RunSummary], *, now: float | None = None, is_short
             took_text(None if now is None and run.ended_at is None else run.took_seconds(now or 0.0)),
             loss_text(run.last_loss),
             spent_text(run),
-            listed(run.holds, _HELD_SHOWN),
+            rate_text(run.paid),
             *([run.limits] if has_limits else []),
             run.blueprint_id,
             run.cluster,
@@ -99,7 +112,7 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "ended_at": _moment(run.ended_at),
                 "last_loss": run.last_loss if run.last_loss is not None and math.isfinite(run.last_loss) else None,
                 "spent": spending_fields(run.spending),
-                "holds": list(run.holds),
+                "paid": paid_fields(run.paid.things if run.paid is not None else ()),
                 "limits": run.limits,
                 "leftovers": run.leftovers,
                 "unknown": run.unknown,
@@ -123,6 +136,24 @@ def spent_text(run: RunSummary) -> str:
     return bounded(format_usd(run.spending.usd), is_lower_bound=run.spending.is_lower_bound)
 
 
+def rate_text(paid: RunPaid | None) -> str:
+    """Return what a run pays for by the hour: `≥ $1.17/h`; empty for nothing."""
+    return paid.hourly.text if paid is not None and paid.things else ""
+
+
+def paid_fields(things: Iterable[PaidThing]) -> list[dict[str, object]]:
+    """Return what is paid for by the hour as JSON has it; `exists` is `null` for what may exist, and in no sum."""
+    return [
+        {
+            "title": one.title,
+            "stage": one.stage,
+            "usd_per_hour": None if one.usd_per_hour is None else decimal_text(one.usd_per_hour),
+            "exists": one.is_certain or None,
+        }
+        for one in things
+    ]
+
+
 def run_table(view: RunView, *, now: float | None = None) -> str:
     """Return one run as text: identity, state, stages, teardown and audit.
 
@@ -130,6 +161,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         view: The run.
         now: Seconds since the epoch, for the time that running stages have taken; without it, that is left out.
     """
+    paid = paid_by(view)
     head = [
         ("Run", view.id),
         ("Blueprint", f"{view.blueprint_id}{f' ({view.preset})' if view.preset else ''}: {view.title}"),
@@ -137,11 +169,13 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         *([("Account", view.account.id)] if view.account else []),
         *([("Owner", _owner(view))] if view.owner else []),
         ("Home", view.home or "none: the run is on this machine alone"),
-        ("State", view.state.value + (", paused" if view.is_paused else "") + _doubt(view)),
+        ("State", state_words(view.state, paid) + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
     spending = spending_of(view, last_moment(view) if now is None else now)
     if spending is not None:
         head.append(("Spent", spending.text))
+    if paid.things:
+        head.append(("Pays for", listed(_things(paid), _PAID_SHOWN)))
     if view.limits != Limits():
         head.append(("Limits", limits_text(view.limits)))
     at = last_moment(view) if now is None else now
@@ -193,6 +227,7 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "created_at": _moment(view.created_at),
             "notices": _notice_fields(view.notices),
             "spent": spending_fields(spending_of(view, last_moment(view) if now is None else now)),
+            "paid": paid_fields(paid_by(view).things),
             "limits": _limit_fields(view, last_moment(view) if now is None else now),
             "stages": [_stage_fields(stage) for stage in view.stages],
             "teardown": [_stage_fields(stage) for stage in view.teardown],
@@ -347,7 +382,7 @@ def _spent(stage: StageView, spending: Spending) -> str:
 
 
 def _spent_otherwise(spending: Spending) -> str:
-    lines = [f"Spent while no stage worked: {format_usd(spending.idle_usd)}\n"] if spending.idle_usd else []
+    lines = []
     if spending.unpriced:
         lines.append(f"Not in it, as no price is known: {', '.join(spending.unpriced)}\n")
     if spending.by_use:
@@ -398,16 +433,23 @@ def _audit(view: RunView) -> str:
         (f"Could not be searched, so more may be left, {len(audit.unknown)}", audit.unknown),
         ("Kept on purpose", audit.retained),
     )
-    kept = kept_text(view)
-    nothing = f"Nothing is left except what is kept on purpose: {kept}.\n" if kept else "Nothing is left.\n"
-    text = nothing if audit.is_clean else ""
+    text = f"{kept_sentence(view)}\n" if audit.is_clean else ""
     return text + "".join(f"{head}:\n" + "".join(f"  {line}\n" for line in lines) for head, lines in parts if lines)
 
 
 def _state(run: RunSummary) -> str:
     """Return its state, with the counts of what its audit found left or unknown."""
     found = [f"{run.leftovers} left"] * bool(run.leftovers) + [f"{run.unknown} unknown"] * bool(run.unknown)
-    return ", ".join([run.state.value, *found])
+    return ", ".join([state_words(run.state, run.paid), *found])
+
+
+def _things(paid: RunPaid) -> list[str]:
+    """Return a clause for each thing that a run pays for: `NAT gateway $0.05/h`, `2 × p5.48xlarge, if it exists`."""
+    prices = [format_hourly(one.usd_per_hour) for one in paid.things]
+    return [
+        f"{one.title} {price}{'' if one.is_certain else ', if it exists'}"
+        for one, price in zip(paid.things, prices, strict=True)
+    ]
 
 
 def _doubt(view: RunView) -> str:

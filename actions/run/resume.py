@@ -10,6 +10,7 @@ import msgspec
 from actions.base.errors import MissingError, RefusedError
 from actions.base.wording import duration_range, listed
 from actions.fleet.quantity import format_hourly
+from actions.run.paid import paid_by
 from actions.run.state.records import RequestKind
 from actions.run.state.view import OVER, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, StageView
 
@@ -89,16 +90,18 @@ def peak_rate(view: RunView, stages: Collection[StageView]) -> str:
     following = {stage.id for stage in stages}
     if not any(price.stage in following for price in view.prices if not price.is_by_use):
         return ""
-    return _hourly(view, held=_held(view) | following, at_work=following)
+    return _hourly(view, held=following | {one.stage for one in paid_by(view).things}, at_work=following)
 
 
 def held_rate(view: RunView, *, without: Collection[str] = ()) -> str:
     """Return what an hour costs of what the run holds, without some stages by id; empty if nothing is paid for."""
-    return _hourly(view, held=_held(view) - set(without), at_work=())
+    paid = paid_by(view)
+    is_any = any(one.stage not in without for one in paid.things)
+    return paid.without(without).text + _simulated(view) if is_any else ""
 
 
-def _held(view: RunView) -> set[str]:
-    return {stage.id for stage in view.stages if stage.held and stage.held[-1].end is None}
+def _simulated(view: RunView) -> str:
+    return " (simulated)" if view.is_cost_simulated else ""
 
 
 def _hourly(view: RunView, *, held: Collection[str], at_work: Collection[str]) -> str:
@@ -117,7 +120,7 @@ def _hourly(view: RunView, *, held: Collection[str], at_work: Collection[str]) -
     total = lasting + max(of_work.values(), default=Decimal(0))
     if not (total or unpriced):
         return ""
-    return format_hourly(total or None, unpriced=unpriced) + (" (simulated)" if view.is_cost_simulated else "")
+    return format_hourly(total or None, is_lower_bound=bool(unpriced)) + _simulated(view)
 
 
 def way_on(view: RunView) -> str:

@@ -1,7 +1,9 @@
 """The money that a run has spent so far, by stage, at the prices of its launch. Pure.
 
-What a stage makes is paid from the begin of its first attempt to the end of its undo, whether anything works or not. A
-moment in which several stages work is shared by them; one in which none does belongs to none.
+What a stage makes is paid for while it is known to exist: from the end of the attempt that made it to the end of its
+undo; the nodes that are started for the pods of a job, from the records of their NodeClaims to the end of its work.
+What may exist beside it, such as that of an apply that is under way or has failed, is summed apart. A moment in which
+several stages work is shared by them; one in which none does belongs to none.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ from itertools import pairwise
 
 import msgspec
 
-from actions.base.wording import listed
 from actions.fleet.quantity import decimal_text, format_hourly, format_usd
-from actions.run.state.records import Action, HeldPrice
-from actions.run.state.view import OVER, Goal, NoticeKind, Period, RunState, RunView, StageState, StageView
+from actions.run.state.records import NODE_CLAIM, HeldPrice
+from actions.run.state.view import NoticeKind, OwnedObject, Period, RunView, StageView
 
 _NOTHING = Decimal(0)
-_SHOWN = 20
-"""The most names in a sentence."""
+_WHOLE = Decimal(1)
+
+Share = tuple[Period, Decimal]
+"""A time, and the part of a price that is paid in it."""
 
 
 class Spending(msgspec.Struct, frozen=True):
@@ -28,8 +31,6 @@ class Spending(msgspec.Struct, frozen=True):
     usd: Decimal
     by_stage: Mapping[str, Decimal]
     """Cost of the hours in which each stage worked."""
-    idle_usd: Decimal
-    """Cost of the hours in which none did."""
     usd_per_hour: Decimal
     """The present rate."""
     unpriced: tuple[str, ...]
@@ -37,23 +38,32 @@ class Spending(msgspec.Struct, frozen=True):
     is_simulated: bool
     by_use: tuple[str, ...] = ()
     """Things paid by use, with their prices: they are in no sum, and make all of them lower bounds too."""
+    may_usd: Decimal = _NOTHING
+    """Cost so far of what may have existed: in no sum."""
+    may_usd_per_hour: Decimal = _NOTHING
+    """The rate of what may exist now: in no sum."""
+    at: float = 0.0
+    """Seconds since the epoch up to which it counts; 0.0 if it does not grow."""
+    is_rate_known: bool = True
+    """False if all that is paid by the hour now has no price, or only may exist."""
 
     @property
     def is_lower_bound(self) -> bool:
-        """True if something that was paid is in no sum."""
-        return bool(self.unpriced or self.by_use)
+        """True if something that was paid, or may have been, is not in the sum."""
+        return bool(self.unpriced or self.by_use or self.may_usd)
 
     @property
     def text(self) -> str:
-        """`at least $12.34 so far, now $1.10/h`; after a teardown only the sum."""
+        """`at least $12.34 so far, now ≥ $1.10/h`; after a teardown only the sum."""
         least = "at least " if self.is_lower_bound else ""
         now = f", now {self.rate_text}" if self.usd_per_hour else ""
         return f"{least}{format_usd(self.usd)} so far{now}{' (simulated)' if self.is_simulated else ''}"
 
     @property
     def rate_text(self) -> str:
-        """The present rate: `at least $1.10/h`."""
-        return f"{'at least ' if self.is_lower_bound else ''}{format_usd(self.usd_per_hour)}/h"
+        """The present rate: `≥ $1.10/h`."""
+        is_lower_bound = bool(self.unpriced or self.by_use or self.may_usd_per_hour)
+        return format_hourly(self.usd_per_hour, is_lower_bound=is_lower_bound)
 
     @property
     def short_text(self) -> str:
@@ -65,13 +75,9 @@ class Spending(msgspec.Struct, frozen=True):
         least = "at least " if self.is_lower_bound else ""
         return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
 
-
-def rate_at_rest(view: RunView, now: float) -> str:
-    """Return what a run that does not work any more still costs: `costs $1.10/h`; empty for nothing, or at work."""
-    spending = spending_of(view, now) if view.state in OVER else None
-    if spending is None or not spending.usd_per_hour:
-        return ""
-    return f"costs {spending.rate_text}"
+    def usd_at(self, now: float) -> Decimal:
+        """Return the sum at a later moment, at the same rate."""
+        return self.usd + self.usd_per_hour * Decimal(str(max(0.0, now - (self.at or now)))) / 3600
 
 
 def spending_of(view: RunView, now: float) -> Spending | None:
@@ -82,38 +88,38 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     """
     if not view.prices:
         return None
-    end_known = _known_until(view)
+    end_known = known_until(view)
     now = now if end_known is None else min(now, end_known)
-    paid = [(price, period) for price in view.prices for period in _periods(view, price)]
-    known = [(Decimal(price.usd_per_hour), period) for price, period in paid if price.usd_per_hour]
+    known = [(_usd(price), *share) for price in view.prices for share in times_known(view, price)]
+    may = [(_usd(price), period) for price in view.prices for period in times_possible(view, price)]
     worked = {stage.id: stage.worked for stage in view.stages}
     by_stage: dict[str, Decimal] = {}
-    idle = total = _NOTHING
-    for begin, end in _moments(view, [period for _, period in paid], now):
-        rate = sum((usd for usd, period in known if _covers(period, begin)), _NOTHING)
-        usd = rate * Decimal(str(end - begin)) / 3600
-        total += usd
+    total = most = _NOTHING
+    for begin, end in _moments(view, [*(one[1] for one in known), *(one[1] for one in may)], now):
+        hours = Decimal(str(end - begin)) / 3600
+        usd = hours * sum((usd * share for usd, period, share in known if _covers(period, begin)), _NOTHING)
+        total, most = total + usd, most + hours * sum((usd for usd, period in may if _covers(period, begin)), _NOTHING)
         working = [stage for stage, periods in worked.items() if any(_covers(period, begin) for period in periods)]
         for stage in working:
             by_stage[stage] = by_stage.get(stage, _NOTHING) + usd / len(working)
-        if not working:
-            idle += usd
+    rate = sum((usd * share for usd, period, share in known if period.end is None), _NOTHING)
+    at_most = sum((usd for usd, period in may if period.end is None), _NOTHING)
+    paid = [price for price in view.prices if times_possible(view, price)]
     return Spending(
         usd=total,
         by_stage=by_stage,
-        idle_usd=idle,
-        usd_per_hour=_NOTHING
-        if end_known is not None
-        else sum((usd for usd, period in known if period.end is None), _NOTHING),
-        unpriced=tuple(
-            dict.fromkeys(price.title for price, _ in paid if not price.usd_per_hour and not price.is_by_use)
-        ),
+        usd_per_hour=_NOTHING if end_known is not None else rate,
+        unpriced=tuple(dict.fromkeys(price.title for price in paid if not price.usd_per_hour and not price.is_by_use)),
         is_simulated=view.is_cost_simulated,
-        by_use=tuple(dict.fromkeys(price.title for price, _ in paid if price.is_by_use)),
+        by_use=tuple(dict.fromkeys(price.title for price in paid if price.is_by_use)),
+        may_usd=max(most - total, _NOTHING),
+        may_usd_per_hour=_NOTHING if end_known is not None else max(at_most - rate, _NOTHING),
+        at=now if rate else 0.0,
+        is_rate_known=bool(rate) or not any(_goes_on(view, price) for price in view.prices if not price.is_by_use),
     )
 
 
-def _known_until(view: RunView) -> float | None:
+def known_until(view: RunView) -> float | None:
     """Return when the records of a copy end, of which others may have more: seconds since the epoch; else `None`."""
     for notice in view.notices:
         if notice.kind is NoticeKind.ELSEWHERE and notice.since is not None:
@@ -121,12 +127,6 @@ def _known_until(view: RunView) -> float | None:
         if notice.kind is NoticeKind.RESTORED:
             return last_moment(view)
     return None
-
-
-def held_titles(view: RunView) -> tuple[str, ...]:
-    """Return the titles of what the run pays for by the hour now."""
-    held = (price.title for price in view.prices if any(period.end is None for period in _periods(view, price)))
-    return tuple(dict.fromkeys(held))
 
 
 def last_moment(view: RunView) -> float:
@@ -141,65 +141,68 @@ def spending_fields(spending: Spending | None) -> dict[str, object] | None:
         return None
     return {
         "usd": decimal_text(spending.usd),
-        "usd_per_hour": decimal_text(spending.usd_per_hour),
+        "usd_per_hour": decimal_text(spending.usd_per_hour) if spending.is_rate_known else None,
         "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
-        "idle_usd": decimal_text(spending.idle_usd),
         "unpriced": list(spending.unpriced),
         "by_use": list(spending.by_use),
         "simulated": spending.is_simulated,
     }
 
 
-def unfinished_teardown(view: RunView) -> tuple[str, ...]:
-    """Return the end of a teardown that stopped: what failed, what is left with its price, the next command.
-
-    Empty for every other run, and for a teardown that still goes on with what does not need the failed step.
-    """
-    if view.goal is not Goal.TEARDOWN or view.state is not RunState.FAILED:
+def times_known(view: RunView, price: HeldPrice) -> tuple[Share, ...]:
+    """Return when what has a price is known to exist, with the part of it that does."""
+    stage = _stage(view, price.stage)
+    if stage is None:
         return ()
-    failed = [step for step in view.teardown if step.state is StageState.FAILED]
-    waiting = [step for step in view.teardown if step.state is StageState.PENDING]
-    if not failed:
-        return ()
-    waits = f" {listed([step.title for step in waiting], _SHOWN)} waited for it." if waiting else ""
-    left = [priced_title(view, step) for step in (*failed, *waiting) if step.kind not in (Action.DRAIN, Action.AUDIT)]
-    return (
-        f"The teardown stopped: {listed([step.title for step in failed], _SHOWN)} failed.{waits}",
-        *([f"Still there: {listed(left, _SHOWN)}."] if left else []),
-        f"Fix the cause, then: eksml-tui runs resume {view.id}",
-    )
+    if price.is_of_work and price.nodes:
+        return tuple(_claimed(view, price, stage))
+    if price.is_of_work:  # of a journal without numbers of nodes
+        return tuple((period, _WHOLE) for period in stage.worked)
+    return tuple((period, _WHOLE) for period in stage.made.get(price.resource, stage.made.get("", ())))
 
 
-_HOLD_NOTHING = ("capacity", "check")
-"""Kinds of stages that make nothing."""
-
-
-def kept_text(view: RunView) -> str:
-    """Return the stages that a teardown has left on purpose, with the price of what each holds; empty without any."""
-    skipped = [step for step in view.teardown if step.state is StageState.SKIPPED]
-    kept = {step.id for step in skipped if step.kind not in _HOLD_NOTHING}
-    return listed([priced_title(view, stage) for stage in view.stages if stage.id in kept], _SHOWN)
-
-
-def priced_title(view: RunView, stage: StageView) -> str:
-    """Return a stage that was not undone, with the price of what it holds, as far as that is known."""
-    held = [
-        price
-        for price in view.prices
-        if price.stage == stage.id and any(period.end is None for period in _periods(view, price))
-    ]
-    if not held:
-        return stage.title
-    usd = sum((Decimal(price.usd_per_hour) for price in held if price.usd_per_hour), _NOTHING)
-    unpriced = sum(not (price.usd_per_hour or price.is_by_use) for price in held)
-    return f"{stage.title} ({format_hourly(usd or None, unpriced=unpriced)})"
-
-
-def _periods(view: RunView, price: HeldPrice) -> tuple[Period, ...]:
-    stage = next((stage for stage in view.stages if stage.id == price.stage), None)
+def times_possible(view: RunView, price: HeldPrice) -> tuple[Period, ...]:
+    """Return when what has a price may exist, whether that is known or not."""
+    stage = _stage(view, price.stage)
     if stage is None:
         return ()
     return stage.worked if price.is_of_work else stage.held
+
+
+def _goes_on(view: RunView, price: HeldPrice) -> bool:
+    return any(period.end is None for period in times_possible(view, price))
+
+
+def claims_of(view: RunView, stage: str) -> list[OwnedObject]:
+    """Return the NodeClaims that were made for the pods of a stage, those that are gone included; oldest first."""
+    found = [one for one in view.owned if one.kind == NODE_CLAIM and one.stage == stage and not one.existed]
+    return sorted((one for one in found if one.made_at), key=lambda one: one.made_at)
+
+
+def _claimed(view: RunView, price: HeldPrice, stage: StageView) -> Iterator[Share]:
+    """Yield the times of the nodes that were started for the pods of a stage, by the records of their claims.
+
+    Where they are of several types, no claim is known to be of one, so all of them have to be there.
+    """
+    wanted = sum(one.nodes for one in view.prices if one.stage == stage.id and one.is_of_work and one.instance_type)
+    is_alone = wanted <= price.nodes
+    claims = claims_of(view, stage.id)
+    for work in stage.worked:
+        begun = [one for one in claims if one.made_at >= work.begin and (work.end is None or one.made_at < work.end)]
+        if not is_alone and len(begun) < wanted:
+            continue
+        for one in begun[:wanted]:
+            begin = one.made_at if is_alone else begun[wanted - 1].made_at
+            ends = [end for end in (one.gone_at, work.end) if end is not None]
+            yield Period(begin, min(ends, default=None)), _WHOLE / wanted
+
+
+def _stage(view: RunView, stage_id: str) -> StageView | None:
+    return next((stage for stage in view.stages if stage.id == stage_id), None)
+
+
+def _usd(price: HeldPrice) -> Decimal:
+    return Decimal(price.usd_per_hour) if price.usd_per_hour else _NOTHING
 
 
 def _moments(view: RunView, paid: list[Period], now: float) -> Iterator[tuple[float, float]]:

@@ -113,7 +113,7 @@ def test_a_run_outlives_its_consoles_and_the_next_one_shows_all_of_it(program: P
     program.run("runs", "teardown", folder.name, "--confirm", "bionemo-on-eks", "--delete-data", seconds=240)
     with a_console(program, "--run", folder.name) as last:
         last.until(lambda: load_run(folder).state is RunState.TORN_DOWN, "end of the teardown", seconds=240)
-        last.wait(r"^│ torn down ")
+        last.wait(r"^│ torn down[ ,]")
         last.press("2")
         last.wait(r"coredns")
         last.wait_gone(r"esm1nv-pretraining")

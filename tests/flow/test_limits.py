@@ -44,7 +44,7 @@ def test_a_budget_that_is_spent_parks_the_run_and_the_record_has_the_value(progr
     assert [(one.kind, one.is_of_limit, one.by) for one in parked.requests] == [(RequestKind.PARK, True, None)]
     (reached,) = parked.limits_reached
     assert reached.limit == "budget_usd"
-    assert "The budget of $0.05: at least $0.0" in reached.text
+    assert "The budget of $0.05: about $0.0" in reached.text
     assert "paid by use" in reached.text
     wait(lambda: program.runner(folder) is None, "the runner's end", deadline_seconds=LONGEST_SECONDS)
     shown = json.loads(said(program, "--readonly", "runs", "show", "latest", "-o", "json"))

@@ -156,7 +156,7 @@ DIALOGUES = (
     Shot("help", keys("?", after="open run"), Viewer, ("escape",)),
     Shot("describe", line(f"describe pod/{BROKEN}"), Viewer, ("escape",)),
     Shot("palette", keys("ctrl+p", "t", "e", "a", "r"), "delete_data", ("escape",)),
-    Shot("launch", line("launch bionemo-esm1nv"), "peak at least", ("escape",)),
+    Shot("launch", line("launch bionemo-esm1nv"), "+ traffic, peak", ("escape",)),
 )
 SMALL_DIALOGUES = (
     Shot("why", line(f"why pod/{BROKEN}"), Viewer, ("escape",)),
@@ -274,7 +274,7 @@ async def test_screens(
 @pytest.mark.parametrize("size", HOME_SIZES, ids=str)
 async def test_home(size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with a_fixed_console(training, monkeypatch, size=size) as console:
-        shot = Shot("home", line("open home"), "There is no such image")
+        shot = Shot("home", line("open home"), "AWS has no capacity")
         await compare(console, [shot], size, tmp_path)
 
 
@@ -351,7 +351,7 @@ async def test_runs_of_other_machines(
 ) -> None:
     training.remotes = fixed_runs.remote_runs()
     async with a_fixed_console(training, monkeypatch, size=size) as console:
-        home = Shot("home-remote", line("open home"), ("There is no such image", "on other machines"))
+        home = Shot("home-remote", line("open home"), ("AWS has no capacity", "on other machines"))
         await compare(console, (home, *REMOTE_STATES), size, tmp_path)
 
 

@@ -55,7 +55,7 @@ def a_console(
 def launch_the_rehearsal(terminal: Terminal) -> None:
     """From the blueprints through form, plan and question to the run."""
     terminal.press("3")
-    terminal.wait(r"bionemo-esm1nv +8 A10G +≥ \$\d+\.\d\d/h +≥ \$\d+\.\d\d")
+    terminal.wait(r"bionemo-esm1nv +8 A10G +≥ \$\d+\.\d\d/h +\$\d+\.\d\d–\d+\.\d\d \+ traffic")
     terminal.press("Enter")
     terminal.wait(r"Preset +‹ rehearsal ›")
     terminal.wait(r"Cluster name +bionemo-on-eks")

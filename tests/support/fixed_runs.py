@@ -17,6 +17,7 @@ from actions.base.files import write_private
 from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
+from actions.run.paid import PaidThing, RunPaid
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence
 from actions.run.spending import Spending
 from actions.run.spool.format import AcceleratorSample
@@ -266,8 +267,12 @@ def a_bandwidth_run() -> RunView:
 
 _PAID: dict[str, Any] = {
     "took": 1.0,
-    "spending": Spending(Decimal("612.4"), {}, Decimal(0), Decimal("11.72"), ("a NAT gateway",), is_simulated=False),
-    "holds": ("2 × g5.12xlarge", "core nodes", "file system"),
+    "spending": Spending(Decimal("612.4"), {}, Decimal("11.72"), ("a NAT gateway",), is_simulated=False),
+    "paid": (
+        PaidThing("2 × g5.12xlarge", Decimal("11.344"), RUN, "train", instance_type="g5.12xlarge", nodes=2),
+        PaidThing("core nodes", Decimal("0.384"), RUN, "provision", instance_type="m5.xlarge", nodes=2),
+        PaidThing("file system", Decimal("1.117808"), RUN, "filesystem"),
+    ),
     "loss": 1.175,
 }
 
@@ -303,7 +308,7 @@ def summaries(folder: Path) -> tuple[RunSummary, ...]:
             began_at=_NOW - ago if more.get("took") else None,
             ended_at=_NOW - ago + more["took"] if more.get("took") and state is RunState.FAILED else None,
             spending=more.get("spending"),
-            holds=more.get("holds", ()),
+            paid=RunPaid(name, cluster, "us-west-2", state, more.get("paid", ()), holders=more.get("holders", ())),
             last_loss=more.get("loss"),
         )
         for place, (name, cluster, state, stage, ago, more) in enumerate(rows)

@@ -112,8 +112,8 @@ def tear_down_by_typing_the_name(terminal: Terminal) -> None:
     terminal.type("-on-eks")
     terminal.press("Enter")
     terminal.wait(r"tearing down")
-    terminal.wait(r"^│ torn down ", seconds=90)
-    terminal.wait(r"The audit found nothing left")
+    terminal.wait(r"^│ torn down, data kept ", seconds=90)
+    terminal.wait(r"goes on for what is kept on purpose")
 
 
 def test_keys_that_come_faster_than_screens_go_where_they_were_meant(shared_program: Program) -> None:

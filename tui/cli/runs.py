@@ -48,8 +48,8 @@ _HOMES_SECONDS = 3.0
 """Time for the homes of parked runs to name another machine."""
 _RUN_FIELDS = (
     "id", "folder", "state", "stage", "blueprint", "title", "cluster", "created_at", "began_at", "ended_at",
-    "last_loss", "spent.usd", "spent.usd_per_hour", "spent.idle_usd", "spent.unpriced", "spent.by_use",
-    "spent.simulated", "holds", "limits", "leftovers", "unknown", "error", "notices",
+    "last_loss", "spent.usd", "spent.usd_per_hour", "spent.unpriced", "spent.by_use",
+    "spent.simulated", "limits", "leftovers", "unknown", "error", "notices",
 )  # fmt: skip
 _CURVES = {
     ".txt": "plot",

@@ -21,8 +21,8 @@ from actions.command.verbs import (
     Call,
     Danger,
 )
+from actions.run.paid import priced
 from actions.run.resume import held_rate, resume_of
-from actions.run.spending import priced_title
 from actions.run.state.planner import kept_stages, parking_order
 from actions.run.state.records import Action, RequestKind
 from actions.run.state.view import RunView, StageState
@@ -229,7 +229,7 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     left = frozenset() if deletes_data else kept_stages(view.stages)
     roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
     gone = [root.title for root in roots if root.id not in left]
-    kept = [priced_title(view, root) for root in roots if root.id in left]
+    kept = [priced(view, root) for root in roots if root.id in left]
     before = sum(item.existed for item in view.owned)
     lines = _wrapped(f"Stops its jobs, deletes {made or 'nothing in the cluster'}, then audits.", most=2)
     lines += _wrapped(f"Destroyed by Terraform: {', '.join(gone)}." if gone else "")

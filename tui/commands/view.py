@@ -13,8 +13,8 @@ from actions.cluster.kinds import watched_names
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.panes import without_arguments
+from tui.feeds.cluster import whole_context
 from tui.feeds.services import ConsoleServices, default_namespace
-from tui.present.header import whole_context
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace

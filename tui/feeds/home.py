@@ -1,4 +1,4 @@
-"""The feeds of the home pane: the fleet's totals, problems, contexts, costs of blueprints, money and holds of runs.
+"""The feeds of the home pane: the fleet's totals, problems, contexts, costs of blueprints; what is paid by the hour.
 
 Each is computed when a visible pane asks for it and its source has changed, in a thread if it takes more than a moment;
 nothing ticks while nothing changes.
@@ -7,22 +7,23 @@ nothing ticks while nothing changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, JournalError
 from actions.base.executors import NamedExecutor, in_thread
+from actions.fleet.cost import FleetCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, PodFacts
 from actions.fleet.health import PodTrouble, has_restarted, trouble_of, verdict_of
 from actions.fleet.totals import FleetTotals, TotalsSum
-from actions.run.state.view import NoticeKind, RunState, StageState
+from actions.run.paid import Paid, PaidThing, RunPaid, SeenNodes, paid_by, paid_of
+from actions.run.state.view import NoticeKind
+from tui.feeds.cluster import ClusterFeed, FleetCosts
+from tui.feeds.runs import RunFeed
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import CostSummary
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot
     from actions.fleet.instance_types import InstanceTable
     from actions.fleet.prices import PriceBook
+    from actions.run.alarms import Alarm
     from actions.run.journal.reader import RunSummary
     from actions.run.state.view import RunView
 
@@ -40,8 +42,6 @@ PROBLEMS_EVERY_SECONDS = 4.0
 """The shortest time between two searches for problems."""
 RESTARTED_SECONDS = 300.0
 """A pod whose container was restarted within this time is a problem, though it runs: it may crash again and again."""
-_MOST_RUNS = 12
-"""Number of runs whose money and holds are computed."""
 
 
 class FleetTrouble:
@@ -150,54 +150,100 @@ class FleetTrouble:
                 self.nodes[name] = node
 
 
-class RunMoney(msgspec.Struct, frozen=True):
-    """The money and the holds of a run at one moment.
+class PaidFeed:
+    """The list of what is paid for by the hour; computed again only when one of its sources has changed.
 
     Args:
-        at: Seconds since the epoch.
-        usd: Spent until then; `None` if the run has no prices.
-        usd_per_hour: Its rate.
-        is_lower_bound: Something that is paid is in no sum.
-        holds: Titles of the stages that hold accelerators.
-        ended_at: The end of its last stage, if it is not at work; else 0.0.
+        runs: The runs of this machine and of others.
+        cluster: The cluster on screen.
+        fleet: The costs of its nodes.
+        total: Returns the cost of all of them; `None` before they are known.
+        clock: Time.
+        is_simulated: Whether the session shows simulated money; `None` for whatever there is.
     """
 
-    at: float
-    usd: Decimal | None
-    usd_per_hour: Decimal
-    is_lower_bound: bool
-    holds: tuple[str, ...]
-    ended_at: float = 0.0
+    def __init__(
+        self,
+        runs: RunFeed,
+        cluster: ClusterFeed,
+        fleet: FleetCosts,
+        total: Callable[[], FleetCost | None],
+        clock: Clock,
+        *,
+        is_simulated: bool | None,
+    ) -> None:
+        self.cluster = cluster
+        self._runs = runs
+        self._fleet = fleet
+        self._total = total
+        self._clock = clock
+        self._is_simulated = is_simulated
+        self._shown: ClusterSnapshot | None = None
+        self._revisions = (-1, -1)
+        self._of: RunView | None = None
+        self._now = Paid()
+        self._view: tuple[RunView, RunPaid] | None = None
 
-    def spent(self, now: float) -> Decimal | None:
-        """Return the money spent until `now`, at the same rate."""
-        if self.usd is None:
+    def now(self) -> Paid:
+        """Return the list as it is."""
+        others, snapshot, total = self._runs.others, self.cluster.snapshot(), self._total()
+        seen = snapshot if total is not None else None
+        revisions = (self._runs.revision, others.revision if others is not None else 0)
+        if seen is not self._shown or revisions != self._revisions or self._runs.view is not self._of:
+            self._shown, self._revisions, self._of = seen, revisions, self._runs.view
+            self._now = self._computed(total)
+        return self._now
+
+    def alarms(self) -> Iterator[Alarm]:
+        """Yield an alarm for each run that is over and has had idle accelerators for minutes."""
+        from actions.run.alarms import idle_alarm  # the first frame needs no journal
+
+        of_runs = self.now().of_runs
+        for run in self._runs.summaries if of_runs else ():
+            alarm = idle_alarm(run, of_runs.get(run.id), now=self._clock.now().timestamp())
+            if alarm is not None:
+                yield alarm
+
+    def _computed(self, total: FleetCost | None) -> Paid:
+        on_screen, elsewhere = self.cluster.place, self._runs.listed_elsewhere()
+        place = (on_screen.cluster, on_screen.region)
+        gone = {run.id for run in elsewhere}
+        return paid_of(
+            [paid for paid in self._of_runs() if paid.run not in gone],
+            self._seen(total, place),
+            self._elsewhere(place),
+            is_simulated=self._is_simulated,
+        )
+
+    def _of_runs(self) -> Iterator[RunPaid]:
+        """Yield what each run pays for; the run on screen is newer than the list."""
+        view = self._runs.view if self._runs.remote is None else None
+        if view is not None and (self._view is None or self._view[0] is not view):
+            self._view = view, paid_by(view)
+        for run in self._runs.summaries:
+            if (view is None or run.id != view.id) and run.paid is not None:
+                yield run.paid
+        if view is not None and self._view is not None:
+            yield self._view[1]
+
+    def _elsewhere(self, place: tuple[str, str]) -> list[PaidThing]:
+        found = self._runs.listed_elsewhere()
+        if not found:
+            return []
+        from actions.run.presence.record import paid_elsewhere
+
+        is_alike = self._is_simulated
+        shown = [
+            run for run in found if is_alike is None or not run.created or run.created.is_cost_simulated == is_alike
+        ]
+        return [thing for run in shown if (thing := paid_elsewhere(run, place)) is not None]
+
+    def _seen(self, total: FleetCost | None, place: tuple[str, str]) -> SeenNodes | None:
+        snapshot = self.cluster.snapshot()
+        if snapshot is None or total is None:
             return None
-        return self.usd + self.usd_per_hour * Decimal(str(max(0.0, now - self.at))) / 3600
-
-
-_AT_WORK = frozenset(
-    {RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.STALLED, RunState.TEARING_DOWN}
-)
-
-
-def money_of(view: RunView, now: float) -> RunMoney:
-    """Return the money and the holds of a run at `now`, in seconds since the epoch."""
-    from actions.run.spending import last_moment, spending_of
-
-    spending = spending_of(view, now)
-    return RunMoney(
-        at=now,
-        usd=spending.usd if spending else None,
-        usd_per_hour=spending.usd_per_hour if spending else Decimal(0),
-        is_lower_bound=bool(spending and spending.is_lower_bound),
-        holds=tuple(
-            stage.title
-            for stage in view.stages
-            if stage.holds_accelerators and stage.state in (StageState.SUCCEEDED, StageState.RUNNING)
-        ),
-        ended_at=0.0 if view.state in _AT_WORK else last_moment(view),
-    )
+        claimed = {claim.uid: claim.node for claim in snapshot.claims.values() if claim.node}
+        return SeenNodes(*place, snapshot.nodes, self._fleet.costs(snapshot), claimed, total)
 
 
 class HomeFeed:
@@ -218,8 +264,6 @@ class HomeFeed:
         self.contexts_error = ""
         self.costs: Mapping[str, CostSummary] = {}
         """By blueprint."""
-        self.money: Mapping[str, RunMoney] = {}
-        """By run."""
         self.revision = 0
         """Number of changes of everything above but the totals."""
         self._clock = clock
@@ -235,7 +279,6 @@ class HomeFeed:
         """Folders of the runs whose pods are in trouble, with the stage."""
         self._cluster: object = None
         self._planned: object = None
-        self._summaries: object = None
 
     def follow(self, snapshot: ClusterSnapshot | None) -> None:
         """Take over the newest snapshot, and look for problems if there may be others and the last look is not fresh.
@@ -292,24 +335,10 @@ class HomeFeed:
             self._planned = blueprints
             self._start("costs", self._plan([(one, preset_of(one.presets)) for one in blueprints]))
 
-    def weigh(self, summaries: tuple[RunSummary, ...], view: RunView | None) -> None:
-        """Read money and holds of the runs that are not torn down, when the list of runs has changed.
-
-        Args:
-            summaries: All runs, the newest first.
-            view: The run on screen: it is always current.
-        """
+    def note_failing(self, summaries: Iterable[RunSummary]) -> None:
+        """Take over which runs have pods in trouble: their logs have the cause."""
         troubled = (run for run in summaries if any(notice.kind is NoticeKind.PODS for notice in run.notices))
         self._failing = tuple((run.folder, run.stage) for run in troubled)
-        if view is not None:
-            self.money = {**self.money, view.id: money_of(view, self._clock.now().timestamp())}
-        if summaries is self._summaries or self._is_busy("money"):
-            return
-        self._summaries = summaries
-        alive = [run for run in summaries if run.state is not RunState.TORN_DOWN and not run.error]
-        others = [run.folder for run in alive if view is None or run.id != view.id][:_MOST_RUNS]
-        if others:
-            self._start("money", self._weigh(others))
 
     def close(self) -> None:
         """End everything that is under way."""
@@ -346,11 +375,6 @@ class HomeFeed:
             cost = await self._disk.call(_cost_of, blueprint, preset, prices, instances, day=self._clock.now().date())
             self.costs = {**self.costs, blueprint.id: cost}
             self._tell()
-
-    async def _weigh(self, folders: list[Path]) -> None:
-        found = await self._disk.call(_money_in, folders, self._clock)
-        self.money = {**found, **{run: one for run, one in self.money.items() if run not in found}}
-        self._tell()
 
 
 def _problems_in(
@@ -406,15 +430,3 @@ def _cost_of(
     from actions.blueprint.launch_plan import cost_summary
 
     return cost_summary(blueprint, preset, prices, instances, day=day)
-
-
-def _money_in(folders: list[Path], clock: Clock) -> dict[str, RunMoney]:
-    """Read the journals, and return money and holds by run. A run that cannot be read is left out."""
-    from actions.run.journal.reader import load_run
-
-    found: dict[str, RunMoney] = {}
-    for folder in folders:
-        with suppress(ConsoleError, OSError):
-            view = load_run(folder)
-            found[view.id] = money_of(view, clock.now().timestamp())
-    return found

@@ -97,8 +97,8 @@ class RunFeed:
         self._newest: RunView | None = None
         """The view that was read last."""
         self._listed_at = float("-inf")
-        self._listed: tuple[str, RunState, tuple[Notice, ...]] | None = None
-        """The run on screen, its state and notices when the list was read."""
+        self._listed: tuple[object, ...] | None = None
+        """The run on screen, its state, notices and stages when the list was read."""
         self._disk = NamedExecutor("runs")
 
     @property
@@ -279,9 +279,9 @@ class RunFeed:
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
 
     @property
-    def _to_list(self) -> tuple[str, RunState, tuple[Notice, ...]] | None:
+    def _to_list(self) -> tuple[object, ...] | None:
         view = self.view
-        return None if view is None else (view.id, view.state, view.notices)
+        return None if view is None else (view.id, view.state, view.notices, *(one.state for one in view.stages))
 
     def forget(self) -> None:
         """Show no run, until the list is read again: a replay has gone to another moment."""

@@ -17,7 +17,7 @@ from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED
 from tui.feeds.alarms import AlarmFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
-from tui.feeds.home import HomeFeed
+from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
@@ -118,6 +118,15 @@ class ConsoleServices:
         self.alarms.sources.append(lambda: self.training.alarms)
         self.upkeep = UpkeepFeed(settings.disk, clock, ticker.request_paint, is_readonly=settings.readonly)
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
+        self.paid = PaidFeed(
+            self.runs,
+            self.cluster,
+            self.fleet,
+            self.fleet_cost,
+            clock,
+            is_simulated=None if settings.replay is not None else settings.demo is not None,
+        )
+        self.alarms.sources.append(self.paid.alarms)
         self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
         self.objects = ObjectsFeed(self.cluster, clock=clock, changed=ticker.request_paint)
         self.runs.pods = partial(_pod_troubles, self)

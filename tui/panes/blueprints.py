@@ -41,7 +41,7 @@ COLUMNS: tuple[Column[BlueprintRow], ...] = (
         "cost",
         "COST",
         lambda row: cost.launch_cost_text(row.cost),
-        width=15,
+        width=22,
         align="right",
         sort_key=lambda row: cost.launch_cost_key(row.cost),
     ),
@@ -53,10 +53,10 @@ COLUMNS: tuple[Column[BlueprintRow], ...] = (
         align="right",
         sort_key=lambda row: row.cost.high_seconds if row.cost else 0.0,
     ),
-    Column("title", "TITLE", lambda row: row.blueprint.title, width=24, flex=3),
-    Column("stages", "STAGES", lambda row: str(len(row.blueprint.stages)), width=6, align="right", drop=3),
-    Column("cluster", "CLUSTER", lambda row: row.blueprint.cluster.name, width=20, drop=2),
-    Column("region", "REGION", lambda row: row.blueprint.cluster.region, width=10, drop=1),
+    Column("title", "TITLE", lambda row: row.blueprint.title, width=24, flex=3, drop=1),
+    Column("stages", "STAGES", lambda row: str(len(row.blueprint.stages)), width=6, align="right", drop=4),
+    Column("cluster", "CLUSTER", lambda row: row.blueprint.cluster.name, width=20, drop=3),
+    Column("region", "REGION", lambda row: row.blueprint.cluster.region, width=10, drop=2),
 )
 
 

@@ -1,4 +1,4 @@
-"""The cost pane: the fleet's cost by type and purchase option."""
+"""The cost pane: all that is paid for by the hour, nodes by type and purchase option."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from tui.widgets.base import Lines
 from tui.widgets.table_model import Column
 
 COLUMNS: tuple[Column[CostRow], ...] = (
-    Column("type", "TYPE", lambda row: row.instance_type or "?", width=14, flex=1, limit=18),
-    Column("bought", "BOUGHT", lambda row: row.capacity_type or "?", width=10, drop=2),
-    Column("region", "REGION", lambda row: row.region or "?", width=10, drop=4),
+    Column("type", "TYPE", lambda row: row.what or "?", width=14, flex=1, limit=40),
+    Column("bought", "BOUGHT", lambda row: row.bought or ("?" if row.nodes else "-"), width=10, drop=2),
+    Column("region", "REGION", lambda row: row.region or ("?" if row.nodes else "-"), width=10, drop=4),
     Column("pool", "POOL", lambda row: row.pool or "-", width=12, flex=1, limit=28, drop=3),
-    Column(
-        "nodes", "NODES", lambda row: str(row.total.nodes), width=5, align="right", sort_key=lambda row: row.total.nodes
-    ),
+    Column("nodes", "NODES", cost.count_cell, width=5, align="right", sort_key=cost.count_key),
     Column("each", "$/H EACH", cost.each_cell, width=9, align="right"),
     Column("hourly", "$/H", cost.hourly_cell, width=10, align="right", sort_key=cost.hourly_key),
     Column("monthly", "$/MONTH", cost.monthly_cell, width=12, align="right", sort_key=cost.hourly_key, drop=1),
@@ -55,11 +53,12 @@ class CostPane(TablePane[CostRow]):
     def refresh_data(self) -> None:
         """Recompute the sums."""
         self.show_health(self.services.health("nodes"))
-        snapshot = self.services.cluster.snapshot()
-        if snapshot is not None and snapshot is self._shown:
+        snapshot, paid = self.services.cluster.snapshot(), self.services.paid.now()
+        if paid is self._shown:
             return
-        self._totals.show(cost.total_lines(self.services.fleet_cost(), snapshot.nodes.values() if snapshot else ()))
+        self._totals.show(cost.total_lines(paid, snapshot.nodes.values() if snapshot else ()))
         if snapshot is None:
             return
-        self._shown = snapshot
-        self.show_rows(cost.cost_rows(snapshot.nodes.values(), self.services.fleet.costs(snapshot)))
+        self._shown = paid
+        costs, names = self.services.fleet.costs(snapshot), {**self.services.remote.names, **self.services.runs.names}
+        self.show_rows(cost.cost_rows(snapshot.nodes.values(), costs, paid.things, names))

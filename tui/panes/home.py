@@ -36,6 +36,7 @@ class HomePane(Pane):
         keymap = services.settings.keymap
         self._keys = {line: name_of(KeyContext.EVERYWHERE, line, keymap) for line in _NAMED_KEYS}
         self._keys["why"] = name_of(KeyContext.HOME, "why", keymap)
+        self._keys |= {line: name_of(KeyContext.RUNS, line, keymap) for line in ("park", "teardown")}
         self._sections = SectionList()
         self._latest = LatestEvents()
 
@@ -105,7 +106,7 @@ class HomePane(Pane):
         if services.replay is None:  # this machine's contexts are not those of the capture
             home.read_contexts(services.settings.target, services.cluster.target)
         home.plan(services.blueprints.found, services.settings.preferred_preset)
-        home.weigh(services.runs.summaries, services.runs.view)
+        home.note_failing(services.runs.summaries)
 
     def _facts(self) -> HomeFacts:
         services, home, now = self.services, self.services.home, self.services.clock.now().timestamp()
@@ -121,7 +122,7 @@ class HomePane(Pane):
             cluster_state=self._cluster_state(),
             totals=home.trouble.totals if is_read else None,
             leaves_out_claims=leaves_out_claims(snapshot),
-            cost=services.fleet_cost(),
+            paid=services.paid.now(),
             unscheduled=home.trouble.unscheduled,
             runs=services.runs.summaries if is_list_complete(services.runs) else None,
             runs_error=services.supervisor.health(RUNS).detail,
@@ -129,7 +130,6 @@ class HomePane(Pane):
             troubles=troubles_elsewhere(services),
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),
             names={**services.remote.names, **services.runs.names},
-            money=home.money,
             unused={
                 run: unused_text(one.count, one.of, now - one.since, answered=one.answered, workers=one.workers)
                 for run, one in services.training.unused.items()

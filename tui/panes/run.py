@@ -11,14 +11,12 @@ from textual.app import ComposeResult
 
 from actions.base.errors import JournalError
 from actions.base.wording import counted
-from actions.fleet.cost import FleetCost
 from actions.run.state.records import Action
 from actions.run.state.view import RunState, RunView, StageState
 from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present import rail, run
 from tui.present.cells import Cells, Span, Tone
-from tui.present.cost import held_cost
 from tui.present.subject import Subject
 from tui.present.text import console_words
 from tui.settings.keys import KeyContext, name_of
@@ -82,7 +80,8 @@ class RunPane(Pane):
         self.entitle(" · ".join(filter(None, (view.id, run.home_words(view)))))
         self._left = self._own_progress(view)
         width = self.size.width - 2
-        heading = run.run_heading(view, now=now, width=width, runner=self._runner(), left=self._left)
+        hourly = self.services.paid.now().of(view.id)
+        heading = run.run_heading(view, now=now, width=width, runner=self._runner(), hourly=hourly, left=self._left)
         self._heading.show(heading)
         self._heading_rows = min(len(heading), _MOST_HEADING)
         self._show_rail(view)
@@ -191,13 +190,6 @@ class RunPane(Pane):
             return {} if left is None else {stage.id: left}
         return {}
 
-    def _held_cost(self, view: RunView) -> FleetCost | None:
-        """Return the cost of the run's own nodes; `None` while it works, and before there is a picture of them."""
-        snapshot = self.services.cluster.snapshot()
-        if view.state not in run.ENDED or snapshot is None or not snapshot.is_complete:
-            return None
-        return held_cost(view, snapshot, self.services.fleet.costs(snapshot))
-
     def _show_detail(self) -> None:
         view = self.services.runs.view
         stage = view.step(self._rail.selected_key) if view else None
@@ -223,7 +215,7 @@ class RunPane(Pane):
         )
         idle = run.idle_lines(
             view,
-            self._held_cost(view),
+            self.services.paid.now().of_runs.get(view.id),
             park_key=keys["park"],
             teardown_key=keys["teardown"],
             no_changes=no_changes,

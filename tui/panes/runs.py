@@ -11,6 +11,7 @@ from tui.feeds.services import RUNS, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import remote_runs as rows
+from tui.present.cells import CellValue
 from tui.present.remote_runs import RunRow
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext, name_of
@@ -29,14 +30,29 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
     def spent(row: RunRow) -> float:
         return float(row.local.spending.usd) if row.local and row.local.spending else 0.0
 
+    def price(row: RunRow, width: int = 0) -> CellValue:
+        return rows.hourly_cell(row, services.paid.now().of(row.id), width)
+
+    def hourly(row: RunRow) -> float:
+        cost = services.paid.now().of(row.id)
+        return 0.0 if cost is None else float(cost.usd) if cost.is_known else float("inf")
+
     def loss(row: RunRow) -> float:
         return (row.local.last_loss or 0.0) if row.local else 0.0
 
     return (
-        Column("id", "RUN", lambda row: rows.name_cell(row, _name(services, row)), width=25, flex=2, limit=50),
-        Column("state", "STATE", rows.state_cell, width=17),
-        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40, sized=rows.stage_cell),
-        Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=1, sort_key=took),
+        Column(
+            "id",
+            "RUN",
+            lambda row: rows.name_cell(row, _name(services, row)),
+            width=20,
+            wanted=25,
+            flex=2,
+            keeps_ends=True,
+        ),
+        Column("state", "STATE", rows.state_cell, width=13, wanted=20, sized=rows.state_cell),
+        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40),
+        Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=2, sort_key=took),
         Column("loss", "LOSS", rows.loss_cell, width=7, align="right", drop=4, sort_key=loss),
         Column(
             "spent",
@@ -46,11 +62,11 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             flex=1,
             limit=11,
             align="right",
-            drop=2,
+            drop=1,
             sort_key=spent,
             sized=rows.spent_cell,
         ),
-        Column("holds", "HOLDS", rows.holds_cell, width=18, flex=1, limit=50, drop=5),
+        Column("hourly", "$/H", price, width=8, align="right", sort_key=hourly, sized=price),
         Column("limits", "LIMITS", rows.limits_cell, width=12, flex=1, limit=40, drop=6),
         Column("cluster", "CLUSTER", rows.cluster_cell, width=14, flex=1, limit=30, drop=3),
         Column(
@@ -65,9 +81,8 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
 
 
 _BESIDE_WHO: Mapping[str, Mapping[str, Any]] = {
-    "id": {"width": 16, "wanted": 24, "keeps_ends": True},
-    "state": {"width": 13, "wanted": 19, "sized": rows.state_cell},
-    "holds": {"drop": SPARE},
+    "id": {"width": 14, "wanted": 24},
+    "state": {"wanted": 18},
     "limits": {"drop": SPARE + 1},
     "loss": {"drop": SPARE + 2},
 }
@@ -77,7 +92,7 @@ def with_who(columns: tuple[Column[RunRow], ...]) -> tuple[Column[RunRow], ...]:
     """Return the columns with one more for who carries a run out, and room for it on eighty columns.
 
     Names of runs are cut in the middle, so that time and money have room beside it. What the record of another machine
-    does not have, and what the run holds, give way to a whole name.
+    does not have gives way to a whole name.
     """
     who = Column("who", "WHO", rows.who_cell, width=12, wanted=22, flex=1, limit=36)
     made = [replace(column, **_BESIDE_WHO.get(column.id, {})) for column in columns]
@@ -116,7 +131,8 @@ class RunsPane(TablePane[RunRow]):
         elsewhere = runs.listed_elsewhere()
         silent = frozenset(run.id for run in elsewhere if others.is_silent(run))
         troubles = troubles_elsewhere(self.services)
-        shown = runs.revision, others.revision, silent, troubles
+        paid = self.services.paid.now()
+        shown = runs.revision, others.revision, silent, troubles, paid
         if self._shown != shown:
             self._shown = shown
             self._show_who(is_wanted=bool(elsewhere) or any(run.taken_by for run in runs.summaries))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from actions.base.wording import duration_range, folded
-from actions.blueprint.launch_plan import LaunchPlan, StagePlan, bound_text
+from actions.blueprint.launch_plan import LaunchPlan, StagePlan
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
-from actions.fleet.quantity import UNKNOWN, bounded, format_usd
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.present.form import Field, FieldKind, Value
 
@@ -145,20 +143,19 @@ def launch_title(blueprint: Blueprint, plan: LaunchPlan | None, *, is_simulated:
     """
     if is_simulated or plan is None:
         return f"Launch {blueprint.id}?"
-    total = _range(plan.total_low, plan.total_high).replace("–$", "–") if plan.is_priced else "no price is known"
-    return f"Launch {blueprint.id} for real: {bound_text(plan) if plan.is_priced else ''}{total}"
+    return f"Launch {blueprint.id} for real: {plan.cost_text if plan.is_priced else 'no price is known'}"
 
 
 def cost_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     """Return the nodes and the price of a launch's dearest hour, and its time, in a line or two."""
     dearest = max(plan.stages, key=lambda stage: stage.usd_per_hour or 0, default=None)
     nodes = ", ".join(f"{count}\xa0×\xa0{instance}" for instance, count in dearest.nodes) if dearest is not None else ""
-    least, peak = bound_text(plan), plan.peak_usd_per_hour
-    rate = f"{least}{format_usd(peak)}/h at the peak" if peak is not None else "an hour at the peak has no known price"
+    is_known = plan.peak_usd_per_hour is not None
+    rate = f"{plan.peak_text} at the peak" if is_known else "An hour at the peak has no known price"
     of_nodes = f", with {nodes}" if nodes else ""
     end = "; simulated" if plan.is_cost_simulated else ""
     time = duration_range(plan.low_seconds, plan.high_seconds)
-    return _wrapped(f"{rate[:1].upper()}{rate[1:]}{of_nodes}; {time} in all{end}.", Tone.STRONG, width)
+    return _wrapped(f"{rate}{of_nodes}; {time} in all{end}.", Tone.STRONG, width)
 
 
 def chosen_lines(
@@ -235,10 +232,8 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
 
 def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     """Return the sums and one line for each stage; in few columns titles are cut, then the nodes are left out."""
-    least = bound_text(plan)
-    total = least + _range(plan.total_low, plan.total_high) if plan.is_priced else "?"
-    peak = "" if plan.peak_usd_per_hour is None else f", peak {least}{format_usd(plan.peak_usd_per_hour)}/h"
-    sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
+    peak = "" if plan.peak_usd_per_hour is None else f", peak {plan.peak_text}"
+    sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {plan.cost_text}{peak}"
     lines: list[Cells] = [(Span("Total: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
         lines += _wrapped(f"▲ No price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
@@ -258,7 +253,7 @@ def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     lines += _stage_lines(plan.stages, width)
     beside = [rate.name for rate in plan.rates if not _NODES.match(rate.name)]
     if beside:
-        text = f"$/h is of nodes and of {'; '.join(beside)}. The console's header has the nodes alone."
+        text = f"$/h is of nodes and of {'; '.join(beside)}."
         lines += _wrapped(text, Tone.MUTED, width)
     for state, words in _GOOD_COPIES.items():
         names = ", ".join(f"{copy.name} {copy.version}" for copy in plan.operators if copy.state is state)
@@ -377,15 +372,14 @@ def _stage_row(stage: StagePlan) -> tuple[str, ...]:
     """Return title, time, hourly cost, total cost and nodes; all but the title are empty for a skipped stage."""
     if stage.is_skipped:
         return (stage.title, "", "", "", "")
-    is_bound = bool(stage.unpriced)
     nodes = ", ".join(f"{count} × {instance}" for instance, count in stage.nodes)
     if stage.is_free:
         return (stage.title, duration_range(stage.low_seconds, stage.high_seconds), "–", "–", nodes)
     return (
         stage.title,
         duration_range(stage.low_seconds, stage.high_seconds),
-        UNKNOWN if stage.usd_per_hour is None else bounded(format_usd(stage.usd_per_hour), is_lower_bound=is_bound),
-        UNKNOWN if stage.usd_low is None else bounded(_range(stage.usd_low, stage.usd_high), is_lower_bound=is_bound),
+        stage.hourly_text,
+        stage.cost_text,
         nodes,
     )
 
@@ -402,10 +396,3 @@ def _skipped(stage: StagePlan, title_width: int, width: int) -> Cells:
     room = max(1, width - title_width - _GAP)
     why = fit(Span(f"skipped: {stage.skip_reason}", Tone.MUTED), room)
     return (*fit(Span(stage.title), title_width), Span(" " * _GAP), *why)
-
-
-def _range(low: Decimal | None, high: Decimal | None) -> str:
-    if low is None or high is None:
-        return UNKNOWN
-    first, last = format_usd(low), format_usd(high)
-    return first if first == last else f"{first}–{last}"

@@ -1,4 +1,4 @@
-"""The cost of the fleet, as rows of a table by type and purchase option; the cost of a launch in a few words."""
+"""Everything that is paid for by the hour, as rows of a table; the cost of a launch in a few words."""
 
 from __future__ import annotations
 
@@ -10,76 +10,70 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.wording import duration_range
-from actions.fleet.cost import FleetCost, NodeCost, total_of
+from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
 from actions.fleet.node_report import price_source
 from actions.fleet.prices import Price
-from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, bounded, format_usd
+from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, bounded, format_dollars, format_range, format_usd
+from actions.run.paid import Paid, PaidThing
 from tui.present.cells import Cells, CellValue, Span, Tone
-from tui.present.run import holders_of
 
 if TYPE_CHECKING:  # the first frame needs none of them
     from actions.blueprint.launch_plan import CostSummary
-    from actions.cluster.state.snapshot import ClusterSnapshot
-    from actions.run.state.view import RunView
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """The nodes of one type, purchase option, region and pool."""
+    """Things that are paid for alike: the nodes of one type, purchase option, region and pool, or a thing of a run."""
 
-    instance_type: str
-    capacity_type: str
+    what: str
+    """The instance type, or the title of the thing."""
+    bought: str
     region: str
     pool: str
-    price: Price | None
-    total: FleetCost
+    """Of nodes; of anything else the run that pays for it."""
+    hourly: HourlyCost
+    source: str
+    """Of the price."""
+    price: Price | None = None
+    """Of one node."""
+    nodes: FleetCost | None = None
+    """`None` for anything else."""
+    is_in_doubt: bool = False
+    """It may exist, and is in no sum."""
 
     @property
     def key(self) -> str:
         """The key of the row."""
-        return "/".join((self.instance_type, self.capacity_type, self.region, self.pool))
+        return "/".join((self.what, self.bought, self.region, self.pool))
 
 
-def cost_rows(nodes: Iterable[NodeFacts], costs: Mapping[str, NodeCost]) -> list[CostRow]:
-    """Return one row for each group of nodes that are bought alike.
+def cost_rows(
+    nodes: Iterable[NodeFacts],
+    costs: Mapping[str, NodeCost],
+    things: Iterable[PaidThing] = (),
+    names: Mapping[str, str] | None = None,
+) -> list[CostRow]:
+    """Return one row for each group of nodes that are bought alike, and one for all else that runs pay for.
 
     Args:
         nodes: All nodes, each once.
         costs: The cost of every node, by name.
+        things: All that is paid for beside them.
+        names: Short names of runs.
     """
     groups: defaultdict[tuple[str, str, str, str], list[NodeCost]] = defaultdict(list)
     for node in nodes:
         groups[node.instance_type, node.capacity_type, node.region, node.pool].append(costs[node.name])
-    return [CostRow(*group, price=members[0].price, total=total_of(members)) for group, members in groups.items()]
-
-
-def nodes_of(view: RunView, snapshot: ClusterSnapshot) -> list[NodeFacts]:
-    """Return the nodes that a run has made: of its NodeClaims, its NodePools and its node groups.
-
-    A node of a pool of that name that is older than the run is another one's.
-    """
-    made = [item for item in view.owned if not (item.existed or item.is_deleted)]
-    uids = {item.uid for item in made if item.kind == "NodeClaim" and item.uid}
-    claimed = {claim.node for claim in snapshot.claims.values() if claim.uid in uids and claim.node}
-    pools = {item.name for item in made if item.kind == "NodePool"}
-    outputs = [stage.outputs or {} for stage in holders_of(view)]
-    pools |= {output["node_group_name"] for output in outputs if "node_group_name" in output}
-    return [
-        node
-        for node in snapshot.nodes.values()
-        if node.name in claimed or (node.pool in pools and node.created_at >= view.created_at)
-    ]
-
-
-def held_cost(view: RunView, snapshot: ClusterSnapshot, costs: Mapping[str, NodeCost]) -> FleetCost:
-    """Return the cost of the nodes that a run has made.
-
-    Args:
-        view: The run.
-        snapshot: Its cluster.
-        costs: The cost of every node, by name.
-    """
-    return total_of(costs[node.name] for node in nodes_of(view, snapshot))
+    rows = []
+    for group, members in groups.items():
+        total, price = total_of(members), members[0].price
+        source = "" if price is None else price_source(price)
+        rows.append(CostRow(*group, total.hourly, source, price, total))
+    for one in things:
+        hourly = HourlyCost(one.usd_per_hour or Decimal(0), is_known=one.usd_per_hour is not None)
+        run, source = (names or {}).get(one.run, one.run), "at its launch" if hourly.is_known else ""
+        rows.append(CostRow(one.title, one.state, "", run, hourly, source, is_in_doubt=not one.is_certain))
+    return rows
 
 
 def bought_text(nodes: Iterable[NodeFacts]) -> str:
@@ -96,55 +90,82 @@ def search_text(row: CostRow) -> str:
 
 def each_cell(row: CostRow) -> CellValue:
     """The hourly price of one node."""
+    if row.nodes is None:
+        return Span("-", Tone.MUTED)
     return Span("?", Tone.WARN) if row.price is None else f"{row.price.usd_per_hour:.4f}"
 
 
 def hourly_cell(row: CostRow) -> CellValue:
-    """The hourly price of all nodes of the row."""
-    return Span("?", Tone.WARN) if row.price is None else format_usd(row.total.usd_per_hour)
+    """The hourly price of the row; that of what may exist, and is in no sum, is dim."""
+    return _usd_cell(row, 1)
 
 
 def monthly_cell(row: CostRow) -> CellValue:
     """The price of 730 hours."""
-    return Span("?", Tone.WARN) if row.price is None else format_usd(row.total.usd_per_hour * HOURS_PER_MONTH)
+    return _usd_cell(row, HOURS_PER_MONTH)
+
+
+def _usd_cell(row: CostRow, hours: int) -> CellValue:
+    if not row.hourly.is_known:
+        return Span("?", Tone.WARN)
+    text = format_usd(row.hourly.usd * hours)
+    return Span(f"({text})", Tone.MUTED) if row.is_in_doubt else text
+
+
+def count_cell(row: CostRow) -> CellValue:
+    """The number of nodes."""
+    return Span("-", Tone.MUTED) if row.nodes is None else str(row.nodes.nodes)
+
+
+def count_key(row: CostRow) -> int:
+    """The sort key of the number of nodes."""
+    return 0 if row.nodes is None else row.nodes.nodes
 
 
 def idle_cell(row: CostRow) -> CellValue:
     """The hourly cost of accelerators that no pod requests."""
-    if not row.total.idle_accelerators:
+    if row.nodes is None or not row.nodes.idle_accelerators:
         return Span("-", Tone.MUTED)
-    return Span("?" if row.total.idle_unpriced else f"{format_usd(row.total.idle_usd_per_hour)}!", Tone.WARN)
+    idle = row.nodes.idle
+    return Span(f"{format_usd(idle.usd)}!" if idle.is_known else "?", Tone.WARN)
 
 
 def source_cell(row: CostRow) -> CellValue:
     """The source of the price, and its date."""
-    return Span("unknown", Tone.WARN) if row.price is None else Span(price_source(row.price), Tone.MUTED)
+    return Span(row.source, Tone.MUTED) if row.source else Span("unknown", Tone.WARN)
 
 
 def hourly_key(row: CostRow) -> float:
     """The sort key of the hourly price: unknown ones count as the highest."""
-    return float("inf") if row.price is None else float(row.total.usd_per_hour)
+    return float(row.hourly.usd) if row.hourly.is_known else float("inf")
 
 
-def total_lines(cost: FleetCost | None, nodes: Iterable[NodeFacts] = ()) -> list[Cells]:
+def total_lines(paid: Paid, nodes: Iterable[NodeFacts] = ()) -> list[Cells]:
     """Return the lines above the table.
 
     Args:
-        cost: The sum; `None` before there is a list of nodes.
+        paid: All that is paid for.
         nodes: All nodes, each once.
     """
-    if cost is None:
+    cost = paid.nodes
+    if cost is None and not paid.things:
         return [(Span("No total before the nodes are known.", Tone.MUTED),)]
-    lines: list[Cells] = [
-        (Span(cost.hourly_text, Tone.STRONG), Span(f"   {cost.monthly_text}")),
-        (Span(bought_text(nodes)),),
-    ]
+    lines: list[Cells] = [(Span(paid.hourly.text, Tone.STRONG), Span(f"   {paid.hourly.monthly_text}"), *_parts(paid))]
+    if cost is None:
+        return lines
+    lines.append((Span(bought_text(nodes)),))
     if cost.idle_text:
         lines.append((Span(cost.idle_text, Tone.WARN if cost.idle_accelerators else Tone.GOOD),))
     return lines
 
 
-_WHOLE_DOLLARS = 100
+def _parts(paid: Paid) -> Cells:
+    """Return the parts of the sum: nodes, and what is kept of runs that are torn down."""
+    parts = [f"nodes {paid.nodes.hourly.text}"] if paid.nodes is not None and paid.things else []
+    parts += [f"data kept {paid.kept_hourly.text}"] if paid.kept else []
+    return (Span(f"   {', '.join(parts)}", Tone.MUTED),) if parts else ()
+
+
 _PENDING = "…"
 
 
@@ -159,28 +180,21 @@ def launch_rate_text(cost: CostSummary | None) -> str:
         return _PENDING
     if cost.usd_per_hour is None:
         return UNKNOWN
-    return bounded(f"{dollars(cost.usd_per_hour)}/h", is_lower_bound=cost.is_lower_bound)
+    return bounded(f"{format_dollars(cost.usd_per_hour)}/h", is_lower_bound=bool(cost.left_out))
 
 
 def launch_cost_text(cost: CostSummary | None) -> str:
-    """Return the expected cost of a launch: `≥ $1,027–1,359`."""
+    """Return the expected cost of a launch: `$1,027–1,359 + traffic`."""
     if cost is None:
         return _PENDING
     if cost.usd_low is None or cost.usd_high is None:
         return UNKNOWN
-    low, high = dollars(cost.usd_low), dollars(cost.usd_high)
-    span = low if low == high else f"{low}–{high.removeprefix('$')}"
-    return bounded(span, is_lower_bound=cost.is_lower_bound)
+    return format_range(cost.usd_low, cost.usd_high, cost.left_out, is_whole=True)
 
 
 def launch_time_text(cost: CostSummary | None) -> str:
     """Return the expected time of a launch: `5d–6d`."""
     return _PENDING if cost is None else duration_range(cost.low_seconds, cost.high_seconds)
-
-
-def dollars(amount: Decimal) -> str:
-    """Return an amount without cents where they do not matter: `$1,027`, `$13.08`."""
-    return f"${amount:,.0f}" if amount >= _WHOLE_DOLLARS else format_usd(amount)
 
 
 def launch_rate_key(cost: CostSummary | None) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.wording import duration
-from actions.fleet.cost import FleetCost
-from actions.fleet.quantity import format_hourly
+from actions.run.paid import Paid
 from tui.present.cells import Cells, Link, Span, Tone, width_of
 
 _EXPIRES_SOON_SECONDS = 15 * 60
@@ -25,7 +24,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
         demo: Badge of the embedded cluster, empty on a real one.
         replay: Badge of a replay, with the moment that is shown; empty on a live cluster.
         capture: Badge while what the backends send is kept; empty otherwise.
-        cost: Cost of the fleet; `None` before the first complete snapshot of the nodes.
+        paid: What is paid for by the hour; `None` if that is not known yet.
         leaves_out_claims: Devices of claims are not counted, so that what is idle is not known.
         as_of: `as of 14:02 UTC` while nodes and costs are a kept snapshot's; else empty.
         trouble: Reason why the snapshot may be stale; empty while it is live.
@@ -42,35 +41,12 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     replay: str = ""
     capture: str = ""
     is_readonly: bool = False
-    cost: FleetCost | None = None
+    paid: Paid | None = None
     leaves_out_claims: bool = False
     as_of: str = ""
     trouble: str = ""
     alarm: str = ""
     unused: str = ""
-
-
-class ContextParts(msgspec.Struct, frozen=True):
-    """Cluster, region and account, as far as a context's name contains them."""
-
-    cluster: str
-    region: str = ""
-    account: str = ""
-
-
-def parse_context_name(context: str) -> ContextParts:
-    """Split an EKS ARN; any other name is the cluster's name."""
-    words = context.split(":")
-    if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
-        return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
-    return ContextParts(context)
-
-
-def whole_context(typed: str, names: Iterable[str]) -> str:
-    """Return the context that is shown under a short name; a name of none, or of several, as it is."""
-    names = list(names)
-    found = [name for name in names if parse_context_name(name).cluster == typed] if typed not in names else []
-    return found[0] if len(found) == 1 else typed
 
 
 def header_line(facts: HeaderFacts, width: int) -> Cells:
@@ -153,26 +129,19 @@ def _expiry(seconds: float | None, needed_seconds: float | None) -> list[Span]:
 
 
 def _right(facts: HeaderFacts, *, with_idle: bool, says_of_what: bool = False) -> Cells:
-    """Return the cost of the nodes: that of the control plane, storage and gateways is not in it."""
-    cost = facts.cost
-    if cost is None:
+    """Return what is paid for by the hour, in one number; its nodes and what is idle of them where there is room."""
+    paid = facts.paid
+    if paid is None or (paid.nodes is None and not paid.things):
         return (Span("$ … /h ", Tone.MUTED),)
-    of = (Span("nodes ", Tone.MUTED),) if says_of_what else ()
-    hourly = Link(cost.hourly_text, Tone.MUTED if facts.as_of else Tone.STRONG, line="open cost")
-    if not with_idle or not cost.accelerators or facts.leaves_out_claims:
-        return (*of, hourly, Span(" "))
-    unknown = bool(cost.idle_unpriced) and not cost.idle_usd_per_hour
-    idle = format_hourly(None if unknown else cost.idle_usd_per_hour)
-    wasted = cost.idle_accelerators > 0
-    text = f"{idle} unrequested" if says_of_what else f"{cost.idle_accelerators} free {idle}" if wasted else "none free"
-    return (
-        *of,
-        hourly,
-        _SEPARATOR,
-        Link(
-            f"{text}{'!' if wasted else ''}",
-            Tone.MUTED if facts.as_of else Tone.WARN if wasted else Tone.GOOD,
-            line="open cost",
-        ),
-        Span(" "),
-    )
+    cost, total = paid.nodes, paid.hourly.text
+    is_old = bool(facts.as_of) or cost is None
+    cells: list[Span] = [Link(total, Tone.MUTED if is_old else Tone.STRONG, line="open cost")]
+    if says_of_what and cost is not None and cost.hourly.text != total:
+        cells.append(Span(f", nodes {cost.hourly.text}", Tone.MUTED))
+    if with_idle and cost is not None and cost.accelerators and not facts.leaves_out_claims:
+        count, wasted = cost.idle_accelerators, cost.idle_accelerators > 0
+        text = f"{cost.idle.text} idle" if says_of_what else f"{count} idle {cost.idle.text}"
+        tone = Tone.MUTED if facts.as_of else Tone.WARN if wasted else Tone.GOOD
+        used = f"all {cost.accelerators} in use"
+        cells += [_SEPARATOR, Link(f"{text}!" if wasted else used, tone, line="open cost")]
+    return (*cells, Span(" "))

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from actions.fleet.cost import HourlyCost
+from actions.fleet.quantity import format_dollars
+from actions.run.state.view import OVER
 from tui.present import run as runs
 from tui.present.cells import CellValue, Span, Tone, text_of
-from tui.present.cost import dollars
 from tui.present.text import age
 
 if TYPE_CHECKING:
@@ -63,9 +66,13 @@ def name_cell(row: RunRow, name: str) -> CellValue:
 
 
 def state_cell(row: RunRow, width: int = 0) -> CellValue:
-    """The run's state; of another machine dim, or `silent since 14:02`, shorter where `width` is too small for it."""
+    """The run's state; of another machine dim, or `silent since 14:02`.
+
+    Where `width` is too small for it, it is shorter: `silent 14:02`, `data kept`.
+    """
     if row.remote is None:
-        return runs.summary_state_cell(row.local) if row.local else ""
+        state = runs.summary_state_cell(row.local) if row.local else Span("")
+        return replace(state, text=state.text.rpartition(", ")[2]) if 0 < width < len(state.text) else state
     state = remote_state(row.remote, is_silent=row.is_silent, trouble=row.trouble)
     is_cut = 0 < width < len(state.text) and row.is_silent
     return Span(state.text.replace(" since ", " "), state.tone) if is_cut else state
@@ -126,15 +133,23 @@ def remote_spent(run: RemoteRun) -> str:
     """Return what a run of another machine has cost so far; empty if that is unknown."""
     from decimal import Decimal
 
-    return dollars(Decimal(run.presence.spent_usd)) if run.presence and run.presence.spent_usd else ""
+    return format_dollars(Decimal(run.presence.spent_usd)) if run.presence and run.presence.spent_usd else ""
 
 
-def holds_cell(row: RunRow) -> CellValue:
-    """The things that the run pays for by the hour now; of another machine, what they cost together."""
-    if row.remote is None and row.local:
-        return runs.holds_cell(row.local)
-    rate = row.remote.presence.usd_per_hour if row.remote and row.remote.presence else ""
-    return Span(f"${float(rate):,.2f}/h" if rate and float(rate) else "-", Tone.MUTED)
+def hourly_cell(row: RunRow, hourly: HourlyCost | None, width: int = 0) -> CellValue:
+    """The price of what the run pays for by the hour now: `≥ $1.17`; `hourly` is `None` for nothing.
+
+    Of another machine's run it is what that has published, nodes included. Where `width` is too small, without cents.
+    """
+    published = row.remote.presence.usd_per_hour if row.remote and row.remote.presence else ""
+    if published and float(published):
+        return Span(f"${float(published):,.2f}", Tone.MUTED)
+    if hourly is None:
+        return Span("-", Tone.MUTED)
+    state = row.local.state if row.local and row.remote is None else None
+    text = hourly.text.removesuffix("/h")
+    text = text.rpartition(".")[0] if 0 < width < len(text) else text
+    return Span(text, Tone.MUTED if row.remote else Tone.WARN if state in OVER else Tone.PLAIN)
 
 
 def limits_cell(row: RunRow) -> CellValue:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
-from actions.base.wording import counted, duration, duration_range, folded, listed
-from actions.fleet.cost import FleetCost
-from actions.run.spending import kept_text, rate_at_rest, spending_of, unfinished_teardown
+from actions.base.wording import counted, duration, duration_range, folded
+from actions.fleet.cost import FleetCost, HourlyCost
+from actions.run.paid import kept_sentence, kept_text, paid_by, state_words, unfinished_teardown
+from actions.run.spending import spending_of
 from actions.run.state.records import CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import (
+    ENDED,
+    OVER,
     Notice,
     NoticeKind,
     RunState,
@@ -50,16 +53,9 @@ _CHECK_SIGNS = {
     CheckResult.FAILED: ("✗", Tone.BAD),
     CheckResult.UNKNOWN: ("?", Tone.WARN),
 }
-_NOTHING_LEFT = "✓ The audit found nothing left."
-ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _DOT = Span(" · ", Tone.MUTED)
 _PLAN_LINES = 12
 _STALLED = "unknown, was running when its runner stalled"
-
-
-def state_cell(state: RunState) -> Cells:
-    """The run's state with its tone."""
-    return (Span(state.value, RUN_TONES[state]),)
 
 
 def stage_state_text(state: StageState) -> str:
@@ -97,6 +93,7 @@ def run_heading(
     now: float,
     width: int = 160,
     runner: Span | None = None,
+    hourly: HourlyCost | None = None,
     left: Mapping[str, float] = NO_PROGRESS,
 ) -> list[Cells]:
     """Return two lines, and below them the problems of its runner and journal.
@@ -108,6 +105,7 @@ def run_heading(
         now: Seconds since the epoch.
         width: Terminal columns.
         runner: What is to be said of its runner, if anything.
+        hourly: What it pays for by the hour; `None` for nothing.
         left: Seconds that stages still take by their own progress, which counts before what is expected.
     """
     chosen: list[Span | None] = [
@@ -119,7 +117,7 @@ def run_heading(
     wanted = [stage for stage in view.stages if stage.state is not StageState.SKIPPED]
     done = sum(stage.state is StageState.SUCCEEDED for stage in wanted)
     state: list[Span | None] = [
-        Span(view.state.value, RUN_TONES[view.state]),
+        Span(state_words(view.state, paid_by(view)), RUN_TONES[view.state]),
         _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
         runner,
@@ -127,7 +125,7 @@ def run_heading(
         _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now, left),
         money := _money(view, now),
-        Span(rate, Tone.WARN) if (rate := rate_at_rest(view, now)) else None,
+        Span(f"costs {hourly.text}", Tone.WARN) if hourly is not None and view.state in OVER else None,
         Span(f"started {moment_of(view.created_at, now=now)} UTC"),
     ]
     limits, doubts = limit_lines(view, now=now, width=width)
@@ -326,7 +324,7 @@ def _findings(findings: Iterable[StageFinding], width: int) -> list[Cells]:
 
 
 def idle_lines(
-    view: RunView, cost: FleetCost | None, *, park_key: str, teardown_key: str, no_changes: str = "", width: int = 80
+    view: RunView, nodes: FleetCost | None, *, park_key: str, teardown_key: str, no_changes: str = "", width: int = 80
 ) -> list[Cells]:
     """Return what of the run still costs money after it has ended, and the keys that end it.
 
@@ -334,7 +332,7 @@ def idle_lines(
 
     Args:
         view: The run.
-        cost: Of the nodes that the run has made; `None` while that is unknown.
+        nodes: The nodes that the run has made, as they are seen; `None` if none are.
         park_key: Key that parks the run.
         teardown_key: Key that tears it down.
         no_changes: The reason why neither can be done here, as a sentence; empty where they can.
@@ -343,7 +341,7 @@ def idle_lines(
     if view.state not in ENDED:
         return []
     held = ", ".join(stage.title for stage in holders_of(view))
-    idle = cost.idle_text if cost is not None and cost.idle_accelerators else ""
+    idle = nodes.idle_text if nodes is not None and nodes.idle_accelerators else ""
     warnings = [f"It still holds accelerators: {held}."] * bool(held) + [f"{idle}."] * bool(idle)
     if not warnings:
         return []
@@ -374,9 +372,7 @@ def ending_lines(view: RunView, *, width: int = 80, worded: Callable[[str], str]
         return [(Span(line, Tone.BAD),) for line in stopped]
     lines: list[Cells] = []
     if audit.is_clean:
-        kept = kept_text(view)
-        text = f"✓ The audit found nothing left except what is kept on purpose: {kept}." if kept else _NOTHING_LEFT
-        tone = Tone.WARN if kept else Tone.GOOD
+        text, tone = f"✓ {kept_sentence(view)}", Tone.WARN if kept_text(view) else Tone.GOOD
         lines += [(Span(line, tone),) for line in folded(text, max(20, width), further="  ")]
     if audit.leftovers:
         lines.append((Span(f"✗ The audit found {counted(len(audit.leftovers), 'object')} left.", Tone.BAD),))
@@ -406,13 +402,15 @@ def trouble_in(notices: Iterable[Notice]) -> str:
     return next((notice.text for notice in notices if notice.kind is NoticeKind.PODS), "")
 
 
-def summary_state_cell(run: RunSummary) -> CellValue:
+def summary_state_cell(run: RunSummary) -> Span:
     """The run's state, red while its pods are in trouble, of a copy from an archive as such, or `unreadable`."""
     if run.error:
         return Span("unreadable", Tone.BAD)
     if any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
         return Span(f"copy, {run.state.value}", Tone.MUTED)
-    return Span(f"▲ {run.state.value}", Tone.BAD) if trouble_in(run.notices) else state_cell(run.state)
+    if trouble_in(run.notices):
+        return Span(f"▲ {run.state.value}", Tone.BAD)
+    return Span(state_words(run.state, run.paid), RUN_TONES[run.state])
 
 
 LEAST_TROUBLE = 24
@@ -444,8 +442,3 @@ def took_text(run: RunSummary, now: float) -> str:
     """Return how long the run's stages have taken; `-` before the first."""
     seconds = run.took_seconds(now)
     return "-" if seconds is None else duration(seconds)
-
-
-def holds_cell(run: RunSummary) -> CellValue:
-    """Return the titles of everything that the run pays for by the hour now."""
-    return listed(run.holds, 2) if run.holds else Span("-", Tone.MUTED)

@@ -25,10 +25,11 @@ from actions.command.verbs import (
     command_of,
 )
 from tui.base_app import key_event
+from tui.feeds.cluster import parse_context_name
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
-from tui.present.header import header_line, parse_context_name
+from tui.present.header import header_line
 from tui.present.run import trouble_in
 from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import (

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from actions.base.wording import counted
 from actions.run.resume import has_work_left
-from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
+from actions.run.state.view import ENDED, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import CLUSTER, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
-from tui.present.header import HeaderFacts, parse_context_name
-from tui.present.run import ENDED, RUN_TONES, trouble_in
+from tui.present.header import HeaderFacts
+from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
 from tui.present.text import unused_text
 from tui.settings.keymap import NO_CHANGES, Keymap
@@ -86,23 +86,23 @@ class SelectedRun(msgspec.Struct, frozen=True):
 
 def header_facts(services: ConsoleServices) -> HeaderFacts:
     """Return the facts of the header line at this moment."""
-    settings, identity = services.settings, services.cluster.identity
+    settings = services.settings
     now = services.clock.now().timestamp()
     expires_at = services.credentials.expires_at
     health = services.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
-    guessed = parse_context_name(services.cluster.context_name)
+    place = services.cluster.place
     return HeaderFacts(
-        account=(identity.account if identity else guessed.account) or services.credentials.account,
-        cluster=(identity.name if identity else "") or guessed.cluster,
-        region=(identity.region if identity else "") or guessed.region or settings.region,
+        account=place.account or services.credentials.account,
+        cluster=place.cluster,
+        region=place.region or settings.region,
         expires_in_seconds=None if expires_at is None else expires_at - now,
         needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
         replay=services.replay.badge() if services.replay is not None else "",
         capture=services.capture.badge() if services.capture is not None else "",
         is_readonly=settings.readonly,
-        cost=services.fleet_cost(),
+        paid=services.paid.now(),
         leaves_out_claims=leaves_out_claims(services.cluster.snapshot()),
         as_of=services.as_of_words(),
         trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),

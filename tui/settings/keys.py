@@ -138,6 +138,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.EVENTS, ("d",), "describe", "describe", in_footer=True),
     *(Key(context, ("w",), "why", "why", in_footer=True) for context in _WHY_CONTEXTS),
     Key(KeyContext.HOME, ("l",), "logs", "logs", in_footer=True),
+    Key(KeyContext.HOME, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.LOGS, ("O",), "only", "one pod"),
     Key(KeyContext.CHARTS, ("m",), "chart", "curve", in_footer=True),
     Key(KeyContext.CHARTS, ("M",), "chart all", "all", in_footer=True),

@@ -23,7 +23,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.account import Caller, account_questions, capacity_questions, credential_lines, fetch_caller
 from actions.run.doctor.cluster import ClusterReach, cluster_questions, reach, reach_lines
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.names import name_questions, run_question
+from actions.run.doctor.names import name_questions, run_questions
 from actions.run.doctor.programs import program_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of, summary
 from actions.run.doctor.rights import policy_questions
@@ -146,7 +146,7 @@ def _own_questions(around: Examination, launch: PlannedLaunch) -> list[Question]
         *module_questions(launch),
         *operator_questions(launch, connection),
         *questions_in_account(launch, around.caller, around.clock),
-        run_question(launch, around.runs),
+        *run_questions(launch, around.runs),
     ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.wording import listed
 from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
 from actions.cloud.aws_session import AwsSession, pages
@@ -21,9 +22,12 @@ from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.journal.reader import RunSummary, list_runs, load_run
+from actions.run.paid import paid_of
 from actions.run.state.records import CheckResult
 from actions.run.state.view import OVER, RunState, RunView
 
+_SHOWN = 5
+"""The most names in a sentence."""
 OTHER_RUNS = "other runs"
 """The name of the check for other runs of this machine, by which it is waived."""
 
@@ -136,9 +140,11 @@ async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
     raise MissingError(f"{taken.cluster} has no node group {taken.name}.")
 
 
-def run_question(launch: PlannedLaunch, home: Path | None = None) -> Question:
-    """Return the question for other runs of this machine that have the launch's objects."""
-    return Question(OTHER_RUNS, partial(check_runs, launch, home), "Look at the other run.", is_blocking=True)
+def run_questions(launch: PlannedLaunch, home: Path | None = None) -> list[Question]:
+    """Return the questions for other runs of this machine: in the launch's place, or keeping data beside it."""
+    there = Question(OTHER_RUNS, partial(check_runs, launch, home), "Look at the other run.", is_blocking=True)
+    kept = Question("kept data", partial(check_kept, launch, home), "Look at the other run.")
+    return [there, kept] if launch.makes_cluster else [there]
 
 
 def require_no_other_run(launch: PlannedLaunch, home: Path | None = None, *, waived: Collection[str] = ()) -> None:
@@ -170,6 +176,27 @@ def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
     there = [run for run in list_runs(home) if run.cluster == launch.cluster]
     left = [run for run in there if run.error or run.state is not RunState.TORN_DOWN]
     return runs_observation(launch, sorted(left, key=lambda run: bool(run.taken_by) or run.state in OVER))
+
+
+async def check_kept(launch: PlannedLaunch, home: Path | None = None) -> Observation:
+    """Check that no torn-down run keeps storage of a cluster of that name: the launch makes and pays its own beside it.
+
+    Raises:
+        ConfigError: The folder of all runs cannot be read.
+    """
+    paid = [run.paid for run in list_runs(home) if run.cluster == launch.cluster and run.paid is not None]
+    kept = [one for one in paid if one.is_kept and one.is_simulated == launch.is_cost_simulated]
+    if not kept:
+        return passed(f"No run that is torn down keeps data of {launch.cluster}.")
+    whole = paid_of(kept)
+    titles = listed([thing.title for thing in whole.things], _SHOWN)
+    runs = listed([one.run for one in kept], _SHOWN)
+    keeps = f"The run {runs} is torn down and keeps" if len(kept) == 1 else f"The runs {runs} are torn down and keep"
+    return failed(
+        f"{keeps} data of {launch.cluster} for {whole.hourly.text}: {titles}. "
+        "This launch makes and pays for its own beside it.",
+        remedy=f"To end it: eksml-tui runs teardown {kept[0].run} --confirm {launch.cluster} --delete-data",
+    )
 
 
 def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Observation:

@@ -22,7 +22,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.account import LOG_IN, Caller, credential_lines, fetch_caller
 from actions.run.doctor.cluster import cluster_questions, reach, reach_lines
 from actions.run.doctor.examine import planned, questions_in_account
-from actions.run.doctor.names import run_question
+from actions.run.doctor.names import run_questions
 from actions.run.doctor.programs import program_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.rights import policy_questions
@@ -121,7 +121,7 @@ class LaunchSurvey:
 
     def _parts(self) -> Iterator[tuple[_Part, Coroutine[Any, Any, None]]]:
         launch = self._launch
-        yield _Part.RUNS, self._ask(_Part.RUNS, lambda: [run_question(launch, self._runs)])
+        yield _Part.RUNS, self._ask(_Part.RUNS, lambda: run_questions(launch, self._runs))
         if self._only_runs:
             return
         yield _Part.PROGRAMS, self._ask(_Part.PROGRAMS, lambda: program_questions(launch))

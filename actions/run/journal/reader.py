@@ -28,7 +28,8 @@ from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import records_in, translated
 from actions.run.limits.options import short_limits
 from actions.run.limits.rules import limit_notices
-from actions.run.spending import Spending, held_titles, spending_of
+from actions.run.paid import RunPaid, paid_by
+from actions.run.spending import Spending, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Created, JournalRecord, RunRequest
@@ -363,8 +364,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """End of its last stage; `None` while one is under way or will be."""
     spending: Spending | None = None
     """Its cost so far; `None` without prices."""
-    holds: tuple[str, ...] = ()
-    """Titles of what it pays for by the hour now."""
+    paid: RunPaid | None = None
+    """The things that it pays for by the hour now; `None` if it cannot be read."""
     epoch: int = 1
     """See `RunView.epoch`."""
     last_loss: float | None = None
@@ -443,7 +444,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         began_at=min((stage.worked[0].begin for stage in view.stages if stage.worked), default=None),
         ended_at=_end_of(view),
         spending=spending_of(view, now),
-        holds=held_titles(view),
+        paid=paid_by(view),
         epoch=view.epoch,
         limits=short_limits(view.limits),
         owner=str(view.owner or ""),

@@ -138,21 +138,23 @@ def _budget(budget: Decimal, action: LimitAction, view: RunView, spending: Spend
         doubt = "The run has no prices, so its budget is never reached."
         return LimitStatus(LimitName.BUDGET, f"{title}: no cost is known.", doubt=doubt)
     seconds = action_seconds(view, action)
-    reserve = spending.usd_per_hour * Decimal(str(seconds)) / 3600
-    left = budget - spending.usd - reserve
+    spent, hourly = spending.usd + spending.may_usd, spending.usd_per_hour + spending.may_usd_per_hour
+    reserve = hourly * Decimal(str(seconds)) / 3600
+    left = budget - spent - reserve
     at = None
-    if spending.usd_per_hour:
-        at = now + float(max(left, Decimal(0)) / spending.usd_per_hour * 3600)
-    least = "at least " if spending.is_lower_bound else ""
-    text = f"{title}: {least}{format_usd(spending.usd)} spent, {least}{format_usd(spending.usd_per_hour)}/h now"
+    if hourly:
+        at = now + float(max(left, Decimal(0)) / hourly * 3600)
+    is_open = bool(spending.unpriced or spending.by_use)
+    text = f"{title}: {_bound(spending.may_usd, is_open=is_open)}{format_usd(spent)} spent, "
+    text += f"{_bound(spending.may_usd_per_hour, is_open=is_open)}{format_usd(hourly)}/h now"
     ending = f", and {_DOING[action]} takes about {brief_duration(seconds)}." if reserve else "."
     return LimitStatus(
         LimitName.BUDGET,
         text + ending,
         at,
         is_reached=left <= 0,
-        is_near=spending.usd >= NEAR_SHARE * budget or left <= 0,
-        is_kept_back=left <= 0 and spending.usd < NEAR_SHARE * budget,
+        is_near=spent >= NEAR_SHARE * budget or left <= 0,
+        is_kept_back=left <= 0 and spent < NEAR_SHARE * budget,
         doubt=unpriced_sentence(spending),
     )
 
@@ -162,12 +164,17 @@ def _rate(most: Decimal, spending: Spending | None) -> LimitStatus:
     if spending is None:
         doubt = "The run has no prices, so its limit of dollars an hour is never reached."
         return LimitStatus(LimitName.RATE, f"{title}: no cost is known.", doubt=doubt)
-    least = "at least " if spending.unpriced else ""
-    is_reached = spending.usd_per_hour > most
-    text = f"{title}: {least}{format_usd(spending.usd_per_hour)}/h now."
+    hourly = spending.usd_per_hour + spending.may_usd_per_hour
+    is_reached = hourly > most
+    text = f"{title}: {_bound(spending.may_usd_per_hour, is_open=bool(spending.unpriced))}{format_usd(hourly)}/h now."
     return LimitStatus(
         LimitName.RATE, text, is_reached=is_reached, is_near=is_reached, doubt=unpriced_sentence(spending)
     )
+
+
+def _bound(may: Decimal, *, is_open: bool) -> str:
+    """Return the word before a sum. A limit counts what may exist, too: it must not act only when that is known."""
+    return ("about " if is_open else "up to ") if may else "at least " if is_open else ""
 
 
 def unpriced_sentence(spending: Spending) -> str:

@@ -15,9 +15,8 @@ from actions.run.objects.inventory import inventory_of, owned_of
 from actions.run.objects.ownership import RUNS, entry_of
 from actions.run.objects.survey import ObjectListing
 from actions.run.objects.writes import uid_of
+from actions.run.state.records import NODE_CLAIM
 
-NODE_CLAIM = "NodeClaim"
-"""The kind of objects that a stage owns without having applied them; they are deleted with the nodes."""
 NODE_CLAIM_VERSION = "karpenter.sh/v1"
 
 Pod = dict[str, Any]

@@ -16,10 +16,10 @@ from actions.run.context.retry import TEARDOWN, retry_unreachable
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
-from actions.run.objects.node_claims import NODE_CLAIM
 from actions.run.objects.ownership import Entry, doubt_about, group_of
 from actions.run.objects.survey import Unanswered, look, resource_name
 from actions.run.objects.writes import rank_of, remove
+from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject
 
 _HINT = (

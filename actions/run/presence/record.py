@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from actions.base.untrusted import one_line, plain_text, redact
 from actions.blueprint.render import MANAGED_BY, MANAGER
 from actions.cluster.kinds import JOB_NAMES
 from actions.cluster.objects.client import Document, ObjectRef
+from actions.run.paid import PaidThing, is_same_cluster, paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Created, Operator, decode_body, encode_body
 from actions.run.state.view import OVER, RunState, RunView, StageState, StageView
@@ -95,6 +97,8 @@ class RunPresence(msgspec.Struct, frozen=True):
     """RFC 3339 in UTC."""
     spent_usd: Amount = ""
     usd_per_hour: Amount = ""
+    nodes_usd_per_hour: Amount = ""
+    """The part of it that nodes are."""
     created_at: Moment = 0.0
     stages: Annotated[tuple[StagePresence, ...], msgspec.Meta(max_length=_MOST_STAGES)] = ()
     steps: Annotated[tuple[StagePresence, ...], msgspec.Meta(max_length=_MOST_STAGES)] = ()
@@ -162,6 +166,25 @@ def stopped_sentence(run: RemoteRun) -> str:
     return f"The watchdog in the cluster acted: {run.stopped}" if run.stopped else ""
 
 
+def paid_elsewhere(run: RemoteRun, cluster: tuple[str, str]) -> PaidThing | None:
+    """Return what a run of another machine pays for by the hour, as one thing; `None` if that is nothing.
+
+    Args:
+        run: The run.
+        cluster: Name and region of the one whose nodes are seen: those of the run are not in it.
+    """
+    presence = run.presence
+    if presence is None or not presence.usd_per_hour:
+        return None
+    usd: Decimal | None = Decimal(presence.usd_per_hour)
+    is_kept = presence.state is RunState.TORN_DOWN
+    if usd and not is_kept and is_same_cluster((presence.cluster, presence.region), cluster):
+        # an earlier version of the program does not publish what part of it its nodes are
+        usd = usd - Decimal(presence.nodes_usd_per_hour) if presence.nodes_usd_per_hour else None
+    title = f"{'kept by' if is_kept else 'run of'} {run.owner}"
+    return None if usd is not None and usd <= 0 else PaidThing(title, usd, run.id, is_kept=is_kept)
+
+
 def name_of(run_id: str) -> str:
     """Return the name of a run's ConfigMap."""
     return f"{NAME_PREFIX}{run_id}"
@@ -198,6 +221,7 @@ def presence_of(view: RunView, *, now: float, owner: Operator, version: str, mac
         heartbeat=format_rfc3339(datetime.fromtimestamp(now, UTC)),
         spent_usd=f"{spending.usd:.4f}" if spending else "",
         usd_per_hour=f"{spending.usd_per_hour:.4f}" if spending else "",
+        nodes_usd_per_hour=f"{paid_by(view).nodes_usd_per_hour:.4f}" if spending else "",
         created_at=view.created_at,
         stages=tuple(_published(stage, view) for stage in view.stages),
         steps=tuple(_published(step, None) for step in view.teardown),

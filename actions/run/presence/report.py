@@ -148,7 +148,11 @@ def _fields(run: KnownRun, now: float) -> dict[str, object]:
         "account": presence.account if presence else None,
         "created_at": _moment(created) if created else None,
         "spent_usd": f"{spending.usd:.4f}" if spending else presence.spent_usd or None if presence else None,
-        "usd_per_hour": presence.usd_per_hour or None if presence else None,
+        "usd_per_hour": f"{spending.usd_per_hour:.4f}"
+        if spending and spending.is_rate_known
+        else presence.usd_per_hour or None
+        if presence and not here
+        else None,
         "version": presence.version if presence else None,
         "folder": printable(local.folder) if local else None,
         "error": _error(run),

@@ -27,7 +27,7 @@ from actions.run.stages.terraform_takeover import (
     may_be_half_destroyed,
     remember_unobserved,
 )
-from actions.run.state.records import CheckResult, PlanOffer, RunAccount, StageFinding
+from actions.run.state.records import DESTROYED, MADE, CheckResult, PlanOffer, RunAccount, StageFinding
 from actions.terraform.events import ChangeProgress, ChangeState, TerraformEvent
 from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
@@ -48,7 +48,7 @@ _COMPARED_SECONDS = 30.0
 _SHOWN_CHANGES = 500
 _SHOWN_FINDINGS = 200
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "-/+", "read": "<=", "forget": "."}
-_DONE_WORDS = {"create": "made", "update": "changed", "delete": "destroyed"}
+_DONE_WORDS = {"create": MADE, "update": "changed", "delete": DESTROYED}
 _RESULTS = {ChangeState.DONE: CheckResult.PASSED, ChangeState.FAILED: CheckResult.FAILED}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import assert_never
 
 import msgspec
@@ -12,10 +13,13 @@ from actions.base.errors import JournalError
 from actions.base.process import ProcessIdentity
 from actions.run.state.planner import half_done_jobs, kept_stages, next_teardown_step, teardown_order
 from actions.run.state.records import (
+    DESTROYED,
+    MADE,
     OPERATOR,
     Action,
     Adopted,
     Approval,
+    CheckResult,
     ContextChosen,
     Created,
     Deleted,
@@ -223,6 +227,7 @@ class _StageFold(msgspec.Struct):
     terraform: TerraformMemory = TerraformMemory()
     worked: tuple[Period, ...] = ()
     held: tuple[Period, ...] = ()
+    made: dict[str, tuple[Period, ...]] = msgspec.field(default_factory=dict)
 
     def begin(self, record: JournalRecord) -> None:
         is_continued = bool(self.writer) and record.attempt == self.attempt  # by another runner: it never ended
@@ -277,7 +282,39 @@ class _StageFold(msgspec.Struct):
             terraform=self.terraform,
             worked=self.worked,
             held=self.held,
+            made=dict(self.made),
         )
+
+    def see_made(self, record: JournalRecord, outcome: Outcome) -> None:
+        """Note what an attempt has made: all of it if it succeeded, else what Terraform has seen to its end."""
+        if outcome.result is Result.DONE:
+            self.made = {kind: _opened(self.made.get(kind, ()), record.at) for kind in ("", *self.made)}
+        for kind in _resources(outcome, MADE):
+            self.made[kind] = _opened(self.made.get(kind, self.made.get("", ())), record.at)
+
+    def see_gone(self, record: JournalRecord, outcome: Outcome) -> None:
+        """Note what an undo has destroyed: all of it if it succeeded, else what Terraform has seen to its end."""
+        if outcome.result is Result.DONE:
+            self.made = {kind: _closed(periods, record.at) for kind, periods in self.made.items()}
+            self.held = _closed(self.held, record.at)
+        for kind in _resources(outcome, DESTROYED):
+            self.made[kind] = _closed(self.made.get(kind, self.made.get("", ())), record.at)
+
+
+_RESOURCE = re.compile(r"(?:^|\.)(\w+)\.[\w-]+(?:\[[^\[\]]*\])?$")
+"""The type at the end of the address of a Terraform resource."""
+
+
+def _resources(outcome: Outcome, detail: str) -> Iterator[str]:
+    """Yield the types of the resources of which a failed operation has come to that end."""
+    for finding in outcome.findings if outcome.result is Result.FAILED else ():
+        if finding.detail == detail and finding.result is CheckResult.PASSED:
+            yield from _RESOURCE.findall(finding.subject)
+
+
+def _opened(periods: tuple[Period, ...], at: float) -> tuple[Period, ...]:
+    """Return the periods with one that goes on."""
+    return periods if periods and periods[-1].end is None else (*periods, Period(at, None))
 
 
 def _closed(periods: tuple[Period, ...], at: float) -> tuple[Period, ...]:
@@ -485,13 +522,16 @@ class _Folding:
 
     def _take_outcome(self, record: JournalRecord, outcome: Outcome) -> None:
         self._step(outcome.action, record.stage).end(record, outcome)
+        if outcome.action is Action.PERFORM:
+            self._stage(record.stage).see_made(record, outcome)
+        elif outcome.action is Action.UNDO:
+            self._stage(record.stage).see_gone(record, outcome)
         if outcome.result is not Result.DONE:
             return
         if outcome.action is Action.UNDO:
             stage = self._stage(record.stage)
             stage.state = StageState.CANCELLED if self._goal is Goal.CANCEL else StageState.UNDONE
             stage.message = outcome.message
-            stage.held = _closed(stage.held, record.at)
         elif outcome.action is Action.AUDIT:
             self._audit = Audit(record.at, outcome.leftovers, outcome.retained, outcome.unknown)
 
@@ -502,8 +542,10 @@ class _Folding:
             known = None
         stage = known.stage if known is not None else record.stage
         if isinstance(body, Deleted):
-            uid, existed = (known.uid, known.existed) if known is not None else ("", False)
-            self._owned[key] = OwnedObject(stage, *key, uid, existed=existed, is_deleted=True)
+            gone = known or OwnedObject(stage, *key, "", existed=False, is_deleted=True)
+            self._owned[key] = OwnedObject(
+                stage, *key, gone.uid, gone.existed, is_deleted=True, made_at=gone.made_at, gone_at=record.at
+            )
             return
         item = _owned_after(known, body, stage, at=record.at)
         if item.uid and not item.existed:
@@ -546,4 +588,5 @@ def _owned_after(known: OwnedObject | None, body: Owned, stage: str, *, at: floa
         intended_at=0.0 if body.uid or body.existed else at,
         was_absent=body.was_absent,
         is_adopted=body.is_adopted,
+        made_at=known.made_at if known is not None and is_same and known.made_at else at if body.uid else 0.0,
     )

@@ -14,6 +14,8 @@ from actions.base.decoding import json_decoder
 Scalar = int | float | str | bool
 OPERATOR = "operator"
 """The writer of records that no runner wrote."""
+NODE_CLAIM = "NodeClaim"
+"""The kind of objects that a stage owns without having applied them; they are deleted with the nodes."""
 
 
 class Action(StrEnum):
@@ -157,6 +159,12 @@ class HeldPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""
     is_by_use: bool = False
     """It is paid by use, such as traffic: it has no hourly price, and is in no sum."""
+    resource: str = ""
+    """The type of the Terraform resource that it is the price of; empty if that is not known."""
+    nodes: int = 0
+    """The number of nodes that it is the price of, or of their disks."""
+    instance_type: str = ""
+    """Of these nodes; empty for their disks and for all else."""
 
 
 class Created(_Body, frozen=True, tag="created"):
@@ -220,6 +228,10 @@ class PlanOffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     destroy: int
     lines: tuple[str, ...]
     """One line for each resource: the planned change."""
+
+
+MADE, DESTROYED = "made", "destroyed"
+"""Details of findings on resources that Terraform has made or destroyed before it failed."""
 
 
 class StageFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

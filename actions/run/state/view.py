@@ -75,6 +75,8 @@ class RunState(StrEnum):
 
 OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 """States in which a run has no runner, unless it is begun again."""
+ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+"""States in which a run does nothing more, and holds what it holds until it is parked or torn down."""
 TO_RETRY = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
 """States from which a retry goes on."""
 _VANISHED = "vanished"
@@ -178,6 +180,8 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     """Its attempts, oldest first."""
     held: tuple[Period, ...] = ()
     """The times from the begin of an attempt to the end of an undo: what it makes may exist then."""
+    made: Mapping[str, tuple[Period, ...]] = {}
+    """The times in which what it makes is known to exist, by type of Terraform resource; of all others under `""`."""
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -211,6 +215,10 @@ class OwnedObject(msgspec.Struct, frozen=True):
     """It was looked up when it was announced, and did not exist."""
     is_adopted: bool = False
     """Its uid was found later, by evidence, as the runner that applied it did not record it."""
+    made_at: float = 0.0
+    """Time of the record of its uid in seconds since the epoch; 0.0 without one."""
+    gone_at: float | None = None
+    """Time of the record of its end."""
 
     def announcement(self) -> Owned:
         """Return the record of its being made: without uid before, with uid after."""

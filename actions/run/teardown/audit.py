@@ -18,11 +18,11 @@ from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
-from actions.run.objects.node_claims import NODE_CLAIM
 from actions.run.objects.ownership import ClassifiedObject, Entry, Ownership
 from actions.run.objects.survey import ObjectListing, Unanswered, fetch_kinds, look, survey
 from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
+from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject, RunView
 
 SETTLE_SECONDS = 60.0

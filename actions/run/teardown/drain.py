@@ -14,9 +14,10 @@ from actions.run.context.retry import TEARDOWN, wait_until
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.contents import SETTLE_SECONDS, DeletionGuard
 from actions.run.objects.inventory import inventory_of
-from actions.run.objects.node_claims import NODE_CLAIM, NODE_CLAIM_VERSION, list_claims
+from actions.run.objects.node_claims import NODE_CLAIM_VERSION, list_claims
 from actions.run.objects.ownership import HARMLESS, Entry, Ownership, entry_of
 from actions.run.objects.survey import ObjectListing
+from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject, RunView
 
 DRAIN_SECONDS = 1800.0

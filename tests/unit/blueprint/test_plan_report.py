@@ -41,14 +41,14 @@ def a_plan(*stages: StagePlan, **changes: object) -> LaunchPlan:
 
 def test_a_stage_shows_its_time_nodes_and_cost() -> None:
     (line,) = [line for line in plan_table(a_plan(a_stage())).splitlines() if line.startswith("train")]
-    assert " ".join(line.split()) == "train job 3d–4d 2 × g5.12xlarge $11.72 $843.84 to $1,125.12"
+    assert " ".join(line.split()) == "train job 3d–4d 2 × g5.12xlarge $11.72 $843.84–1,125.12"
 
 
 def test_what_has_no_price_is_a_question_mark_and_the_total_says_at_least() -> None:
     unknown = a_stage(usd_per_hour=None, usd_low=None, usd_high=None, unpriced=("FSx",))
     text = plan_table(a_plan(unknown, a_stage(), unpriced=("FSx",)))
     assert text.splitlines()[1].split()[-2:] == ["?", "?"]
-    assert "at least $843.84" in text
+    assert "$843.84–1,125.12 + ?" in text
     assert "no price is known: FSx" in text
 
 
@@ -86,7 +86,7 @@ def test_a_stage_that_holds_nothing_costs_nothing_and_is_not_unknown() -> None:
 
 def test_a_stage_of_which_a_part_has_no_price_says_at_least() -> None:
     (_, line, *_) = plan_table(a_plan(a_stage(unpriced=("FSx",)), unpriced=("FSx",))).splitlines()
-    assert "at least $11.72  at least $843.84 to $1,125.12" in line
+    assert "≥ $11.72  $843.84–1,125.12 + ?" in line
 
 
 def test_a_simulated_cost_says_so() -> None:
@@ -113,4 +113,7 @@ def test_json_has_the_sentences_below_the_table_and_no_endless_decimals() -> Non
         "usd_per_hour": "0.333333",
         "source": "",
         "as_of": "2026-09-24",
+        "resource": "",
+        "nodes": 0,
+        "instance_type": "",
     }

@@ -70,13 +70,13 @@ async def test_the_question_before_a_launch_names_what_was_chosen() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         app.dispatcher.submit("launch bionemo-esm1nv preset=short workers=3 cluster_name=mine")
-        await wait_for(pilot, lambda: "peak at least" in screen_text(app), "the plan is there")
+        await wait_for(pilot, lambda: "peak ≥" in screen_text(app), "the plan is there")
         await pilot.press("enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv for real" in screen_text(app), "the question is there")
         assert "With preset short, cluster_name=mine, workers=3." in screen_text(app)
         await pilot.press("escape", "escape")
         app.dispatcher.submit("launch bionemo-esm1nv")
-        await wait_for(pilot, lambda: "peak at least" in screen_text(app), "the plan is there")
+        await wait_for(pilot, lambda: "peak ≥" in screen_text(app), "the plan is there")
         await pilot.press("enter")
         await wait_for(pilot, lambda: "All parameters have their defaults." in screen_text(app), "so it says")
 

@@ -18,14 +18,12 @@ from actions.cluster.state.snapshot import ChangeLog
 from actions.fleet.facts import NodeFacts, PodFacts
 from actions.fleet.health import UNREAD
 from actions.fleet.totals import totals_of
-from actions.run.journal.reader import list_runs
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import Notice, NoticeKind
 from tests.support import fixed_runs
-from tests.support.builders import NOW, StillClock, a_node, a_pod, a_run, a_snapshot
-from tests.unit.run.world import make_run
+from tests.support.builders import NOW, StillClock, a_node, a_pod, a_snapshot
 from tui.feeds import home as feeds
-from tui.feeds.home import FleetTrouble, HomeFeed, money_of
+from tui.feeds.home import FleetTrouble, HomeFeed
 
 _BLUEPRINTS = Path(__file__).parents[3] / "blueprints"
 
@@ -172,32 +170,6 @@ async def test_contexts_come_from_the_kubeconfig(tmp_path: Path, monkeypatch: py
     feed.close()
 
 
-async def test_the_run_on_screen_has_its_money_at_once() -> None:
-    feed, _ = a_feed(Turning())
-    view = a_run()
-    feed.weigh((), view)
-
-    assert feed.money[view.id] == money_of(view, NOW.timestamp())
-    feed.close()
-
-
-async def test_other_runs_are_weighed_from_their_journals_once_for_each_list(tmp_path: Path) -> None:
-    clock = Turning()
-    run = make_run(tmp_path, clock)
-    (tmp_path / "runs" / "damaged").mkdir()
-    summaries = tuple(list_runs(tmp_path / "runs"))
-    feed, waits = a_feed(clock)
-    feed.weigh(summaries, None)
-    await until(waits, lambda: bool(feed.money))
-    revision = feed.revision
-    feed.weigh(summaries, None)
-
-    assert list(feed.money) == [run.name]
-    assert feed.money[run.name].usd is None, "it has no prices"
-    assert feed.revision == revision
-    feed.close()
-
-
 async def test_a_pod_that_crashes_again_and_again_is_a_problem_while_it_runs_in_between() -> None:
     clock, log = Turning(), ChangeLog()
     feed, waits = a_feed(clock)
@@ -262,7 +234,7 @@ async def test_the_cause_in_the_log_of_a_run_is_the_problem_with_its_remedy(tmp_
 
     summary = fixed_runs.summaries(tmp_path)[0]
     pods = Notice(NoticeKind.PODS, "Pre-training: esm-7 restarted 9×")
-    feed.weigh((replace(summary, folder=folder, stage="train", notices=(pods,)),), None)
+    feed.note_failing((replace(summary, folder=folder, stage="train", notices=(pods,)),))
     clock.seconds += feeds.PROBLEMS_EVERY_SECONDS
     feed.follow(a_snapshot([a_node()], [loop]))
     await until(waits, lambda: bool(feed.problems) and feed.problems != (plain,))

@@ -25,17 +25,17 @@ def test_a_total_counts_what_it_leaves_out() -> None:
         a_node("c", "zz9.plural"),
         a_node("d", capacity_type="spot"),
     ]
-    assert MODEL.fleet_cost(nodes, {}).hourly_text == "$55.23/h (+2 unpriced)"
+    assert MODEL.fleet_cost(nodes, {}).hourly.text == "≥ $55.23/h"
 
 
 def test_a_fleet_without_known_prices_has_no_total() -> None:
     cost = MODEL.fleet_cost([a_node("a", "zz9.plural"), a_node("b", "zz9.plural")], {})
-    assert (cost.hourly_text, cost.monthly_text) == ("? (2 unpriced)", "?")
+    assert (cost.hourly.text, cost.hourly.monthly_text) == ("?", "?")
 
 
 def test_no_nodes_cost_nothing() -> None:
     cost = MODEL.fleet_cost([], {})
-    assert (cost.hourly_text, cost.monthly_text, cost.idle_text) == ("$0.00/h", "$0.00/month", "")
+    assert (cost.hourly.text, cost.hourly.monthly_text, cost.idle_text) == ("$0.00/h", "$0.00/month", "")
 
 
 def test_a_month_has_730_hours() -> None:
@@ -44,7 +44,7 @@ def test_a_month_has_730_hours() -> None:
 
 def test_a_month_that_leaves_nodes_out_says_at_least() -> None:
     cost = MODEL.fleet_cost([a_node("a", "m5.xlarge"), a_node("b", "zz9.plural")], {})
-    assert cost.monthly_text == "at least $140.16/month"
+    assert cost.hourly.monthly_text == "≥ $140.16/month"
 
 
 def test_idle_is_the_share_of_the_price_that_is_not_requested() -> None:
@@ -88,22 +88,19 @@ def test_more_requests_than_devices_are_not_negative_idleness() -> None:
 def test_neuron_devices_idle_like_gpus() -> None:
     node = a_node(instance_type="trn1.32xlarge", neuron=16)
     fleet = MODEL.fleet_cost([node], {node.name: asking(neuron=8)})
-    assert fleet.idle_text == "$10.75/h idle (8 of 16 accelerators unrequested)"
+    assert fleet.idle_text == "$10.75/h idle (8 of 16 accelerators)"
 
 
 def test_idle_accelerators_without_a_price_are_counted() -> None:
     priced, unpriced = a_node("a", gpu=4), a_node("b", gpu=4, capacity_type="spot")
     cost = MODEL.fleet_cost([priced, unpriced], {})
-    assert cost.idle_text == "$5.67/h (+1 unpriced) idle (8 of 8 accelerators unrequested)"
-    assert MODEL.fleet_cost([unpriced], {}).idle_text == "? (1 unpriced) idle (4 of 4 accelerators unrequested)"
+    assert cost.idle_text == "≥ $5.67/h idle (8 of 8 accelerators)"
+    assert MODEL.fleet_cost([unpriced], {}).idle_text == "? idle (4 of 4 accelerators)"
 
 
 def test_an_unpriced_node_that_is_all_busy_has_a_known_idle_cost() -> None:
     node = a_node(gpu=4, capacity_type="spot")
-    assert (
-        MODEL.fleet_cost([node], {node.name: asking(gpu=4)}).idle_text
-        == "$0.00/h idle (0 of 4 accelerators unrequested)"
-    )
+    assert MODEL.fleet_cost([node], {node.name: asking(gpu=4)}).idle_text == "all 4 accelerators in use"
 
 
 def test_the_region_of_the_node_goes_before_that_of_the_cluster() -> None:

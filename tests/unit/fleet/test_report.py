@@ -33,8 +33,8 @@ def row_of(name: str) -> list[str]:
 
 def test_the_summary_counts_nodes_pods_and_money() -> None:
     first, second = nodes_table(NODES, USAGE, MODEL).splitlines()[:2]
-    assert first == "3 nodes (1 not ready), 16 pods | $5.86/h (+1 unpriced) | at least $4,280.72/month"
-    assert second == "$1.42/h (+1 unpriced) idle (5 of 8 accelerators unrequested)"
+    assert first == "3 nodes (1 not ready), 16 pods | ≥ $5.86/h | ≥ $4,280.72/month"
+    assert second == "≥ $1.42/h idle (5 of 8 accelerators)"
 
 
 def test_each_resource_has_a_bar_and_those_that_no_node_has_are_left_out() -> None:

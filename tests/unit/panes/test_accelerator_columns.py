@@ -114,8 +114,8 @@ async def test_where_devices_of_claims_are_not_counted_panes_with_sums_state_it(
         texts = {pane.NOUN: await text_of(pane) for pane in (AcceleratorsPane(services), NodesPane(services))}
         assert ("Devices of resource claims are not counted." in texts["accelerators"]) is leaves_out
         assert ("devices of resource claims are not counted" in texts["nodes"]) is leaves_out
-        header = header_line(HeaderFacts(cost=services.fleet_cost(), leaves_out_claims=leaves_out), 120)
-        assert ("unrequested" in text_of_cells(header)) is not leaves_out
+        header = header_line(HeaderFacts(paid=services.paid.now(), leaves_out_claims=leaves_out), 120)
+        assert ("idle" in text_of_cells(header)) is not leaves_out
         facts = HomeFacts(now=0.0, totals=totals_of(snapshot.nodes.values(), {}), leaves_out_claims=leaves_out)
         rows = [text_of_cells(block.cells) for line in home_board(facts, 80, 24).lines for block in line]
         assert any("Devices of resource claims are not counted." in row for row in rows) is leaves_out

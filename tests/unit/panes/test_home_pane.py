@@ -138,13 +138,13 @@ async def test_tab_goes_through_the_sections_and_j_through_the_lines(
             assert sections.selected is not None
             met.append(sections.selected.key.split()[0])
             await console.press("tab")
-        assert met == ["cluster", "fleet", "run", "problem", "blueprint", "cluster"]
+        assert met == ["cluster", "fleet", "run", "idle", "blueprint", "cluster"]
         await console.press("g", *"jjjj")
         keys = list(sections.shown_keys)
         assert sections.selected is not None
         assert sections.selected.key == keys[4]
         await console.press("G", "shift+tab")
-        assert sections.selected.key.startswith("problem")
+        assert sections.selected.key.startswith("idle")
 
         for line in ("split right events", "focus home"):
             await console.line(line)

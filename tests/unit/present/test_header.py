@@ -6,10 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import as_of_words
-from actions.fleet.cost import CostModel, FleetCost
+from actions.fleet.cost import CostModel
+from actions.run.paid import Paid
 from tests.support.builders import a_node
+from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Tone, text_of, width_of
-from tui.present.header import HeaderFacts, header_line, parse_context_name
+from tui.present.header import HeaderFacts, header_line
 from tui.present.text import unused_text
 
 FULL = HeaderFacts(
@@ -22,51 +24,49 @@ FULL = HeaderFacts(
 )
 
 
-def cost_of(*instance_types: str) -> FleetCost:
+def nodes_of(*instance_types: str) -> Paid:
     nodes = [a_node(f"node-{number}", kind) for number, kind in enumerate(instance_types)]
-    return CostModel.load().fleet_cost(nodes, {})
+    return Paid(nodes=CostModel.load().fleet_cost(nodes, {}))
 
 
 def test_a_wide_header_says_everything() -> None:
-    text = text_of(header_line(replace(FULL, cost=cost_of("g5.12xlarge")), 160))
+    text = text_of(header_line(replace(FULL, paid=nodes_of("g5.12xlarge")), 160))
 
     for part in ("demo ×20, cost simulated", "read-only", "111122223333", "bionemo-on-eks", "us-west-2", "creds 3h00m"):
         assert part in text
     assert "$5.67/h" in text
-    assert "nodes $5.67/h · $5.67/h unrequested!" in text
+    assert "$5.67/h · $5.67/h idle!" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
 def test_the_header_never_grows_beyond_its_line(width: int) -> None:
-    assert width_of(header_line(replace(FULL, cost=cost_of("g5.12xlarge")), width)) <= max(width, 70)
+    assert width_of(header_line(replace(FULL, paid=nodes_of("g5.12xlarge")), width)) <= max(width, 70)
 
 
 def test_badges_cluster_and_sum_survive_eighty_columns() -> None:
-    text = text_of(header_line(replace(FULL, cost=cost_of("g5.12xlarge")), 80))
+    text = text_of(header_line(replace(FULL, paid=nodes_of("g5.12xlarge")), 80))
 
     for part in ("demo ×20", "read-only", "bionemo-on-eks", "$5.67/h"):
         assert part in text
 
 
 def test_idle_cost_is_beside_unused_accelerators_on_eighty_columns() -> None:
-    cost = cost_of("g5.12xlarge", "x9.mystery")
     facts = HeaderFacts(
         cluster="bionemo-on-eks",
         expires_in_seconds=7 * 3600,
-        cost=cost,
+        paid=nodes_of("g5.12xlarge", "x9.mystery"),
         unused=unused_text(8, 8, 300, answered=2, workers=2),
     )
     text = text_of(header_line(facts, 80))
     assert "8 of 8 at 0%" in text
-    assert "8 free $5.67/h!" in text
-    assert "idle" not in text
+    assert "8 idle ≥ $5.67/h!" in text
     soon = text_of(header_line(replace(facts, expires_in_seconds=600), 80))
     assert "creds 10m00s!" in soon
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
 def test_the_moment_of_a_replay_is_there_at_every_width(width: int) -> None:
-    facts = replace(FULL, replay="replay 14:02:07 ×4", is_readonly=False, cost=cost_of("g5.12xlarge"))
+    facts = replace(FULL, replay="replay 14:02:07 ×4", is_readonly=False, paid=nodes_of("g5.12xlarge"))
     assert text_of(header_line(facts, width)).startswith("  replay 14:02:07 ×4 ")
 
 
@@ -75,9 +75,9 @@ def test_a_capture_is_shown() -> None:
 
 
 def test_an_unknown_price_is_counted_not_added() -> None:
-    text = text_of(header_line(HeaderFacts(cluster="c", cost=cost_of("m5.xlarge", "x9.mystery")), 120))
+    text = text_of(header_line(HeaderFacts(cluster="c", paid=nodes_of("m5.xlarge", "x9.mystery")), 120))
 
-    assert "(+1 unpriced)" in text
+    assert "≥ $0.19/h" in text
 
 
 def test_credentials_that_ended_are_called_so() -> None:
@@ -103,12 +103,10 @@ def test_credentials_that_end_before_the_run_are_marked() -> None:
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_what_was_kept_is_said_at_every_width_and_its_cost_is_muted(width: int) -> None:
-    kept = HeaderFacts(cluster="bionemo-on-eks", cost=cost_of("g5.12xlarge"), as_of="as of 14:02 UTC", trouble="gone")
+    kept = HeaderFacts(cluster="bionemo-on-eks", paid=nodes_of("g5.12xlarge"), as_of="as of 14:02 UTC", trouble="gone")
     line = header_line(kept, width)
     assert "as of 14:02 UTC · gone" in text_of(line)
-    (hourly,) = [
-        span for span in line if "/h" in span.text and "free" not in span.text and "unrequested" not in span.text
-    ]
+    (hourly,) = [span for span in line if "/h" in span.text and "idle" not in span.text]
     assert hourly.tone is Tone.MUTED
 
 
@@ -121,7 +119,7 @@ def test_the_time_of_what_was_kept_has_its_day_unless_it_is_today() -> None:
 def test_accelerators_that_a_run_does_not_use_are_told_and_shorter_on_eighty_columns() -> None:
     facts = HeaderFacts(cluster="bionemo-on-eks", unused="3 of 8 accelerators at 0% for 5m12s")
     assert "▲ 3 of 8 accelerators at 0% for 5m12s" in text_of(header_line(facts, 120))
-    full = replace(FULL, is_readonly=False, unused=facts.unused, cost=cost_of("g5.12xlarge"))
+    full = replace(FULL, is_readonly=False, unused=facts.unused, paid=nodes_of("g5.12xlarge"))
     narrow = text_of(header_line(full, 80))
     assert "▲ 3 of 8 at 0%" in narrow
     assert "bionemo-on-eks" in narrow

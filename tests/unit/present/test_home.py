@@ -16,14 +16,15 @@ from actions.cluster.diagnose.codes import Severity
 from actions.cluster.diagnose.overview import Problem
 from actions.fleet.cost import CostModel
 from actions.fleet.totals import totals_of
+from actions.run.paid import Paid, PaidThing
+from actions.run.spending import Spending
 from actions.run.state.view import Notice, NoticeKind, RunState
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import picture
 from tests.unit.present.test_board import texts
-from tui.feeds.home import RunMoney
+from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Span, Tone
-from tui.present.header import parse_context_name
 from tui.present.home.contents import HomeFacts, home_board
 from tui.present.home.latest import LatestEvents
 from tui.present.subject import Subject
@@ -38,7 +39,7 @@ _COST = CostSummary(
     usd_high=Decimal("1358.6"),
     low_seconds=441_245,
     high_seconds=565_200,
-    is_lower_bound=True,
+    left_out="traffic",
 )
 _PROBLEM = Problem(
     "Job", "default", "eval-mlm", Severity.ERROR, "CAPACITY", "AWS has no capacity for g5.12xlarge", "Allow more zones."
@@ -59,7 +60,7 @@ def some_facts(**changes: object) -> HomeFacts:
         contexts=((_ARN, _ARN), ("kind-lab", "kind-lab")),
         cluster_state=Span("live", Tone.GOOD),
         totals=totals_of(snapshot.nodes.values(), snapshot.usage),
-        cost=CostModel.load(region="us-west-2").fleet_cost(snapshot.nodes.values(), snapshot.usage),
+        paid=Paid(nodes=CostModel.load(region="us-west-2").fleet_cost(snapshot.nodes.values(), snapshot.usage)),
         unscheduled=1,
         runs=fixed_runs.summaries(Path("/runs")),
         problems=(_PROBLEM,),
@@ -138,7 +139,7 @@ def test_the_fleet_is_told_in_totals_with_bars() -> None:
         line = next(line for line in text.splitlines() if f" {name} " in line)
         assert figure in line
     assert "/month" in text
-    assert "unrequested (21 of 29 accelerators)" in text
+    assert "idle (21 of 29 accelerators)" in text
 
 
 def test_a_run_that_waits_for_approval_comes_first_and_is_loud() -> None:
@@ -154,10 +155,11 @@ def test_a_run_that_waits_for_approval_comes_first_and_is_loud() -> None:
 def test_a_run_tells_how_long_what_it_cost_and_what_it_holds() -> None:
     (run,) = (run for run in fixed_runs.summaries(Path("/runs")) if run.state.value == "running")
     at = NOW.timestamp() - 1_800
-    money = RunMoney(at, Decimal("10.00"), Decimal("5.00"), is_lower_bound=True, holds=("GPU nodes",))
-    line = next(
-        line for line in shown(some_facts(runs=(run,), money={run.id: money})).splitlines() if "running" in line
-    )
+    assert run.paid is not None
+    spending = Spending(Decimal(10), {}, Decimal(5), ("a bucket",), is_simulated=False, at=at)
+    run = replace(run, spending=spending, paid=replace(run.paid, holders=("GPU nodes",)))
+    paid = Paid(things=(PaidThing("nodes", Decimal(5), run.id),))
+    line = next(line for line in shown(some_facts(runs=(run,), paid=paid)).splitlines() if "running" in line)
 
     for part in ("train", "3d03h", "≥ $12.50", "$5.00/h · holds GPU nodes"):
         assert part in line
@@ -230,7 +232,7 @@ def test_torn_down_runs_are_only_there_with_what_they_left() -> None:
 def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
     line = next(line for line in shown(some_facts()).splitlines() if "bionemo-esm1nv " in line and "A10G" in line)
 
-    for part in ("8 A10G", "≥ $13.08/h", "≥ $1,027–1,359", "5d–6d"):
+    for part in ("8 A10G", "≥ $13.08/h", "$1,027–1,359 + traffic", "5d–6d"):
         assert part in line
 
 
@@ -241,7 +243,7 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
         ({"runs": None, "runs_error": "/runs: Permission denied."}, "/runs: Permission denied."),
         ({"runs": ()}, "No run yet. Choose a blueprint below: enter opens its launch form."),
         ({"runs": (), "is_readonly": True}, "No run yet."),
-        ({"problems": ()}, "No problem in pods, nodes and events"),
+        ({"problems": (), "paid": None}, "No problem in pods, nodes and events"),
         ({"problems": None}, "Looking at pods, nodes and events."),
         ({"blueprints": None}, "Reading the blueprints."),
         ({"costs": {}}, "…"),

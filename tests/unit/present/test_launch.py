@@ -86,7 +86,7 @@ def test_columns_stand_under_their_headings_and_titles_give_way_to_nodes() -> No
 
     assert heading.index("NODES") == train.index("2 × g5.12xlarge, 2 × m5.xlarge")
     assert heading.index("EXPECTED") == operators.index("2d  ") == sample.index("skipped: sample_data is off")
-    assert heading.index("COST") + len("COST") == train.index("$1,709.80") + len("$1,709.80")
+    assert heading.index("COST") + len("COST") == train.index("–1,709.80") + len("–1,709.80")
     assert "…" in operators[: heading.index("EXPECTED")]
 
 
@@ -94,5 +94,5 @@ def test_where_there_is_no_room_the_nodes_are_left_out_rather_than_cut() -> None
     *_, heading, operators, _, train = (text_of(line).rstrip() for line in plan_lines(PLAN, 60))
 
     assert "NODES" not in heading
-    assert train.endswith("$1,709.80")
+    assert train.endswith("–1,709.80")
     assert operators.startswith("Operators and their webhooks"[:14])

@@ -206,7 +206,7 @@ def test_a_clean_audit_says_so() -> None:
 
     text = texts(ending_lines(view))
 
-    assert "nothing left" in text
+    assert "✓ Nothing is left." in text
     assert "kept: FSx fs-1" in text
 
 
@@ -228,7 +228,7 @@ def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -
 
     text = told(RunState.SUCCEEDED)
 
-    assert "▲ $11.34/h idle (8 of 8 accelerators unrequested)." in " ".join(text.split())
+    assert "▲ $11.34/h idle (8 of 8 accelerators)." in " ".join(text.split())
     nodes = replace(a_stage("nodes", StageState.SUCCEEDED), holds_accelerators=True)
     held = idle_lines(a_run(nodes, state=RunState.SUCCEEDED), None, park_key="P", teardown_key="T")
     assert text_of(held[0]) == "▲ It still holds accelerators: Nodes."

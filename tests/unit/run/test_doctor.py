@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -24,6 +25,7 @@ from actions.cloud.account import CallerIdentity
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.observation import failed, passed, unknown
 from actions.run.context.access import ClusterConnection
+from actions.run.doctor import names
 from actions.run.doctor.account import Caller, credential_lines, end_observation, own_checks
 from actions.run.doctor.cluster import (
     LAUNCH,
@@ -36,15 +38,18 @@ from actions.run.doctor.cluster import (
 )
 from actions.run.doctor.examine import _choice_lines, examination, examine_launch, examine_machine
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.doctor.names import NameKind, TakenName, check_runs, names_of
+from actions.run.doctor.names import NameKind, TakenName, check_kept, check_runs, names_of
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.launch import create_run
+from actions.run.paid import PaidThing, RunPaid
 from actions.run.state.records import CheckResult, Operator
+from actions.run.state.view import RunState
 from tests.support.account import REGION, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
+from tests.support.fixed_runs import summaries
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = 3600.0
@@ -248,6 +253,29 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     assert found.result is CheckResult.UNKNOWN
     assert found.detail.startswith(f"ben@laptop-2 has taken over the run {folder.name} of this blueprint")
     assert "teardown" not in found.remedy
+
+
+async def test_storage_that_a_torn_down_run_keeps_for_the_cluster_is_named_with_its_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = a_launch("bionemo-esm1nv", preset="rehearsal")
+    things = tuple(
+        PaidThing(title, Decimal(usd), "old", is_kept=True)
+        for title, usd in (("NAT gateway", "0.05"), ("FSx for Lustre, 2400 GiB", "1.12"))
+    )
+    paid = RunPaid("old", launch.cluster, launch.region, RunState.TORN_DOWN, things, is_simulated=True)
+    base = summaries(tmp_path)[0]
+    kept = msgspec.structs.replace(base, id="old", cluster=launch.cluster, state=RunState.TORN_DOWN, paid=paid)
+    monkeypatch.setattr(names, "list_runs", lambda _home: [kept])
+    assert (await check_runs(launch)).result is CheckResult.PASSED, "it refuses no launch"
+    found = await check_kept(launch)
+    assert found.result is CheckResult.FAILED
+    assert "The run old is torn down and keeps data of bionemo-on-eks for" in found.detail
+    assert "$1.17/h: NAT gateway, FSx for Lustre, 2400 GiB" in found.detail
+    assert found.remedy == "To end it: eksml-tui runs teardown old --confirm bionemo-on-eks --delete-data"
+    real = msgspec.structs.replace(kept, paid=msgspec.structs.replace(paid, is_simulated=False))
+    monkeypatch.setattr(names, "list_runs", lambda _home: [real])
+    assert (await check_kept(launch)).result is CheckResult.PASSED, "a rehearsal costs nothing beside a real one"
 
 
 @pytest.fixture(scope="module")

@@ -209,7 +209,7 @@ def test_a_budget_is_reached_while_it_still_pays_for_the_park() -> None:
     assert (before.is_reached, before.is_near, at.is_reached) == (False, True, True)
     assert before.at == pytest.approx(2.9 * HOUR)
     assert not status_of(LimitName.BUDGET, limits, 2.7).is_near
-    assert at.text == "The budget of $106.00: $96.82 spent, $102.00/h now, and parking takes about 6m."
+    assert at.text == "The budget of $106.00: up to $96.82 spent, $102.00/h now, and parking takes about 6m."
 
 
 def test_more_an_hour_than_allowed_is_reached_and_as_much_is_not() -> None:
@@ -223,7 +223,7 @@ def test_more_an_hour_than_allowed_is_reached_and_as_much_is_not() -> None:
 def test_an_unknown_price_makes_a_budget_a_lower_bound_and_is_named(prices: tuple[HeldPrice, ...]) -> None:
     run = view(created(Limits(budget_usd="10", max_usd_per_hour="1"), prices), *TRAINING)
     budget = next(one for one in statuses_of(run, 3 * HOUR) if one.name is LimitName.BUDGET)
-    assert "at least $6.00 spent" in budget.text
+    assert "about $6.00 spent, at least $2.00/h now" in budget.text
     assert "may be reached late" in budget.doubt
     assert prices[1].title in budget.doubt
 
@@ -280,7 +280,7 @@ def test_reached_limits_come_first_then_the_next_one() -> None:
     budget=st.decimals("0.01", 10_000, places=2),
 )
 def test_a_budget_is_reached_exactly_when_its_time_has_come(spent: Decimal, rate: Decimal, budget: Decimal) -> None:
-    spending = Spending(spent, {}, Decimal(0), rate, (), is_simulated=False)
+    spending = Spending(spent, {}, rate, (), is_simulated=False)
     limits = Limits(budget_usd=str(budget))
     found = limit_statuses(limits, view(created(limits), *TRAINING), spending, EndsKnown(), now=1e6)[0]
     assert found.is_reached == (spent + rate * 360 / 3600 >= budget)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs, with_losses
 from actions.run.journal.store import append_record
+from actions.run.paid import PaidThing
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spending import Spending
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result
@@ -21,7 +22,7 @@ from tests.unit.run.world import make_run
 def test_a_list_names_each_run_with_its_state(tmp_path: Path) -> None:
     folder = make_run(tmp_path, SystemClock())
     lines = runs_table(list_runs(tmp_path / "runs")).splitlines()
-    heads = ["RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "HOLDS", "BLUEPRINT", "CLUSTER", "CREATED"]
+    heads = ["RUN", "STATE", "STAGE", "TOOK", "LOSS", "SPENT", "$/H", "BLUEPRINT", "CLUSTER", "CREATED"]
     assert lines[0].split() == heads
     assert lines[1].split()[:4] == [folder.name, "waiting", "fake", "pretend"]
     assert json.loads(runs_json(list_runs(tmp_path / "runs")))[0]["state"] == "waiting"
@@ -68,14 +69,17 @@ def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> No
     points.write_text("\n".join(lines), "utf-8")
     (run,) = with_losses(list_runs(tmp_path / "runs"))
     assert run.last_loss == 2.5125
-    spent = Spending(Decimal("12.345"), {}, Decimal(0), Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
-    run = replace(run, began_at=100.0, ended_at=None, spending=spent, holds=("2 × p5", "core nodes", "FSx"))
+    spent = Spending(Decimal("12.345"), {}, Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
+    things = tuple(PaidThing(title, Decimal("0.5"), run.id) for title in ("2 × p5", "core nodes", "FSx"))
+    assert run.paid is not None
+    paid = replace(run.paid, things=things, is_by_use=True)
+    run = replace(run, began_at=100.0, ended_at=None, spending=spent, paid=paid)
     row = runs_table([run], now=825.0).splitlines()[1]
-    assert "12m05s  2.513  ≥ $12.35  2 × p5, core nodes and 1 more" in row
+    assert "12m05s  2.513  ≥ $12.35  ≥ $1.50/h" in row
     over = runs_table([replace(run, ended_at=112.0)]).splitlines()[1]
     assert "12s" in over
     (fields,) = json.loads(runs_json([run]))
-    assert (fields["last_loss"], fields["spent"]["usd"], fields["holds"][0]) == (2.5125, "12.345", "2 × p5")
+    assert (fields["last_loss"], fields["spent"]["usd"], fields["paid"][0]["title"]) == (2.5125, "12.345", "2 × p5")
 
 
 def test_a_failed_run_names_the_stage_that_failed(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.launch import create_run
+from actions.run.paid import paid_by, paid_of, unfinished_teardown
 from actions.run.report import run_json, run_table
-from actions.run.spending import Spending, spending_of, unfinished_teardown
+from actions.run.spending import Spending, spending_of
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
@@ -79,11 +80,11 @@ LIFE = (
 
 def test_a_cluster_is_paid_between_stages_too_and_nodes_of_pods_only_while_these_work() -> None:
     found = spent(view(*LIFE), 8)
-    assert found.usd == Decimal(7 * 2 + 100)
-    assert found.by_stage == {"provision": Decimal(2), "train": Decimal(102)}
-    assert found.idle_usd == Decimal(2 * 5)
+    assert found.usd == Decimal(6 * 2 + 100), "from the end of the apply that has made it"
+    assert found.by_stage == {"provision": Decimal(0), "train": Decimal(102)}
     assert found.usd_per_hour == Decimal(2)
-    assert found.text == "$114.00 so far, now $2.00/h"
+    assert found.may_usd == Decimal(2), "some of it may have been there while the apply was under way"
+    assert found.text == "at least $112.00 so far, now $2.00/h"
 
 
 def test_an_undo_ends_it() -> None:
@@ -94,18 +95,18 @@ def test_an_undo_ends_it() -> None:
         ended(9, "provision", action=Action.UNDO),
     )
     found = spent(view(*life), 100)
-    assert (found.usd, found.usd_per_hour) == (Decimal(8 * 2 + 100), Decimal(0))
-    assert found.text == "$116.00 so far"
+    assert (found.usd, found.usd_per_hour) == (Decimal(7 * 2 + 100), Decimal(0))
+    assert found.text == "at least $114.00 so far"
 
 
 @pytest.mark.parametrize(
     ("notice", "usd"),
-    [(Notice(NoticeKind.ELSEWHERE, "ben has it.", 7 * HOUR), 112), (Notice(NoticeKind.RESTORED, "A copy."), 110)],
+    [(Notice(NoticeKind.ELSEWHERE, "ben has it.", 7 * HOUR), 110), (Notice(NoticeKind.RESTORED, "A copy."), 108)],
 )
 def test_a_copy_is_paid_as_long_as_its_records_are_known_to_be_all(notice: Notice, usd: int) -> None:
     found = spent(replace(view(*LIFE), notices=(notice,)), 100)
     assert (found.usd, found.usd_per_hour) == (Decimal(usd), Decimal(0))
-    assert found.text == f"${usd}.00 so far"
+    assert found.text == f"at least ${usd}.00 so far"
 
 
 def test_what_could_not_be_undone_is_paid_on() -> None:
@@ -134,7 +135,7 @@ def test_a_teardown_that_stopped_names_what_failed_what_is_left_with_its_price_a
     stopped = view(*life, ended(9, "provision", Result.FAILED, Action.UNDO), prices=prices)
     lines = (
         "The teardown stopped: Provision failed. Audit waited for it.",
-        "Still there: Provision ($2.00/h (+1 unpriced)).",
+        "Still there: Provision ≥ $2.00/h.",
         "Fix the cause, then: eksml-tui runs resume fake-1121-0001",
     )
     assert unfinished_teardown(stopped) == lines
@@ -143,31 +144,35 @@ def test_a_teardown_that_stopped_names_what_failed_what_is_left_with_its_price_a
     assert unfinished_teardown(view(*LIFE, begun(7, "operators"), ended(8, "operators", Result.FAILED))) == ()
 
 
-def test_a_failed_stage_may_have_made_something_and_a_plan_has_not() -> None:
+def test_what_a_failed_stage_may_have_made_is_in_no_sum_and_a_plan_has_made_nothing() -> None:
     planned = (begun(1, "provision"), ended(2, "provision", Result.AWAITING_APPROVAL))
     assert spent(view(*planned), 9).usd == 0
     failed = (begun(1, "provision"), ended(2, "provision", Result.FAILED))
-    assert spent(view(*failed), 9).usd == Decimal(16)
+    found = spent(view(*failed), 9)
+    assert (found.usd, found.usd_per_hour) == (Decimal(0), Decimal(0))
+    assert (found.may_usd, found.may_usd_per_hour) == (Decimal(16), Decimal(2)), "a limit counts it"
 
 
 def test_stages_that_work_at_once_share_what_is_paid() -> None:
-    found = spent(view(begun(0, "provision"), begun(0, "operators"), ended(1, "provision"), ended(1, "operators")), 1)
-    assert found.by_stage == {"provision": Decimal(1), "operators": Decimal(1)}
+    made = (begun(0, "provision"), ended(1, "provision"))
+    at_once = (begun(1, "operators"), begun(1, "train"), ended(2, "operators"), ended(2, "train"))
+    found = spent(view(*made, *at_once, prices=(CLUSTER,)), 2)
+    assert found.by_stage == {"provision": Decimal(0), "operators": Decimal(1), "train": Decimal(1)}
 
 
 def test_without_a_price_the_sum_is_a_lower_bound_and_says_what_is_not_in_it() -> None:
     found = view(*LIFE, prices=(CLUSTER, NODES, UNKNOWN))
-    assert spent(found, 8).text == "at least $114.00 so far, now at least $2.00/h"
+    assert spent(found, 8).text == "at least $112.00 so far, now ≥ $2.00/h"
     text = run_table(found, now=8 * HOUR)
     assert "Not in it, as no price is known: file system\n" in text
     assert "at least $102.00" in text
-    assert text_of(run_heading(found, now=8 * HOUR)[1]).count("at least $114.00 spent") == 1
+    assert text_of(run_heading(found, now=8 * HOUR)[1]).count("at least $112.00 spent") == 1
 
 
 def test_what_is_paid_by_use_is_named_and_makes_a_lower_bound() -> None:
     traffic = HeldPrice(title="NAT gateway traffic, $0.045/GB", stage="provision", is_by_use=True)
     found = view(*LIFE, prices=(CLUSTER, NODES, traffic))
-    assert spent(found, 8).text == "at least $114.00 so far, now at least $2.00/h"
+    assert spent(found, 8).text == "at least $112.00 so far, now ≥ $2.00/h"
     assert spent(found, 8).unpriced == ()
     assert "Not in it, as it is paid by use: NAT gateway traffic, $0.045/GB\n" in run_table(found, now=8 * HOUR)
     assert json.loads(run_json(found))["spent"]["by_use"] == ["NAT gateway traffic, $0.045/GB"]
@@ -184,50 +189,56 @@ def test_a_run_of_an_older_program_has_no_sum() -> None:
 def test_the_report_shows_it_for_the_run_and_each_stage() -> None:
     found = view(*LIFE)
     lines = run_table(found, now=8 * HOUR).splitlines()
-    assert next(line for line in lines if line.startswith("Spent ")).split(None, 1)[1] == "$114.00 so far, now $2.00/h"
+    assert (
+        next(line for line in lines if line.startswith("Spent ")).split(None, 1)[1]
+        == "at least $112.00 so far, now $2.00/h"
+    )
     assert "$102.00" in next(line for line in lines if line.startswith("train "))
-    assert "Spent while no stage worked: $10.00" in lines
     fields = json.loads(run_json(found, now=8 * HOUR))["spent"]
-    assert (Decimal(fields["usd"]), Decimal(fields["by_stage"]["train"])) == (Decimal(114), Decimal(102))
+    assert (Decimal(fields["usd"]), Decimal(fields["by_stage"]["train"])) == (Decimal(112), Decimal(102))
 
 
 def test_the_runs_header_shows_it() -> None:
     heading = [text_of(line) for line in run_heading(view(*LIFE), now=8 * HOUR)]
-    assert "$114.00 spent" in heading[1]
+    assert "at least $112.00 spent" in heading[1]
 
 
 def test_the_header_of_a_run_at_rest_names_what_it_still_costs_an_hour() -> None:
     def heading(*lines: tuple[float, str, Body]) -> str:
-        return text_of(run_heading(view(*LIFE, *lines), now=9 * HOUR)[1])
+        found = view(*LIFE, *lines)
+        return text_of(run_heading(found, now=9 * HOUR, hourly=paid_of([paid_by(found)]).of(found.id))[1])
 
     assert "/h" not in heading()  # provision and train are two of its stages: it goes on
     undone = (begun(8, "train", Action.UNDO), ended(8, "train", action=Action.UNDO))
     drained = (begun(8, "", Action.DRAIN), ended(8, "", action=Action.DRAIN))
     parked = heading((8, "", RunRequest(RequestKind.PARK)), *undone, *drained)
     assert parked.startswith("parked")
-    assert "$116.00 spent · costs $2.00/h" in parked
+    assert "at least $114.00 spent · costs $2.00/h" in parked
 
 
 def test_the_detail_of_a_stage_shows_what_it_has_cost() -> None:
     found = view(*LIFE)
-    assert (spent_in(found, "train", 8 * HOUR), spent_in(found, "operators", 8 * HOUR)) == ("$102.00 spent", "")
+    assert (spent_in(found, "train", 8 * HOUR), spent_in(found, "operators", 8 * HOUR)) == (
+        "at least $102.00 spent",
+        "",
+    )
     line = stage_detail(found.stage("train"), now=8 * HOUR, spent=spent_in(found, "train", 8 * HOUR))[0]
-    assert "· $102.00 spent ·" in text_of(line)
+    assert "· at least $102.00 spent ·" in text_of(line)
 
 
 def test_the_report_of_a_script_has_it_too() -> None:
     report = run_report(view(*LIFE))
     assert report.spent is not None
-    assert (report.spent["usd"], report.spent["by_stage"]) == ("110", {"provision": "2", "train": "102"})
+    assert (report.spent["usd"], report.spent["by_stage"]) == ("108", {"provision": "0", "train": "102"})
     assert run_report(view(*LIFE, prices=())).spent is None
 
 
 def test_sums_in_json_have_no_more_than_six_decimals() -> None:
     thirds = replace(CLUSTER, usd_per_hour="0.333333333333333333333333")
     fields = json.loads(run_json(view(*LIFE, prices=(thirds,)), now=8 * HOUR + 1))["spent"]
-    assert fields["usd"] == "2.333426"
+    assert fields["usd"] == "2.000093"
     assert fields["usd_per_hour"] == "0.333333"
-    assert fields["by_stage"]["provision"] == "0.333333"
+    assert fields["by_stage"]["train"] == "0.333333"
 
 
 def launched(home: Path, **given: int) -> RunView:

@@ -105,7 +105,7 @@ async def test_what_was_seen_last_is_there_at_once_and_marked(cluster: Cluster, 
         assert "as of " in header
         assert "UTC" in header
         assert "here" in header
-        assert "1 unpriced" in header
+        assert header.rstrip().endswith("?")
         assert "as of " in border
         services = _services(again)
         await wait_for(pilot, lambda: services.cluster.health("nodes") is not None, "the watch is under way")

@@ -92,9 +92,9 @@ async def test_a_launch_for_real_takes_the_clusters_name_and_its_title_the_cost(
         await wait_for(pilot, lambda: isinstance(app.screen, TypeNameModal), "it asks")
         await wait_for(pilot, lambda: "▲ Failed: GPU quota" in screen_text(app), "what has failed stands there too")
         shown = screen_text(app)
-        assert re.search(r"Launch bionemo-esm1nv for real: at least \$[\d,.]+–[\d,.]+ ─", shown)
+        assert re.search(r"Launch bionemo-esm1nv for real: \$[\d,.]+–[\d,.]+ \+ traffic ─", shown)
         assert "Type the cluster's name, bionemo-on-eks" in shown
-        assert re.search(r"At least \$[\d.]+/h at the peak, with .*g5\.12xlarge", shown)
+        assert re.search(r"≥ \$[\d.]+/h at the peak, with .*g5\.12xlarge", shown)
         assert "scroll" not in shown
         await pilot.press("y", "enter")
         await wait_for(pilot, lambda: "That is not the cluster's name." in screen_text(app), "a yes is none")

@@ -10,8 +10,8 @@ from actions.base.errors import MissingError
 from tests.support import fixed_runs
 from tests.support.fixed_cluster import picture
 from tests.support.fixed_console import Scene, a_fixed_console
+from tui.feeds.cluster import whole_context
 from tui.feeds.runs import whole_id
-from tui.present.header import whole_context
 from tui.present.text import as_keys
 from tui.settings.keymap import NO_CHANGES
 from tui.textual_private import screen_text

@@ -19,7 +19,9 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch_pods
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
-from actions.fleet.quantity import format_usd
+from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
+from actions.run.paid import Paid, PaidThing, SeenNodes, paid_of
+from actions.run.report import paid_fields
 from tui.cli.tables.output import print_table, tell_left_out, tell_uncounted
 from tui.cli.target import chosen_target, require_target
 
@@ -70,20 +72,25 @@ def print_events(options: Namespace) -> int:
 
 
 def print_cost(options: Namespace) -> int:
-    """Print the hourly cost of all nodes that are bought alike, and of all."""
+    """Print the hourly cost of all nodes that are bought alike, of all else that runs pay for, and the sum."""
+    from actions.run.journal.reader import list_runs
 
-    async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], FleetCost]:
+    async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], SeenNodes]:
         inventory, identity = await fetch_inventory(session, left_out=tell_left_out), await session.identity()
         tell_uncounted(inventory.unlisted_devices)
         model = CostModel.load(region=identity.region or options.region)
         costs = [(node, model.node_cost(node, inventory.usage.get(node.name, UNUSED))) for node in inventory.nodes]
-        return cost_groups(costs), total_of(cost for _, cost in costs)
+        nodes, total = {node.name: node for node in inventory.nodes}, total_of(cost for _, cost in costs)
+        by_name = {node.name: cost for node, cost in costs}
+        return cost_groups(costs), SeenNodes(identity.name, identity.region, nodes, by_name, {}, total)
 
-    groups, total = _asked(options, ask)
+    groups, seen = _asked(options, ask)
+    runs = [run.paid for run in list_runs() if run.paid is not None]
+    paid = paid_of(runs, seen, is_simulated=bool(getattr(options, "demo", False)))
     print_table(
         options.output,
-        table=lambda: _cost_table(groups, total),
-        document=lambda: cost_json(groups, total),
+        table=lambda: _cost_table(groups, seen.total, paid),
+        document=lambda: cost_json(groups, seen.total, paid),
         rows="groups",
         fields=COST_FIELDS,
     )
@@ -169,27 +176,32 @@ def cost_groups(costs: Iterable[tuple[NodeFacts, NodeCost]]) -> list[tuple[tuple
     return sorted(sums, key=lambda one: (-one[1].usd_per_hour, one[0]))
 
 
-def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetCost) -> str:
+def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetCost, paid: Paid) -> str:
     """Return the document of `eksml-tui cost -o json`."""
     return json_document(
         {
             "summary": _cost_fields(total),
+            "paid": [
+                {"run": one.run, **fields} for one, fields in zip(paid.things, paid_fields(paid.things), strict=True)
+            ],
+            "total": {
+                "usd_per_hour": _number(paid.hourly.usd) if paid.hourly.is_known else None,
+                "is_lower_bound": paid.hourly.is_lower_bound,
+            },
             "groups": [dict(zip(COST_FIELDS[:4], group, strict=True)) | _cost_fields(cost) for group, cost in groups],
         }
     )
 
 
 def _cost_fields(cost: FleetCost) -> dict[str, Any]:
-    is_known = cost.unpriced < cost.nodes or not cost.nodes
-    is_idle_known = not cost.idle_unpriced or cost.idle_usd_per_hour > 0
     return {
         "nodes": cost.nodes,
         "unpriced": cost.unpriced,
         "accelerators": cost.accelerators,
         "idle_accelerators": cost.idle_accelerators,
-        "usd_per_hour": _number(cost.usd_per_hour) if is_known else None,
-        "usd_per_month": _number(cost.usd_per_month) if is_known else None,
-        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if is_idle_known else None,
+        "usd_per_hour": _number(cost.usd_per_hour) if cost.hourly.is_known else None,
+        "usd_per_month": _number(cost.usd_per_month) if cost.hourly.is_known else None,
+        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if cost.idle.is_known else None,
     }
 
 
@@ -229,8 +241,8 @@ def _events_table(events: list[EventFacts], now: float) -> str:
     return aligned_text(lines)
 
 
-def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCost) -> str:
-    if not groups:
+def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCost, paid: Paid) -> str:
+    if not groups and not paid.things:
         return "No nodes.\n"
     lines = [["TYPE", "BOUGHT", "REGION", "POOL", "NODES", "$/HOUR", "$/MONTH", "ACCEL", "IDLE", "IDLE $/HOUR"]]
     for group, cost in groups:
@@ -246,8 +258,18 @@ def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCos
                 (format_usd(cost.idle_usd_per_hour) if idle_known else "?") if cost.accelerators else "-",
             ]
         )
-    sums = [total.hourly_text, total.monthly_text, *([total.idle_text] if total.idle_text else [])]
+    lines += [[one.title, one.state or "-", "-", one.run, "-", *_amounts(one), "-", "-", "-"] for one in paid.things]
+    nodes = [f"nodes {total.hourly.text}"] if paid.things else []
+    sums = [paid.hourly.text, paid.hourly.monthly_text, *nodes, *([total.idle_text] if total.idle_text else [])]
     return aligned_text(lines, right=range(4, 10)) + "\n" + " | ".join(sums) + "\n"
+
+
+def _amounts(thing: PaidThing) -> tuple[str, str]:
+    """Return the price of an hour and of a month; of what may exist in brackets, as they are in no sum."""
+    if thing.usd_per_hour is None:
+        return UNKNOWN, UNKNOWN
+    hour, month = format_usd(thing.usd_per_hour), format_usd(thing.usd_per_hour * HOURS_PER_MONTH)
+    return (hour, month) if thing.is_certain else (f"({hour})", f"({month})")
 
 
 def _age(now: float, then: float) -> str:

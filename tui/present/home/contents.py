@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.wording import counted, duration, folded
-from actions.fleet.cost import FleetCost
 from actions.fleet.facts import UNCOUNTED
 from actions.fleet.node_report import RESOURCES
-from actions.fleet.quantity import bounded, percent_of
+from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
-from actions.run.state.view import NoticeKind, RunState
+from actions.run.paid import Paid
+from actions.run.state.view import ENDED, NoticeKind, RunState
+from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
-from tui.present.cost import accelerators_text, dollars, launch_cost_text, launch_rate_text, launch_time_text
-from tui.present.header import parse_context_name
+from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
 from tui.present.home.latest import latest_section
 from tui.present.remote_runs import remote_spent, remote_state
-from tui.present.run import ENDED, RUN_TONES, trouble_in
+from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
 
 if TYPE_CHECKING:
     from actions.blueprint.launch_plan import CostSummary
     from actions.blueprint.model import Blueprint
     from actions.cluster.diagnose.overview import Problem
+    from actions.fleet.cost import FleetCost
     from actions.fleet.facts import EventFacts
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
-    from tui.feeds.home import RunMoney
 
 WIDE = 150
 """From so many columns on, runs and problems are side by side."""
@@ -69,7 +69,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
         cluster_state: The state of the cluster on screen in a few words, with its tone.
         totals: Sums over all nodes.
         leaves_out_claims: They are without devices of claims.
-        cost: Cost of the fleet.
+        paid: All that is paid for by the hour.
         unscheduled: Pods without a node.
         runs: All runs, the newest first; `None` before the list is read.
         runs_error: The reason why it cannot be read.
@@ -77,7 +77,6 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
         silent: Ids of those whose heartbeats are missing.
         troubles: The verdict on the pods of those that have some in trouble, by run.
         names: Short names of runs.
-        money: Money and holds, by run.
         unused: Accelerators at 0 % for minutes, in words, by run.
         problems: The most urgent first.
         blueprints: The catalogue; `None` before it is read.
@@ -95,7 +94,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     cluster_state: Span = Span("")
     totals: FleetTotals | None = None
     leaves_out_claims: bool = False
-    cost: FleetCost | None = None
+    paid: Paid | None = None
     unscheduled: int = 0
     runs: tuple[RunSummary, ...] | None = None
     runs_error: str = ""
@@ -103,7 +102,6 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     silent: frozenset[str] = frozenset()
     troubles: Mapping[str, str] = msgspec.field(default_factory=dict)
     names: Mapping[str, str] = msgspec.field(default_factory=dict)
-    money: Mapping[str, RunMoney] = msgspec.field(default_factory=dict)
     unused: Mapping[str, str] = msgspec.field(default_factory=dict)
     problems: tuple[Problem, ...] | None = None
     blueprints: tuple[Blueprint, ...] | None = None
@@ -205,7 +203,7 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
         text = f"No totals: {state.text}" if state.tone is Tone.BAD else "Reading nodes and pods."
         return Section("Fleet", _texts(text, width, state.tone if state.tone is Tone.BAD else Tone.MUTED))
     bars = _bars(totals, width, in_row=2 if is_dense and width >= _TWO_BARS else 1)
-    paid, idle = _money_rows(facts.cost, width)
+    paid, idle = _money_rows(facts.paid, width)
     missing = _texts(f"{UNCOUNTED}.", width, Tone.WARN) if facts.leaves_out_claims else ()
     head, idle = (_nodes_row(totals, facts.unscheduled), *paid), [*idle, *missing]
     return Section("Fleet", (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
@@ -257,20 +255,22 @@ def _joined(parts: Sequence[Cells], between: Span) -> Cells:
     return tuple(spans)
 
 
-def _money_rows(cost: FleetCost | None, width: int) -> tuple[list[BoardRow], list[BoardRow]]:
-    """Return the row of what the fleet costs, and that of what is idle of it where it needs one of its own."""
-    if cost is None or not cost.nodes:
+def _money_rows(paid: Paid | None, width: int) -> tuple[list[BoardRow], list[BoardRow]]:
+    """Return the row of all that is paid for, and that of what is idle of it where it needs one of its own."""
+    if paid is None or not (paid.things or (paid.nodes and paid.nodes.nodes)):
         return [], []
     entry = BoardEntry("fleet cost", "open cost")
-    paid: Cells = (Span("  "), Span(cost.hourly_text, Tone.STRONG), _DOT, Span(cost.monthly_text))
-    if not cost.idle_text:
-        return [BoardRow(paid, entry)], []
-    free = f"{cost.idle_accelerators} of {cost.accelerators} accelerators"
-    text = f"{cost.idle_text.rpartition(' idle (')[0]} unrequested ({free})"
-    idle = Span(text, Tone.WARN if cost.idle_accelerators else Tone.GOOD)
-    if width_of(paid) + width_of(idle) + 3 <= width:
-        return [BoardRow((*paid, _DOT, idle), entry)], []
-    return [BoardRow(paid, entry)], [BoardRow((Span("  "), idle))]
+    total: Cells = (Span("  "), Span(paid.hourly.text, Tone.STRONG), _DOT, Span(paid.hourly.monthly_text))
+    nodes = paid.nodes
+    if nodes is not None and nodes.hourly.text != paid.hourly.text:
+        part = (_DOT, Span(f"nodes {nodes.hourly.text}", Tone.MUTED))
+        total = (*total, *part) if width_of(total) + width_of(part) <= width else total
+    if nodes is None or not nodes.idle_text:
+        return [BoardRow(total, entry)], []
+    idle = Span(nodes.idle_text, Tone.WARN if nodes.idle_accelerators else Tone.GOOD)
+    if width_of(total) + width_of(idle) + 3 <= width:
+        return [BoardRow((*total, _DOT, idle), entry)], []
+    return [BoardRow(total, entry)], [BoardRow((Span("  "), idle))]
 
 
 def _runs(facts: HomeFacts, width: int) -> Section:
@@ -285,7 +285,7 @@ def _runs(facts: HomeFacts, width: int) -> Section:
         all_of_them = f"All {count} runs are torn down: {key} lists them." if count > 1 else ""
         was = all_of_them or (f"The only run is torn down: {key} shows it." if count else "No run yet.")
         how = "" if facts.is_readonly else " Choose a blueprint below: enter opens its launch form."
-        return Section("Runs", _texts(f"{was}{how}", width))
+        return Section("Runs", (*_kept_rows(facts), *_texts(f"{was}{how}", width)))
     waiting = sum(run.state in _WAITS for run in shown)
     note: Cells = (Span(f"{waiting} wait{'s' * (waiting == 1)} for approval", Tone.WARN),) if waiting else ()
     if facts.elsewhere:
@@ -294,9 +294,21 @@ def _runs(facts: HomeFacts, width: int) -> Section:
     room = _name_room(shown, facts, width)
     ranked = [(_run_rank(run), _run_row(run, facts, width, room)) for run in shown]
     ranked += [(_remote_rank(run, facts), _remote_row(run, facts, width, room)) for run in facts.elsewhere]
-    rows = tuple(row for _, row in sorted(ranked, key=lambda one: one[0]))
+    rows = tuple(row for _, row in sorted(ranked, key=lambda one: one[0])) + _kept_rows(facts)
     count = len(taken | {run.id for run in facts.runs})
     return Section("Runs", rows, f"{key} all runs ({count})", BoardEntry("more runs", "open runs"), note)
+
+
+def _kept_rows(facts: HomeFacts) -> tuple[BoardRow, ...]:
+    """Return the line on runs that are torn down and keep data that costs."""
+    kept = facts.paid.kept if facts.paid is not None else ()
+    if facts.paid is None or not kept:
+        return ()
+    verb = "keeps" if len(kept) == 1 else "keep"
+    text = f"{counted(len(kept), 'torn-down run')} {verb} data: {facts.paid.kept_hourly.text}"
+    how = f"  {facts.keys.get('open runs', '0')} lists them" if len(kept) > 1 else ""
+    line = f"open run of={next(iter(kept))}" if len(kept) == 1 else "open runs"
+    return (BoardRow((Span("◌ ", Tone.MUTED), Span(text, Tone.WARN), Span(how, Tone.MUTED)), BoardEntry("kept", line)),)
 
 
 def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tuple[int, int]:
@@ -363,7 +375,7 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int
     if run.error:
         cells: Cells = (Span("✘ ", Tone.BAD), Span(f"{name}  "), Span(run.error, Tone.BAD))
         return BoardRow(cells, BoardEntry(f"run {run.id}", f"open run of={run.id}", subject))
-    money, unused = facts.money.get(run.id), facts.unused.get(run.id, "")
+    unused = facts.unused.get(run.id, "")
     is_waiting = run.state in _WAITS
     tone = RUN_TONES[run.state]
     word = "plan waits" if is_waiting else run.state.value
@@ -382,14 +394,14 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int
         *fit_ends(Span(name, Tone.WARN if is_waiting else Tone.PLAIN), name_width),
         *fit(Span(f" {word}", tone), 13),
         *fit(Span(f" {run.stage}"), stage_width),
-        *fit(Span(_elapsed(run, money, facts.now)), 8, align_right=True),
-        *fit(Span(_spent(money, facts.now)), 9, align_right=True),
+        *fit(Span(_elapsed(run, facts.now)), 8, align_right=True),
+        *fit(Span(_spent(run, facts.now)), 9, align_right=True),
         *(
             (Span(f"  {trouble}", Tone.BAD),)
             if trouble
-            else (Span(f"  {unused.partition(' at ')[2]}", Tone.WARN), *_holds(run, money))
+            else (Span(f"  {unused.partition(' at ')[2]}", Tone.WARN), *_holds(run, facts))
             if unused
-            else _holds(run, money)
+            else _holds(run, facts)
         ),
     )
     weight = 3 if is_waiting else 2 if trouble or unused else 1
@@ -402,29 +414,60 @@ def _unused_word(text: str) -> str:
     return text.partition(" for ")[0].replace(" accelerators", "")
 
 
-def _elapsed(run: RunSummary, money: RunMoney | None, now: float) -> str:
-    end = money.ended_at if money is not None and money.ended_at else now
+def _elapsed(run: RunSummary, now: float) -> str:
+    end = run.ended_at or now
     return duration(max(0.0, end - run.created_at)) if run.created_at else "?"
 
 
-def _spent(money: RunMoney | None, now: float) -> str:
-    usd = money.spent(now) if money is not None else None
-    if money is None or usd is None:
-        return ""
-    return bounded(dollars(usd), is_lower_bound=money.is_lower_bound)
+def _spent(run: RunSummary, now: float) -> str:
+    money = run.spending
+    return "" if money is None else bounded(format_dollars(money.usd_at(now)), is_lower_bound=money.is_lower_bound)
 
 
-def _holds(run: RunSummary, money: RunMoney | None) -> Cells:
+def _holds(run: RunSummary, facts: HomeFacts) -> Cells:
     if run.leftovers:
         return (Span(f"  {counted(run.leftovers, 'object')} left", Tone.BAD),)
-    if money is None:
-        return ()
+    hourly = facts.paid.of(run.id) if facts.paid is not None else None
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.
-    rate = f"{dollars(money.usd_per_hour)}/h" if money.usd_per_hour else ""
-    held = f"holds {', '.join(money.holds)}" if money.holds else ""
-    has_ended = run.state in ENDED
+    rate = hourly.text if hourly is not None else ""
+    holders = run.paid.holders if run.paid is not None else ()
+    held = f"holds {', '.join(holders)}" if holders else ""
     text = " · ".join(filter(None, (rate, held)))
-    return (Span(f"  {text}", Tone.WARN if has_ended else Tone.MUTED),) if text else ()
+    return (Span(f"  {text}", Tone.WARN if run.state in ENDED else Tone.MUTED),) if text else ()
+
+
+def _idle_rows(facts: HomeFacts) -> tuple[tuple[BoardRow, ...], tuple[BoardRow, ...]]:
+    """Return a problem for the idle accelerators of each run, the dearest first, and the one for all others."""
+    paid = facts.paid
+    if paid is None or paid.nodes is None or not paid.nodes.idle_accelerators or facts.leaves_out_claims:
+        return (), ()
+    found = [(run, nodes) for run, nodes in paid.of_runs.items() if nodes.idle_accelerators]
+    rows = [_idle_row(facts, run, nodes) for run, nodes in sorted(found, key=lambda one: -one[1].idle_usd_per_hour)]
+    rest = paid.nodes_of_nobody
+    others = [_idle_row(facts, "", rest)] if rest is not None and rest.idle_accelerators else []
+    return tuple(rows), tuple(others)
+
+
+def _idle_row(facts: HomeFacts, run: str, nodes: FleetCost) -> BoardRow:
+    summary = next((one for one in facts.runs or () if one.id == run), None)
+    what = f"Run {facts.names.get(run, run)}" if run else "Nodes of no run of this machine"
+    cells: Cells = (Span("▲ ", Tone.WARN), Span(f"{what}  "), Span(nodes.idle_text, Tone.WARN))
+    if summary is None:
+        step = f"{facts.keys.get('open nodes', '1')} lists the nodes: what has made them frees them."
+        return BoardRow(cells, BoardEntry("idle nodes", "open nodes", weight=2), _steps(step))
+    park, undo = facts.keys.get("park", "P"), facts.keys.get("teardown", "T")
+    step = f"{park} parks it: its accelerators go, its data stays. {undo} in its pane tears it down."
+    if summary.state not in ENDED:
+        place = f" at {summary.stage}" if summary.stage else ""
+        step = f"It is {summary.state.value}{place}, and its pods do not ask for them."
+    elif facts.is_readonly:
+        step = "It is over; this session is read-only."
+    entry = BoardEntry(f"idle {run}", f"open run of={run}", Subject("Run", run), weight=3)
+    return BoardRow(cells, entry, _steps(step))
+
+
+def _steps(step: str) -> tuple[Cells, ...]:
+    return ((Span("    → ", Tone.WARN), Span(step, Tone.MUTED)),)
 
 
 def _problems(facts: HomeFacts, width: int) -> Section:
@@ -433,14 +476,16 @@ def _problems(facts: HomeFacts, width: int) -> Section:
         text = "Unknown until the cluster answers." if is_refused else "They are looked for when the cluster is read."
         return Section("Problems", (_text(text),))
     if facts.problems is None:
-        return Section("Problems", (_text("Looking at pods, nodes and events."),))
+        return Section("Problems", (*_idle_rows(facts)[0], _text("Looking at pods, nodes and events.")))
     why = facts.keys.get("why", "w")
     whole = BoardEntry("whole cluster", "why")
-    if not facts.problems:
+    of_runs, of_others = _idle_rows(facts)
+    if not (facts.problems or of_runs or of_others):
         found = (Span("✔ ", Tone.GOOD), Span("No problem in pods, nodes and events. "))
         return Section("Problems", (BoardRow((*found, Span(f"{why} reads the logs, too.", Tone.MUTED)), whole),))
-    names = max(width_of(one.title) for one in facts.problems)
-    rows = tuple(_problem_row(one, min(names, max(24, width * 3 // 10)), width) for one in facts.problems)
+    names = max((width_of(one.title) for one in facts.problems), default=0)
+    room = min(names, max(24, width * 3 // 10))
+    rows = (*of_runs, *(_problem_row(one, room, width) for one in facts.problems), *of_others)
     errors = sum(one.severity.value == "error" for one in facts.problems)
     note: Cells = (Span(f"{errors} error{'s' * (errors != 1)}", Tone.BAD),) if errors else ()
     return Section("Problems", rows, f"enter or {why}: cause and evidence", BoardEntry("more problems", "why"), note)
@@ -483,7 +528,7 @@ def _blueprint_row(blueprint: Blueprint, facts: HomeFacts, width: int) -> BoardR
         figures = (
             *fit(Span(f"  {accelerators_text(cost)}"), 14),
             *fit(Span(launch_rate_text(cost)), 12, align_right=True),
-            *fit(Span(launch_cost_text(cost)), 17, align_right=True),
+            *fit(Span(launch_cost_text(cost)), 23, align_right=True),
             *fit(Span(launch_time_text(cost), Tone.MUTED), 9, align_right=True),
         )
     title = blueprint.title if rest - width_of(figures) >= _LEAST_TITLE else ""
