@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.numbers import MOST_DIGITS, in_bounds, moment
+from actions.base.untrusted import is_plain, plain_text
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +46,7 @@ _MOST_STEPS = 10**MOST_DIGITS
 
 
 def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
-    """Return what was read, or was stored, with every number within what all arithmetic behind survives.
+    """Return what was read, or was stored, with numbers that all arithmetic behind survives and names without controls.
 
     Returns:
         The same, changed as little as it can be; `None` for steps that no trainer has counted to.
@@ -56,9 +57,10 @@ def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
         return None
     value, epoch = in_bounds(found.value), None if found.epoch is None else in_bounds(found.epoch)
     at = None if found.at is None else moment(found.at)
-    if value is found.value and epoch is found.epoch and at is found.at:
+    if value is found.value and epoch is found.epoch and at is found.at and is_plain(found.metric + found.key):
         return found
-    return replace(found, value=value, epoch=epoch, at=at)
+    names = {"metric": plain_text(found.metric), "key": plain_text(found.key)}
+    return replace(found, value=value, epoch=epoch, at=at, **names)
 
 
 NUMBER = (

@@ -152,7 +152,7 @@ def test_d21_a_bad_document_is_a_sentence(program: Program, text: str) -> None:
     verbs = [["why", "--from", str(file)], *(["read", kind, str(file)] for kind in ("log", "nccl", "neuron", "efa"))]
     for verb in verbs:
         done = program.command(*verb, "-o", "json", seconds=SECONDS)
-        assert done.returncode in (0, 2), (verb, done.stderr)
+        assert done.returncode in (0, 1, 2), (verb, done.stderr)
         assert "Traceback" not in done.stderr, verb
 
 

@@ -59,7 +59,7 @@ def launch_the_rehearsal(terminal: Terminal) -> None:
     terminal.press("Enter")
     terminal.wait(r"Preset +‹ rehearsal ›")
     terminal.wait(r"Cluster name +bionemo-on-eks")
-    terminal.wait(r"Total: .*, (at least )?\$\d+\.\d\d–\$\d+\.\d\d, peak (at least )?\$\d+\.\d\d/h")
+    terminal.wait(r"Total: .*, \$\d+\.\d\d–\d+\.\d\d \+ traffic, peak ≥ \$\d+\.\d\d/h")
     terminal.press("Enter")
     terminal.wait(r"─ Launch bionemo-esm1nv\? ─")
     terminal.wait(r"\$\d+\.\d\d/h at the peak, with .*g5\.12xlarge")

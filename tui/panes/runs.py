@@ -51,7 +51,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[RunRow], ...]:
             keeps_ends=True,
         ),
         Column("state", "STATE", rows.state_cell, width=13, wanted=20, sized=rows.state_cell),
-        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40),
+        Column("stage", "STAGE", rows.stage_cell, width=9, flex=2, limit=40, sized=rows.stage_cell),
         Column("took", "TOOK", lambda row: rows.took_cell(row, now()), width=6, align="right", drop=2, sort_key=took),
         Column("loss", "LOSS", rows.loss_cell, width=7, align="right", drop=4, sort_key=loss),
         Column(

@@ -192,7 +192,8 @@ async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
     target = ClusterTarget(namespace="default")
     survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
     await survey.run()
-    (line,) = survey.lines
+    line, kept = survey.lines
+    assert kept.check == "kept data"
     assert line.result is CheckResult.FAILED
     assert line.detail.startswith(said)
     assert line.blocks
@@ -232,7 +233,8 @@ async def test_a_run_that_is_over_refuses_too_while_its_objects_are_there(
     target = ClusterTarget(namespace="default")
     survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
     await survey.run()
-    (line,) = survey.lines
+    line, kept = survey.lines
+    assert kept.check == "kept data"
     assert line.blocks
     for way in ways:
         assert way in line.remedy
