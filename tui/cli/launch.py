@@ -59,7 +59,8 @@ def run(options: Namespace) -> int:
     require = partial(_require_no_other_run, blueprint, binding, chosen, waived=options.waive)
     require()
     if not options.yes:
-        _require_yes(blueprint)
+        is_simulated = bool(options.demo) or plan.is_cost_simulated
+        _require_yes(blueprint, name="" if is_simulated else binding.text("cluster_name", blueprint.cluster.name))
     folder, pid = _launched(
         blueprint,
         binding,
@@ -105,8 +106,9 @@ def _require_no_other_run(
         raise RefusedError(error.message, hint=hint) from error
 
 
-def _require_yes(blueprint: Blueprint) -> None:
-    if not asked(f"\nLaunch {blueprint.id}?"):
+def _require_yes(blueprint: Blueprint, *, name: str) -> None:
+    """Ask for a yes, or for the name of the cluster where the launch is paid for."""
+    if not asked(f"\nLaunch {blueprint.id}{' for real' if name else ''}?", name=name):
         raise RefusedError("Nothing was launched.")
 
 

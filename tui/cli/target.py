@@ -79,11 +79,12 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
         confirm(error.request)
 
 
-def asked(question: str) -> bool:
-    """Ask on the terminal; return whether the answer is yes."""
-    sys.stderr.write(f"{question} [y/N] ")
+def asked(question: str, *, name: str = "") -> bool:
+    """Ask on the terminal; return whether the answer is yes, or `name` where one is given."""
+    sys.stderr.write(f"{question} {f'Type {name}:' if name else '[y/N]'} ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    answer = sys.stdin.readline().strip()
+    return answer == name if name else answer.lower() in {"y", "yes"}
 
 
 def _demo(options: Namespace) -> ChosenTarget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,20 @@ from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 from tui.cli import launch
 from tui.cli.main import main
-from tui.cli.target import ChosenTarget
+from tui.cli.target import ChosenTarget, asked
 
 WORDS = ["launch", "efa-nccl-tests", "--preset", "rehearsal"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "is_confirmed"),
+    [("y", "", True), ("no", "", False), ("y", "bench", False), ("bench", "bench", True), ("", "bench", False)],
+)
+def test_a_launch_that_is_paid_for_takes_the_name_of_its_cluster(
+    typed: str, name: str, is_confirmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+    assert asked("Launch?", name=name) is is_confirmed
 
 
 @pytest.fixture(autouse=True)
