@@ -38,6 +38,7 @@ from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.references import OF_KUBERNETES
 from actions.blueprint.source_files import git_modules, root_folder, shared_roots
 from actions.blueprint.stages import TerraformStage
 from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
@@ -327,6 +328,7 @@ def create_run(
 
     Raises:
         UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written.
+        RefusedError: The namespace is one of Kubernetes itself, or another launch does not come to its end.
         BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
@@ -337,6 +339,10 @@ def create_run(
     chosen = _chosen(blueprint, binding, clock, home_url)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
+    if cluster.namespace in OF_KUBERNETES:
+        raise RefusedError(
+            f"{cluster.namespace!r} is a namespace of Kubernetes itself.", hint="Name another one: --namespace NAME."
+        )
     owner = present_operator(arn=account.arn if account else "")
     first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
     home_url = str(parse_home(home_url)) if home_url else ""

@@ -74,6 +74,12 @@ def test_a_program_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
+def test_no_run_works_in_a_namespace_of_kubernetes(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="'kube-system' is a namespace of Kubernetes itself"):
+        launched(tmp_path, target=ClusterTarget(namespace="kube-system"))
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_secret_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ngc_api_key refers to a secret: env:NO_SUCH_KEY"):
         launched(tmp_path, ngc_api_key="env:NO_SUCH_KEY")
