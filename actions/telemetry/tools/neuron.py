@@ -99,7 +99,8 @@ def _devices_of(table: list[list[str]]) -> tuple[NeuronDevice, ...]:
     columns = _columns_of(table)
     devices: list[NeuronDevice] = []
     for cells in table[2:]:
-        row = dict(zip(columns, cells, strict=False))
+        # of a row with a cell too few or too many, as a paste may have it, only the first is where its title is
+        row = dict(zip(columns, cells if len(cells) == len(columns) else cells[:1], strict=False))
         device = _whole_cell(row.get("NEURON DEVICE", ""))
         if device is not None:
             devices.append(_device_of(device, row))

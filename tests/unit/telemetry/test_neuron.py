@@ -198,3 +198,18 @@ def whole(content: bytes) -> object:
     reader = CapturedNeuron()
     reader.feed(content)
     return reader.reading()
+
+
+def test_a_row_with_a_glued_cell_is_not_shifted() -> None:
+    text = (
+        "+--------+--------+--------+--------------+\n"
+        "| NEURON | NEURON | NEURON |     PCI      |\n"
+        "| DEVICE | CORES  | MEMORY |     BDF      |\n"
+        "+--------+--------+--------+--------------+\n"
+        "| 0      | 2      | 32 GB  | 0000:00:1e.0 |\n"
+        "| 1      | 2        32 GB  | 0000:00:1f.0 |\n"
+        "+--------+--------+--------+--------------+\n"
+    )
+    whole, glued = read_neuron_ls(text).devices
+    assert (whole.cores, whole.bdf) == (2, "0000:00:1e.0")
+    assert (glued.device, glued.cores, glued.memory_bytes, glued.bdf) == (1, None, None, "")
