@@ -21,13 +21,13 @@ DRAWN = """<svg class="rich-terminal" viewBox="0 0 10.12345 9">
   <rect x="0" y="1.5"/>
 </clipPath><clipPath id="terminal-123-clip-terminal"><rect/></clipPath></defs>
 <g clip-path="url(#terminal-123-clip-terminal)">
-<text class="terminal-123-r1" x="0.123456" clip-path="url(#terminal-123-line-0)">a&#160;b</text></g></svg>"""
+<text class="terminal-123-r1" x="0.123456" clip-path="url(#terminal-123-line-0)">a&#160;$13.08</text></g></svg>"""
 
 
 def test_a_smaller_picture_has_the_same_text_and_every_name_that_it_uses() -> None:
     small = smaller(DRAWN)
     root = ElementTree.fromstring(small)
-    assert "".join(root.itertext()) == ".t-r1 { fill: #c5c8c6 }a\xa0b"
+    assert "".join(root.itertext()) == ".t-r1 { fill: #c5c8c6 }a\xa0$13.08"
     assert 'viewBox="0 0 10.12 9"' in small
     assert set(re.findall(r"url\(#([\w-]+)\)", small)) <= set(re.findall(r'id="([\w-]+)"', small))
     assert "line-0" not in small
