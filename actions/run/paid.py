@@ -6,6 +6,7 @@ seen there, whoever has made them; what a run has made counts as its journal has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 
@@ -264,7 +265,8 @@ def _nodes_of(runs: Sequence[RunPaid], seen: SeenNodes) -> dict[str, list[str]]:
     """
     owners = {on: run.run for run in runs for uid in run.claims if (on := seen.claimed.get(uid))}
     pools: dict[str, list[RunPaid]] = {}
-    for run in runs:
+    # those of this cluster first: a blueprint gives its pools the same names in each; a context may rename a cluster
+    for run in sorted(runs, key=lambda run: not _is_in(run, seen)):
         for pool in run.pools:
             pools.setdefault(pool, []).append(run)
     wanted = [one for run in runs if _is_in(run, seen) for one in run.things if one.instance_type and one.is_certain]
@@ -277,10 +279,11 @@ def _nodes_of(runs: Sequence[RunPaid], seen: SeenNodes) -> dict[str, list[str]]:
             found.setdefault(owner, []).append(name)
         elif node.instance_type in spare:
             spare[node.instance_type].append(name)
+    own = Counter((run, seen.nodes[name].instance_type) for run, names in found.items() for name in names)
     for one in wanted:
-        own = sum(seen.nodes[name].instance_type == one.instance_type for name in found.get(one.run, ()))
-        rest = spare[one.instance_type]
-        count = max(0, one.nodes - own)
+        known = min(one.nodes, own[one.run, one.instance_type])
+        own[one.run, one.instance_type] -= known
+        rest, count = spare[one.instance_type], one.nodes - known
         found.setdefault(one.run, []).extend(rest[:count])
         del rest[:count]
     return {run: names for run, names in found.items() if names}

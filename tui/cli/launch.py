@@ -60,7 +60,9 @@ def run(options: Namespace) -> int:
     require()
     if not options.yes:
         is_simulated = bool(options.demo) or plan.is_cost_simulated
-        _require_yes(blueprint, name="" if is_simulated else binding.text("cluster_name", blueprint.cluster.name))
+        made = binding.text("cluster_name", blueprint.cluster.name)
+        place = _place(chosen) if binding.existing_cluster else made
+        _require_yes(blueprint, name="" if is_simulated else place)
     folder, pid = _launched(
         blueprint,
         binding,
@@ -104,6 +106,14 @@ def _require_no_other_run(
     except RefusedError as error:
         hint = f"{error.hint} To launch anyway: --waive '{OTHER_RUNS}'."
         raise RefusedError(error.message, hint=hint) from error
+
+
+def _place(chosen: ChosenTarget) -> str:
+    """Return the name of the present cluster, by its context."""
+    from actions.cluster.auth.kubeconfig import load_context
+    from tui.feeds.cluster import parse_context_name
+
+    return parse_context_name(load_context(chosen.target).context).cluster
 
 
 def _require_yes(blueprint: Blueprint, *, name: str) -> None:

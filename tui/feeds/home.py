@@ -59,7 +59,7 @@ class FleetTrouble:
         self._shown: ClusterSnapshot | None = None
         """The place in the history alone: a hidden pane must not keep a whole cluster that has changed since."""
         self._restarted = set[str]()
-        """Keys of the pods with a container that was ever started again."""
+        """Keys of the pods with a container that was started again, but for those of which that is long ago."""
         self._of_runs: dict[str, set[str]] = {}
         """Keys of the pods of each run that were ever unhealthy or restarted."""
         self.revision = 0
@@ -92,6 +92,12 @@ class FleetTrouble:
 
     def restarted(self, snapshot: ClusterSnapshot, now: float) -> list[PodFacts]:
         """Return the pods that are healthy and were not a moment ago, in seconds since the epoch: one was restarted."""
+        old = [
+            key
+            for key in self._restarted
+            if (pod := snapshot.pods.get(key)) and pod.started_at < now - RESTARTED_SECONDS
+        ]
+        self._restarted.difference_update(old)  # a look costs by what was restarted lately
         known = (snapshot.pods.get(key) for key in self._restarted if key not in self.pods)
         return [pod for pod in known if pod is not None and has_restarted(pod, now, within_seconds=RESTARTED_SECONDS)]
 
@@ -179,7 +185,7 @@ class PaidFeed:
         self._clock = clock
         self._is_simulated = is_simulated
         self._shown: ClusterSnapshot | None = None
-        self._revisions = (-1, -1)
+        self._revisions: object = None
         self._of: RunView | None = None
         self._now = Paid()
         self._view: tuple[RunView, RunPaid] | None = None
@@ -188,7 +194,7 @@ class PaidFeed:
         """Return the list as it is."""
         others, snapshot, total = self._runs.others, self.cluster.snapshot(), self._total()
         seen = snapshot if total is not None else None
-        revisions = (self._runs.revision, others.revision if others is not None else 0)
+        revisions = (self._runs.revision, others.revision if others is not None else 0, self.cluster.place)
         if seen is not self._shown or revisions != self._revisions or self._runs.view is not self._of:
             self._shown, self._revisions, self._of = seen, revisions, self._runs.view
             self._now = self._computed(total)

@@ -133,17 +133,19 @@ def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Value]
     }
 
 
-def launch_title(blueprint: Blueprint, plan: LaunchPlan | None, *, is_simulated: bool) -> str:
+def launch_title(blueprint: Blueprint, plan: LaunchPlan | None, *, is_simulated: bool, is_refused: bool = False) -> str:
     """Return the question of a launch: `Launch bionemo-esm1nv for real: $4.81–9.83`; of one that costs nothing, short.
 
     Args:
         blueprint: The blueprint.
         plan: Its plan; `None` before there is one.
         is_simulated: No account is paid.
+        is_refused: Checks have failed.
     """
+    all_the_same = " all the same" if is_refused else ""
     if is_simulated or plan is None:
-        return f"Launch {blueprint.id}?"
-    return f"Launch {blueprint.id} for real: {plan.cost_text if plan.is_priced else 'no price is known'}"
+        return f"Launch {blueprint.id}{all_the_same}?"
+    return f"Launch {blueprint.id} for real{all_the_same}: {plan.cost_text if plan.is_priced else 'no price is known'}"
 
 
 def cost_lines(plan: LaunchPlan, width: int) -> list[Cells]:

@@ -242,7 +242,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         """Ask whether to launch: the names of the checks that refuse it, the cluster's where it costs, else a yes."""
         services, refusing = self._services, [line.check for line in found if line.blocks]
         is_simulated = services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
-        title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated)
+        title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated, is_refused=bool(refusing))
         lines = place_lines(
             self._blueprint,
             bound,
@@ -256,7 +256,6 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             word, word_is = ", ".join(refusing), "the names of the failed checks"
             if len(refusing) == 1:
                 word_is = "the name of the failed check"
-            title = title.replace("?", " all the same?")
         else:
             lines = warning_lines(found, BODY_COLUMNS) + lines
             lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
@@ -265,7 +264,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             lines += chosen_lines(
                 self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
             )
-            word, word_is = bound.text("cluster_name", self._blueprint.cluster.name), "the cluster's name"
+            made = bound.text("cluster_name", self._blueprint.cluster.name)
+            word, word_is = services.cluster.place.cluster if self._existing else made, "the cluster's name"
         if is_simulated and not refusing:
             return await self.app.push_screen_wait(ConfirmModal(Confirmation(title, lines)))
         return await self.app.push_screen_wait(TypeNameModal(Confirmation(title, lines, word=word, word_is=word_is)))

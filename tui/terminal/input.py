@@ -19,6 +19,8 @@ LOST_PASTE_SECONDS = 5.0
 """A paste that pauses for this long is over: its end was lost, and every key would be taken for a part of it."""
 _PAUSE_SECONDS = 0.09
 """A pause in what the terminal sends; a little less than the driver waits for input."""
+_HELD_SECONDS = 0.3
+"""The longest time that keys behind a paste wait for a pause."""
 _MOST_TYPED = 4
 """Maximum characters that a person types without such a pause."""
 _LONGEST_KEY = 16
@@ -70,6 +72,11 @@ class Pastes:
         """A paste has begun and not ended."""
         self._is_lost = False
         """The last paste was ended by time: what comes may be the rest of it."""
+
+    @property
+    def holds(self) -> bool:
+        """True if something that follows a paste is held."""
+        return bool(self._held) and not self.is_open
 
     def let_through(self, text: str) -> str:
         """Return what to pass on now; marks may be split between two calls."""
@@ -157,6 +164,10 @@ class TerminalInput:
         if not self._paste.is_open or len(data) > _LONGEST_KEY:  # keys do not make a lost paste last longer
             self._fed_at = self._clock()
         yield from self._parsed(self._paste.let_through(self._decode(data)))
+        if not self._paste.holds:
+            self._held_at = self._clock()
+        elif self._clock() - self._held_at > _HELD_SECONDS:
+            yield from self._parsed(self._paste.settle())
 
     def tick(self) -> Iterator[Message]:
         """Return the messages completed by time: a lone escape is a key after a tenth of a second."""
@@ -170,8 +181,8 @@ class TerminalInput:
     def forget(self) -> None:
         """Reset the parser, dropping any incomplete sequence."""
         self._paste = Pastes()
-        self._fed_at = self._clock()
-        self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        self._fed_at = self._held_at = self._clock()
+        self._decode: Callable[[bytes], str] = getincrementaldecoder("utf-8")(errors="replace").decode
         self._parser = KeyParser()
 
     def _parsed(self, text: str) -> Iterator[Message]:

@@ -99,8 +99,8 @@ class Pod(msgspec.Struct, frozen=True):
         " controllers."""
         if self.phase == "Succeeded":
             return True
-        gated = self.condition("Ready")
-        if gated is not None and gated.status == "False" and gated.reason == "ReadinessGatesNotReady":
+        ready = self.condition("Ready")
+        if ready is not None and ready.status == "False":  # also of a node that does not answer
             return False
         mains = [one for one in self.containers if not one.is_init]
         sidecars_run = all(one.state.kind != "waiting" for one in self.containers if one.is_init)

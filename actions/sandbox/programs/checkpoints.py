@@ -44,6 +44,12 @@ def compare(container: ContainerView) -> Program:
     is_there = any(posixpath.basename(name) != VALUES for name in files.walk(folder))
     changes = _changes(files, path, values) if is_there else ""
     yield ProgramStep(0.5)
+    if "_parallel was" in changes:
+        text = f"ExperimentError: the checkpoints in {folder} are split over other devices: {changes}. Nothing resumes "
+        text += "them so: tear this run down and launch again with these values as they were, or with another "
+        text += f"{known['FOLDER_PARAMETER']}, where it begins at step 0."
+        yield ProgramStep(0.1, f"{text}\n", is_error=True)
+        return 1
     if changes and known["RESUME"] != "any":
         text = f"ExperimentError: the checkpoints in {folder} are of another training: {changes}. "
         text += "Tear this run down and launch again: with resume=any it goes on from them, with another "

@@ -180,3 +180,19 @@ async def test_who_may_not_read_events_gets_no_all_clear(
     async with session_to(serve, tmp_path, readonly=True) as session:
         found = await explain(session, None)
     assert [one.code.value for one in found] == told
+
+
+def test_containers_that_are_ready_prove_nothing_on_a_node_that_does_not_answer() -> None:
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-28T12:00:00Z"}
+    status = {
+        "phase": "Running",
+        "conditions": [ready],
+        "containerStatuses": [{"name": "main", "ready": True, "restartCount": 0, "state": {"running": {}}}],
+    }
+    pod = {"kind": "Pod", "metadata": {"name": "worker-0", "namespace": "default"}, "status": status}
+    evidence, is_one = parse_evidence(json.dumps(pod).encode(), source="x")
+    assert answer(evidence, is_one=is_one), "no all-clear"
+    leaving = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-28T12:00:00Z"}}
+    evidence, is_one = parse_evidence(json.dumps(leaving).encode(), source="x")
+    (found,) = answer(evidence, is_one=is_one)
+    assert "is being deleted" in found.headline

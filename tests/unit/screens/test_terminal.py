@@ -98,6 +98,13 @@ def test_keys_behind_a_paste_are_keys_after_a_pause() -> None:
     assert line.sent(f"k{BEGIN}a{END}x{BEGIN}b{END}") == ["k", "paste a", "x", "paste b"]
 
 
+def test_keys_without_a_pause_behind_a_paste_are_soon_keys() -> None:
+    line = Line()
+    assert line.sent(f"{BEGIN}ls{END}", pause=0.0) == ["paste ls"]
+    pressed = [key for _ in range(30) for key in line.sent("j", pause=0.03)]
+    assert len(pressed) > 15
+
+
 def test_a_paste_without_an_end_ends_by_time_however_many_keys_are_pressed() -> None:
     line = Line()
     assert line.sent(f"{BEGIN}kubectl get pods of all\r") == []

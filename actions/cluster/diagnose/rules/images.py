@@ -131,6 +131,12 @@ _VERDICTS = (
     ),
     (
         Code.IMAGE_NOT_FOUND,
+        pattern(r"unexpected commit (?:digest|size)", r"failed commit on ref"),
+        "What the registry sends of the image {image} is not what its digest names",
+        "Pull again; if it stays, a proxy or mirror on the way changes it, or it was not pushed whole: push it again.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
         _ANY,
         "The image {image} cannot be pulled, and the reason is not reported",
         "kubectl describe pod shows what the registry answered: no such tag, no right, or no answer.",

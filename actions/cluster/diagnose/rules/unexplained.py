@@ -116,7 +116,16 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
             "Ask for the right to get and list them, or somebody who has it; the rest shows no fault.",
         )
     for pod in evidence.pods:
-        if not (pod.is_fine or pod.deleted_at or _is_done_in_part(pod)):
+        if pod.deleted_at:
+            yield finding(
+                Code.NOT_READY,
+                f"{pod.name} is being deleted"
+                + (f": {_on_one_line(told[0])}" if (told := _warnings(evidence, pod.name)) else ""),
+                [*told[:_MOST_QUOTES], pod.name],
+                "Wait until it is gone; if it stays, see its finalizers and whether its node answers.",
+                severity=Severity.INFO,
+            )
+        elif not (pod.is_fine or _is_done_in_part(pod)):
             word = next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)
             yield _unfinished(pod.name, word, max(_times(pod), default=0.0), evidence.now)
     for job in () if evidence.pods else evidence.jobs:
