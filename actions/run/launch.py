@@ -69,7 +69,7 @@ from actions.run.journal.reader import list_runs
 from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
-from actions.run.state.records import ClusterName, Created, HeldPrice, Limits, Operator, RunAccount, StageOutline
+from actions.run.state.records import ClusterName, Created, HeldPrice, Limits, RunAccount, StageOutline
 from actions.terraform.backend import own_backend, require_locks
 from actions.terraform.driver import find_terraform
 from actions.terraform.modules import ModuleRelease, module_calls
@@ -296,16 +296,6 @@ def _require_secret(name: str, reference: str) -> None:
         raise ConfigError(sentence, hint="Set it, then launch.") from error
 
 
-def _owner(account: RunAccount | None) -> Operator:
-    return present_operator(arn=account.arn if account else "")
-
-
-def _refuse_kubernetes_own(namespace: str) -> None:
-    if namespace in OF_KUBERNETES:
-        hint = "Name another one: --namespace NAME."
-        raise RefusedError(f"{namespace!r} is a namespace of Kubernetes itself.", hint=hint)
-
-
 def create_run(
     blueprint: Blueprint,
     binding: Binding,
@@ -337,8 +327,7 @@ def create_run(
         require: Called last, with no other launch of this machine between this call and its folder; its errors pass.
 
     Raises:
-        UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written; the
-            namespace is one of Kubernetes itself.
+        UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written.
         BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
@@ -349,16 +338,11 @@ def create_run(
     chosen = _chosen(blueprint, binding, clock, home_url)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
-    _refuse_kubernetes_own(cluster.namespace)
+    owner = present_operator(arn=account.arn if account else "")
     first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
     home_url = str(parse_home(home_url)) if home_url else ""
     created = replace(
-        first,
-        auto_approve=auto_approve,
-        account=account,
-        home=home_url,
-        limits=limits or Limits(),
-        owner=_owner(account),
+        first, auto_approve=auto_approve, account=account, owner=owner, home=home_url, limits=limits or Limits()
     )
     supplies = _supplies(chosen, binding)
     with _announced(created, clock), one_at_a_time(home or runs_home()):
@@ -460,14 +444,22 @@ def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock, home: str) -> 
 def _cluster_of(
     blueprint: Blueprint, binding: Binding, target: ClusterTarget, *, is_made: bool
 ) -> tuple[ClusterName, dict[str, str]]:
-    """Return the cluster of a run, with the variables that pin it if it is the present one."""
+    """Return the cluster of a run, with the variables that pin it if it is the present one.
+
+    Raises:
+        RefusedError: The namespace is one of Kubernetes itself.
+    """
+    namespace = target.namespace or binding.text("namespace", blueprint.cluster.namespace)
+    if namespace in OF_KUBERNETES:
+        hint = "Name another one: --namespace NAME."
+        raise RefusedError(f"{namespace!r} is a namespace of Kubernetes itself.", hint=hint)
     context, kubeconfig, found_by = ("", "", {}) if is_made else present_cluster(target)
     cluster = ClusterName(
         name=binding.text("cluster_name", blueprint.cluster.name),
         region=binding.text("region", blueprint.cluster.region),
         context=context,
         kubeconfig=kubeconfig,
-        namespace=target.namespace or binding.text("namespace", blueprint.cluster.namespace),
+        namespace=namespace,
     )
     return cluster, found_by
 

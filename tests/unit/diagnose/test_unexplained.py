@@ -192,7 +192,8 @@ def test_containers_that_are_ready_prove_nothing_on_a_node_that_does_not_answer(
     pod = {"kind": "Pod", "metadata": {"name": "worker-0", "namespace": "default"}, "status": status}
     evidence, is_one = parse_evidence(json.dumps(pod).encode(), source="x")
     assert answer(evidence, is_one=is_one), "no all-clear"
-    leaving = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-28T12:00:00Z"}}
+    named = {"name": "worker-0", "namespace": "default", "deletionTimestamp": "2026-11-28T12:00:00Z"}
+    leaving = {**pod, "metadata": named}
     evidence, is_one = parse_evidence(json.dumps(leaving).encode(), source="x")
     (found,) = answer(evidence, is_one=is_one)
     assert "is being deleted" in found.headline
